@@ -20,8 +20,18 @@ pub enum Role {
 /// Commands that call scripts and functions with the queue's keys. Redis checks each command of a
 /// script as well.
 const CALLS: &str = "+eval +evalsha +fcall";
-/// Commands about the server, for every client: its clock, its fitness, pings and scripts.
-const SERVER: [&str; 5] = ["+time", "+info", "+ping", "+unwatch", "+script|load"];
+/// Commands about the server, for every client: its clock, its fitness, pings and scripts, and the
+/// way through a cluster.
+const SERVER: [&str; 8] = [
+    "+time",
+    "+info",
+    "+ping",
+    "+unwatch",
+    "+script|load",
+    "+cluster|slots",
+    "+cluster|info",
+    "+asking",
+];
 
 /// Commands, and the suffixes of the keys on which they are allowed; `%` allows reading only.
 type Grants = &'static [(&'static str, &'static str)];

@@ -2,24 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::error::{ConnectionFault, Error, ErrorKind};
+use crate::error::Error;
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
 use crate::protocol::keys;
 use crate::queue::Queue;
 use crate::router::Registry;
-use crate::server::connector::Connector;
-use crate::server::info::FITNESS;
-use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
-use crate::server::patience::{Patience, Repeat};
 use crate::server::scan;
-use crate::telemetry::events;
+use crate::server::servers::Servers;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
 /// needs them, and replaced when they are lost.
@@ -33,7 +30,7 @@ use crate::telemetry::events;
 /// ```
 #[derive(Clone)]
 pub struct Client {
-    link: Arc<ServerLink>,
+    servers: Arc<Servers>,
     queues: Arc<Registry>,
     durability: Durability,
 }
@@ -79,26 +76,14 @@ impl Client {
     /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is
     /// not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
-        let connector = Arc::new(Connector::new(url, options)?);
-        let client = Self {
-            link: Arc::new(ServerLink::new(&connector)),
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        let connecting: Pin<Box<dyn Future<Output = _> + Send>> =
+            Box::pin(Servers::connect(url, options));
+        Ok(Self {
+            servers: Arc::new(connecting.await?),
             queues: Arc::default(),
             durability: Durability::Memory,
-        };
-        let mut patience = Patience::new();
-        loop {
-            match client.check_server(options.accept_unfit).await {
-                // Report a refused connection at once: at the start a wrong address is likelier
-                // than a restart.
-                Err(error) if !refused(&error) && patience.allows(&error, Repeat::Harmless) => {
-                    patience.pause().await
-                }
-                Err(error) => return Err(error),
-                Ok(()) => break,
-            }
-        }
-        client.link.control.time().await?;
-        Ok(client)
+        })
     }
 
     /// The queue of this name, with payloads of bytes. A name has 1 to 128 bytes without control
@@ -144,7 +129,7 @@ impl Client {
     /// # });
     /// ```
     pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
-        let partition = self.queues.partition(name, &self.link)?;
+        let partition = self.queues.partition(name, &self.servers)?;
         Ok(Queue::new(partition, self.durability, codec))
     }
 
@@ -179,16 +164,20 @@ impl Client {
     /// # });
     /// ```
     pub async fn queues(&self) -> Result<Vec<String>, Error> {
-        let (mut names, mut cursor) = (BTreeSet::new(), 0);
+        let mut names = BTreeSet::new();
         let glob = keys::meta_glob("*");
-        loop {
-            let step = scan::step(&self.link.control, &glob, cursor).await?;
-            names.extend(step.names);
-            cursor = step.cursor;
-            if cursor == 0 {
-                return Ok(names.into_iter().collect());
+        for link in self.servers.links().await? {
+            let mut cursor = 0;
+            loop {
+                let step = scan::step(&link.control, &glob, cursor).await?;
+                names.extend(step.names);
+                cursor = step.cursor;
+                if cursor == 0 {
+                    break;
+                }
             }
         }
+        Ok(names.into_iter().collect())
     }
 
     /// How many connections this client has opened since it was made. It opens one for each of four
@@ -204,7 +193,7 @@ impl Client {
     /// # });
     /// ```
     pub fn connections_opened(&self) -> u64 {
-        self.link.connector().opened()
+        self.servers.opened()
     }
 
     /// The address of the server as far as it is known: `HOST:PORT`, without user and password.
@@ -216,38 +205,18 @@ impl Client {
     /// # });
     /// ```
     pub fn address(&self) -> String {
-        self.link.connector().address()
+        self.servers.address()
     }
 
-    pub(crate) fn link(&self) -> &Arc<ServerLink> {
-        &self.link
-    }
-
-    async fn check_server(&self, accept_unfit: bool) -> Result<(), Error> {
-        let info = match self.link.control.info(&FITNESS).await {
-            Ok(info) => info,
-            Err(error) if error.code() == Some("NOPERM") => {
-                events::server_unchecked(&self.link.connector().address());
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
-        if accept_unfit {
-            return Ok(());
-        }
-        info.check(&self.link.connector().address())
+    pub(crate) fn servers(&self) -> &Arc<Servers> {
+        &self.servers
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("address", &self.link.connector().address())
+            .field("address", &self.servers.address())
             .finish()
     }
-}
-
-/// Whether nothing was reached at all, as opposed to a server that is slow or does not serve yet.
-fn refused(error: &Error) -> bool {
-    error.kind() == ErrorKind::Unavailable && error.connection() == Some(ConnectionFault::Unreached)
 }

@@ -79,7 +79,7 @@ impl Delivery {
         let estimate_us = self
             .0
             .partition
-            .link()
+            .route()
             .clock()
             .server_us(at)
             .unwrap_or_default();

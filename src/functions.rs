@@ -71,8 +71,8 @@ impl Client {
     /// ```
     pub async fn functions(&self) -> Result<Functions, Error> {
         let mut oldest = None;
-        for lane in self.link().control.of_primaries().await? {
-            let version = lane.functions_version().await?;
+        for link in self.servers().links().await? {
+            let version = link.control.functions_version().await?;
             oldest = Some(oldest.map_or(version, |oldest: Option<u64>| oldest.min(version)));
         }
         Ok(Functions::of(oldest.flatten()))
@@ -96,10 +96,10 @@ impl Client {
     /// ```
     pub async fn load_functions(&self) -> Result<Functions, Error> {
         let before = self.functions().await?;
-        for lane in self.link().control.of_primaries().await? {
-            let found = Functions::of(lane.functions_version().await?);
+        for link in self.servers().links().await? {
+            let found = Functions::of(link.control.functions_version().await?);
             if matches!(found, Functions::Absent | Functions::Older(_)) {
-                lane.load_functions().await?;
+                link.control.load_functions().await?;
             }
         }
         Ok(before)

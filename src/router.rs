@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::error::Error;
 use crate::partition::Partition;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 
 /// How many of the names asked for last keep their partition without a handle.
 const KEPT: usize = 64;
@@ -52,14 +52,14 @@ impl Registry {
     pub(crate) fn partition(
         &self,
         name: &str,
-        link: &Arc<ServerLink>,
+        servers: &Arc<Servers>,
     ) -> Result<Arc<Partition>, Error> {
         let mut partitions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = partitions.by_name.get(name).and_then(Weak::upgrade);
         let partition = match known {
             Some(known) => known,
             None => {
-                let new = Arc::new(Partition::new(name, Arc::clone(link))?);
+                let new = Arc::new(Partition::new(name, servers)?);
                 partitions.insert(name, &new);
                 new
             }
@@ -101,33 +101,29 @@ impl Partitions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::connector::Connector;
-    use crate::server::options::ClientOptions;
-
-    fn link() -> Arc<ServerLink> {
-        let options = ClientOptions::new();
-        let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
-        Arc::new(ServerLink::new(&Arc::new(connector)))
-    }
 
     #[test]
     fn same_name_twice_has_the_same_partition() {
-        let (registry, link) = (Registry::default(), link());
-        let first = registry.partition("a", &link).expect("a name");
+        let (registry, servers) = (Registry::default(), Servers::unconnected());
+        let first = registry.partition("a", &servers).expect("a name");
         for n in 0..2 * KEPT {
-            registry.partition(&n.to_string(), &link).expect("a name");
+            registry
+                .partition(&n.to_string(), &servers)
+                .expect("a name");
         }
-        let second = registry.partition("a", &link).expect("a name");
+        let second = registry.partition("a", &servers).expect("a name");
         assert!(Arc::ptr_eq(&first, &second));
-        assert!(registry.partition("a/b", &link).is_err());
+        assert!(registry.partition("a/b", &servers).is_err());
     }
 
     #[test]
     fn ten_thousand_names_once_each_do_not_stay_in_memory() {
-        let (registry, link) = (Registry::default(), link());
+        let (registry, servers) = (Registry::default(), Servers::unconnected());
         let mut weak = Vec::new();
         for n in 0..10_000 {
-            let partition = registry.partition(&n.to_string(), &link).expect("a name");
+            let partition = registry
+                .partition(&n.to_string(), &servers)
+                .expect("a name");
             weak.push(Arc::downgrade(&partition));
         }
         let alive = weak.iter().filter(|known| known.strong_count() > 0).count();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::batch::supervise::Supervisor;
 use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
-use crate::server::lane::Lane;
+use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Meters;
 
 /// Most items of one script call. With [`BATCH_BYTES`] it keeps a call from occupying Redis for
@@ -22,7 +22,7 @@ pub(crate) const LINGER: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub(crate) struct CallSpec {
     pub(crate) keys: Arc<Keys>,
-    pub(crate) lane: Arc<Lane>,
+    pub(crate) lane: Arc<RoutedLane>,
     pub(crate) meters: Arc<Meters>,
     pub(crate) durability: Durability,
     /// How long after a call the next one goes, unless enough items have gathered.
@@ -32,7 +32,7 @@ pub(crate) struct CallSpec {
 }
 
 impl CallSpec {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
         Self {
             keys: Arc::clone(keys),
             lane: Arc::clone(lane),

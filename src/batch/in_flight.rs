@@ -12,6 +12,7 @@ use crate::batch::verb::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::id::compact;
 use crate::server::durable::Waited;
+use crate::server::lane::Lane;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::timeouts::{PATIENCE, RESPONSE_LIMIT};
 use crate::telemetry::metrics::Count;
@@ -133,9 +134,9 @@ impl<V: BatchVerb> InFlightBatch<V> {
             (Prefix::Word(word), _) | (Prefix::Since(word), false) => Ok(Some(word.to_owned())),
             (Prefix::Since(word), true) => {
                 // The estimate of the server's clock may be old.
-                self.ask(self.spec.lane.time()).await?;
-                let clock = self.spec.lane.clock();
-                let since_us = clock.earliest_us(self.began).unwrap_or_default();
+                let lane = self.spec.lane.lane().await?;
+                self.ask_time(&lane).await?;
+                let since_us = lane.clock().earliest_us(self.began).unwrap_or_default();
                 let prefix = format!("{word} since={}", since_us / 1_000);
                 Ok(Some(prefix.trim_start().to_owned()))
             }
@@ -153,10 +154,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
     /// ended before this call is then never taken for one of this call's own, provided that this
     /// client has seen a reply from after that end.
     async fn first_try(&self) -> Result<FirstTry, Error> {
-        let lane = &self.spec.lane;
+        let lane = self.spec.lane.lane().await?;
         let clock = lane.clock();
         if clock.server_us(Instant::now()).is_none() {
-            self.ask(lane.time()).await?;
+            self.ask_time(&lane).await?;
         }
         let now = Instant::now();
         let patience_us = i64::try_from(PATIENCE.as_micros()).unwrap_or(i64::MAX);
@@ -171,18 +172,20 @@ impl<V: BatchVerb> InFlightBatch<V> {
         })
     }
 
-    /// Asks the server something, not behind a wait for replicas. A dedicated connection has no
+    /// Asks the server for its time, not behind a wait for replicas. A dedicated connection has no
     /// time limit of its own.
-    async fn ask<T>(&self, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-        let _guard = self.spec.lane.wait_lock.lock().await;
-        let answer = tokio::time::timeout(RESPONSE_LIMIT, question)
+    async fn ask_time(&self, lane: &Lane) -> Result<(), Error> {
+        let _guard = lane.wait_lock.lock().await;
+        let answer = tokio::time::timeout(RESPONSE_LIMIT, lane.time())
             .await
             .unwrap_or_else(|_| {
                 let message =
                     format!("the server did not reply with its time within {RESPONSE_LIMIT:?}");
                 Err(Error::new(ErrorKind::Timeout, Applied::No, message))
             });
-        answer.inspect_err(|error| self.spec.meters.call_failed(error))
+        answer
+            .map(drop)
+            .inspect_err(|error| self.spec.meters.call_failed(error))
     }
 
     /// Takes the items out whose change is unconfirmed and that may be sent again: a new master may

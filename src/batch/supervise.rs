@@ -50,10 +50,9 @@ mod tests {
     use crate::error::{Applied, Error, ErrorKind};
     use crate::protocol::keys::Keys;
     use crate::protocol::verbs::Verb;
-    use crate::server::connector::Connector;
-    use crate::server::link::ServerLink;
-    use crate::server::options::ClientOptions;
     use crate::server::patience::Repeat;
+    use crate::server::route::RoutedLane;
+    use crate::server::servers::Servers;
     use crate::telemetry::metrics::{Count, Meters};
 
     struct Ack;
@@ -98,14 +97,13 @@ mod tests {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let options = ClientOptions::new();
-            let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
-            let link = ServerLink::new(&Arc::new(connector));
             let keys = Arc::new(Keys::of_queue("orders").expect("a name"));
+            let lane = RoutedLane::settles(&Servers::unconnected().route(&keys));
+            let lane = Arc::new(lane);
             let recorder = Arc::new(Recorder::default());
             let spec = CallSpec {
                 linger: Duration::from_secs(3_600),
-                ..CallSpec::new(&keys, &link.settles, &Arc::new(Meters::new()))
+                ..CallSpec::new(&keys, &lane, &Arc::new(Meters::new()))
             };
             let panics = Arc::clone(&recorder.0);
             let batcher = Batcher::<Ack>::new(spec.with_supervisor(Some(recorder)));

@@ -5,12 +5,13 @@ use redis::{ConnectionAddr, Value};
 use crate::error::{Applied, ErrorKind};
 use crate::protocol::keys::{Keys, queue_of_meta};
 use crate::protocol::limits;
+use crate::server::cluster_view::View;
 use crate::server::connector::Connector;
-use crate::server::functions::primaries;
 use crate::server::info::Info;
 use crate::server::options::ClientOptions;
 use crate::server::sentinel::Answer;
 use crate::server::sentinel_url::Parts;
+use crate::server::slots::{Address, SLOTS};
 use crate::server::{failure, subscription};
 
 /// The password in the URLs of the corpus.
@@ -296,22 +297,35 @@ fn sentinel(sent: &Sent) {
 }
 
 fn slots(sent: &Sent) {
-    let found = primaries(&sent.value());
-    if found.is_empty() {
+    let info = "cluster_state:ok\r\ncluster_current_epoch:1\r\n";
+    let asked = Address {
+        host: String::new(),
+        port: 0,
+    };
+    let info = Value::BulkString(info.into());
+    let Ok(view) = View::read(info, &sent.value(), &asked) else {
         return;
-    }
-    // In the order in which they were sent; what cannot be read is left out.
+    };
+    // In the order in which they were sent; a range whose master has no host is left out.
     let mut ranges = 0..sent.len(&[]);
-    for (host, port) in found {
+    for (first, last, master) in view.ranges {
         let is_it = |range: usize| {
             let named = match sent.find(&[range, 2, 0]) {
-                Some(Value::Nil) => host.is_empty(),
-                Some(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes) == host,
+                Some(Value::Nil) => master.host.is_empty(),
+                Some(Value::BulkString(bytes)) => String::from_utf8_lossy(bytes) == master.host,
+                Some(Value::SimpleString(text)) => *text == master.host,
                 _ => false,
             };
-            named && sent.find(&[range, 2, 1]) == Some(&Value::Int(i64::from(port)))
+            let numbers = [(0, i64::from(first)), (1, i64::from(last))];
+            let slots =
+                numbers.map(|(at, slot)| sent.find(&[range, at]) == Some(&Value::Int(slot)));
+            let port = sent.find(&[range, 2, 1]) == Some(&Value::Int(i64::from(master.port)));
+            named && port && slots == [true, true]
         };
-        assert!(ranges.any(is_it), "{host}:{port} was never sent");
+        assert!(
+            first < SLOTS && last < SLOTS && ranges.any(is_it),
+            "{master} was never sent"
+        );
     }
 }
 

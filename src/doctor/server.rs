@@ -6,6 +6,7 @@ use crate::client::Client;
 use crate::doctor::checkup::Checkup;
 use crate::error::Error;
 use crate::protocol::verbs::Verb;
+use crate::server::link::ServerLink;
 
 /// How often the clock is read; the reading with the shortest round trip counts.
 const SAMPLES: usize = 5;
@@ -23,7 +24,7 @@ pub struct ServerTime {
 }
 
 impl Client {
-    /// Reads the server's clock and measures the round trip.
+    /// Reads the server's clock and measures the round trip; in a cluster, those of one master.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -32,24 +33,15 @@ impl Client {
     /// # });
     /// ```
     pub async fn server_time(&self) -> Result<ServerTime, Error> {
-        let mut best: Option<ServerTime> = None;
-        for _ in 0..SAMPLES {
-            let (now_us, sent, round_trip) = self.link().control.time().await?;
-            let time = ServerTime {
-                unix_us: now_us.unsigned_abs(),
-                at: sent + round_trip / 2,
-                round_trip,
-            };
-            best = best
-                .filter(|best| best.round_trip <= round_trip)
-                .or(Some(time));
-        }
-        best.ok_or_else(|| Error::invalid("no sample of the clock"))
+        let links = self.servers().links().await?;
+        let link = links.first();
+        time_of(link.ok_or_else(|| Error::invalid("no server"))?).await
     }
 
     /// Checks whether the server is fit to hold queues: version, eviction policy, persistence,
     /// replicas, memory, clients, buffers, round trip and Functions library. It changes nothing.
-    /// Checks that the user has no right to make are listed as unchecked.
+    /// Checks that the user has no right to make are listed as unchecked. In a cluster it checks
+    /// each master; the findings name it, and the facts are those of the first.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -59,54 +51,113 @@ impl Client {
     /// # });
     /// ```
     pub async fn examine(&self) -> Result<Checkup, Error> {
-        let mut checkup = Checkup::default();
-        let lane = &self.link().control;
-        let info = lane.info(&[]).await;
-        if let Some(info) = checkup.allowed(
-            "version, eviction policy, persistence, replicas, memory (INFO)",
-            info,
-        )? {
-            checkup.version(&info);
-            checkup.memory(&info);
-            let mut min_replicas = None;
-            // INFO has this field only if min-replicas-to-write is above 0.
-            if info.field("min_slaves_good_slaves").is_some() {
-                let setting = lane.setting("min-replicas-to-write").await;
-                min_replicas = checkup
-                    .allowed("how many replicas must follow (CONFIG GET)", setting)?
-                    .flatten();
-            }
-            checkup.replication(&info, min_replicas.and_then(|number| number.parse().ok()));
-            let save = lane.setting("save").await;
-            let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
-            let mut stops_writes = true;
-            if info
-                .field("rdb_last_bgsave_status")
-                .is_some_and(|status| status != "ok")
-            {
-                let setting = lane.setting("stop-writes-on-bgsave-error").await;
-                let setting =
-                    checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
-                stops_writes = setting.flatten().is_none_or(|setting| setting == "yes");
-            }
-            checkup.persistence(&info, save.flatten().as_deref(), stops_writes);
+        let links = self.servers().links().await?;
+        if let [only] = &links[..] {
+            let mut checkup = examine(only).await?;
+            checkup.of_functions(self).await?;
+            return Ok(checkup);
         }
-        let buffers = lane.setting("client-output-buffer-limit").await;
-        if let Some(Some(buffers)) = checkup.allowed("subscriber buffers (CONFIG GET)", buffers)? {
-            checkup.buffers(&buffers);
+        let mut all = Checkup::default();
+        all.fact("masters", links.len());
+        for link in &links {
+            all.add(&link.connector().address(), examine(link).await?);
         }
-        let time = self.server_time().await;
-        if let Some(time) = checkup.allowed("round trip (TIME)", time)? {
-            checkup.round_trip(time.round_trip);
-        }
-        let known = lane.known_scripts().await;
-        if let Some(known) = checkup.allowed("scripts (SCRIPT EXISTS)", known)? {
-            checkup.fact("scripts", format!("{known} of {}", Verb::ALL.len()));
-        }
-        let functions = self.functions().await;
-        if let Some(functions) = checkup.allowed("Functions library (FCALL)", functions)? {
-            checkup.functions(functions);
-        }
-        Ok(checkup)
+        all.of_functions(self).await?;
+        Ok(all)
     }
+}
+
+impl Checkup {
+    async fn of_functions(&mut self, client: &Client) -> Result<(), Error> {
+        let functions = client.functions().await;
+        if let Some(functions) = self.allowed("Functions library (FCALL)", functions)? {
+            self.functions(functions);
+        }
+        Ok(())
+    }
+
+    /// Adds the checkup of the master at this address.
+    fn add(&mut self, address: &str, of_master: Self) {
+        for mut finding in of_master.findings {
+            finding.problem = format!("redis at {address}: {}", finding.problem);
+            self.found(finding);
+        }
+        for mut remark in of_master.remarks {
+            remark.problem = format!("redis at {address}: {}", remark.problem);
+            self.remarks.push(remark);
+        }
+        for unchecked in of_master.unchecked {
+            if !self.unchecked.contains(&unchecked) {
+                self.unchecked.push(unchecked);
+            }
+        }
+        if self.facts.len() <= 1 {
+            self.facts.extend(of_master.facts);
+        }
+    }
+}
+
+/// The reading of a server's clock with the shortest round trip.
+async fn time_of(link: &ServerLink) -> Result<ServerTime, Error> {
+    let mut best: Option<ServerTime> = None;
+    for _ in 0..SAMPLES {
+        let (now_us, sent, round_trip) = link.control.time().await?;
+        let time = ServerTime {
+            unix_us: now_us.unsigned_abs(),
+            at: sent + round_trip / 2,
+            round_trip,
+        };
+        best = best
+            .filter(|best| best.round_trip <= round_trip)
+            .or(Some(time));
+    }
+    best.ok_or_else(|| Error::invalid("no sample of the clock"))
+}
+
+/// Checks one server, but for its Functions library.
+async fn examine(link: &ServerLink) -> Result<Checkup, Error> {
+    let mut checkup = Checkup::default();
+    let lane = &link.control;
+    let info = lane.info(&[]).await;
+    if let Some(info) = checkup.allowed(
+        "version, eviction policy, persistence, replicas, memory (INFO)",
+        info,
+    )? {
+        checkup.version(&info);
+        checkup.memory(&info);
+        let mut min_replicas = None;
+        // INFO has this field only if min-replicas-to-write is above 0.
+        if info.field("min_slaves_good_slaves").is_some() {
+            let setting = lane.setting("min-replicas-to-write").await;
+            min_replicas = checkup
+                .allowed("how many replicas must follow (CONFIG GET)", setting)?
+                .flatten();
+        }
+        checkup.replication(&info, min_replicas.and_then(|number| number.parse().ok()));
+        let save = lane.setting("save").await;
+        let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
+        let mut stops_writes = true;
+        if info
+            .field("rdb_last_bgsave_status")
+            .is_some_and(|status| status != "ok")
+        {
+            let setting = lane.setting("stop-writes-on-bgsave-error").await;
+            let setting = checkup.allowed("what a failed snapshot stops (CONFIG GET)", setting)?;
+            stops_writes = setting.flatten().is_none_or(|setting| setting == "yes");
+        }
+        checkup.persistence(&info, save.flatten().as_deref(), stops_writes);
+    }
+    let buffers = lane.setting("client-output-buffer-limit").await;
+    if let Some(Some(buffers)) = checkup.allowed("subscriber buffers (CONFIG GET)", buffers)? {
+        checkup.buffers(&buffers);
+    }
+    let time = time_of(link).await;
+    if let Some(time) = checkup.allowed("round trip (TIME)", time)? {
+        checkup.round_trip(time.round_trip);
+    }
+    let known = lane.known_scripts().await;
+    if let Some(known) = checkup.allowed("scripts (SCRIPT EXISTS)", known)? {
+        checkup.fact("scripts", format!("{known} of {}", Verb::ALL.len()));
+    }
+    Ok(checkup)
 }

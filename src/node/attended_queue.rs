@@ -342,7 +342,7 @@ impl AttendedQueue {
 
     /// The local instant of a time of Redis's clock.
     pub(crate) fn instant(&self, unix_ms: Option<u64>) -> Option<Instant> {
-        self.partition.link().clock().instant_of_ms(unix_ms?)
+        self.partition.route().clock().instant_of_ms(unix_ms?)
     }
 }
 

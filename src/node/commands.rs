@@ -13,11 +13,11 @@ use crate::node::health::SharedHealth;
 use crate::node::shares::ShareSettings;
 use crate::partition::Partition;
 use crate::protocol::pattern::Pattern;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 
 /// The settings of a worker, as [`Worker`](crate::Worker) documents them.
 pub(crate) struct Settings {
-    pub(crate) link: Arc<ServerLink>,
+    pub(crate) servers: Arc<Servers>,
     pub(crate) queues: Vec<QueueEntry>,
     pub(crate) patterns: Vec<PatternEntry>,
     pub(crate) concurrency: usize,

@@ -276,6 +276,7 @@ impl Coordinator {
                     queue: number,
                     queue_name: queue.name().to_owned(),
                     key: queue.partition.keys().wake.clone(),
+                    route: queue.partition.route().clone(),
                 })
             };
             wake.listen(self.attention.lists().filter_map(list).collect());

@@ -23,7 +23,7 @@ use crate::node::timers::Action;
 use crate::node::wakes::WakeUps;
 use crate::partition::Partition;
 use crate::protocol::limits;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 use crate::telemetry::events;
 
 /// What the node needs to attend further queues.
@@ -35,7 +35,7 @@ pub(crate) struct Membership {
     pub(crate) silence: Duration,
     pub(crate) health: Arc<SharedHealth>,
     /// The connections of the node.
-    pub(crate) link: Arc<ServerLink>,
+    pub(crate) servers: Arc<Servers>,
     /// For the handlers of every queue.
     pub(crate) context: HandlerContext,
     pub(crate) registered: Arc<Registered>,
@@ -184,8 +184,8 @@ impl Coordinator {
         self.membership.excluded.remove(&name);
         self.membership.registered.add(&entry.partition);
         let is_fixed = pattern.is_none() && self.attention.add_named(number);
-        let partition = Arc::new(entry.partition.on_link(
-            Arc::clone(&self.membership.link),
+        let partition = Arc::new(entry.partition.on_servers(
+            &self.membership.servers,
             Arc::new(NodeSupervisor {
                 tasks: self.tasks.clone(),
                 _thread: Arc::clone(&self.membership.context.thread),
@@ -196,6 +196,7 @@ impl Coordinator {
             Channel {
                 queue_name: name.clone(),
                 name: partition.keys().notice.clone(),
+                route: partition.route().clone(),
             },
         );
         // The subscription runs as long as this task.

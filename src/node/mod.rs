@@ -30,6 +30,7 @@ pub(crate) mod health;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod inject;
 pub(crate) mod leases;
+pub(crate) mod listeners;
 pub(crate) mod membership;
 pub(crate) mod newest_reply;
 pub(crate) mod oldest_due;

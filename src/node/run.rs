@@ -1,6 +1,7 @@
 //! Starts the tasks of a node, and ends them in order.
 
 use std::collections::{BTreeSet, HashMap};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,12 +23,14 @@ use crate::node::membership::{Membership, Registered};
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::shares::{Order, Shares};
 use crate::node::slots::NodeSlots;
+use crate::node::subscriptions::SubscriptionChange;
 use crate::node::tasks::{Task, Tasks};
 use crate::node::thread::NodeThread;
 use crate::node::timers::NodeTimers;
 use crate::node::wakes::WakeUps;
-use crate::node::{scanner, subscriptions};
+use crate::node::{listeners, scanner, subscriptions};
 use crate::partition::{Partition, Presence};
+use crate::server::servers::Servers;
 use crate::telemetry::events;
 
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
@@ -138,7 +141,7 @@ impl Started {
         thread: Arc<NodeThread>,
         commands: mpsc::UnboundedReceiver<NodeCommand>,
     ) -> Self {
-        let link = Arc::new(settings.link.on_runtime(tasks.runtime().clone()));
+        let servers = Arc::new(settings.servers.on_runtime(tasks.runtime().clone()));
         let stop = Stop::default();
         let handlers = TaskTracker::new();
         let slots = Arc::<NodeSlots>::default();
@@ -154,12 +157,11 @@ impl Started {
         if !settings.patterns.is_empty() {
             let patterns = settings.patterns.iter();
             let patterns = patterns.map(|entry| entry.pattern.clone()).collect();
-            let scanner = scanner::run(Arc::clone(&link.control), patterns, sender.clone());
+            let scanner = scanner::run(Arc::clone(&servers), patterns, sender.clone());
             let scanner = stop.leave.clone().run_until_cancelled_owned(scanner);
             tasks.spawn(Task::Scanner, async { scanner.await.unwrap_or_default() });
         }
-        let listener = subscriptions::run(Arc::clone(link.connector()), changes, sender.clone());
-        let listener = Box::pin(listener);
+        let listener = listener(&servers, changes, sender.clone());
         let listener = stop.leave.clone().run_until_cancelled_owned(listener);
         tasks.spawn(Task::Listener, async { listener.await.unwrap_or_default() });
         let relay = relay(commands, sender.clone());
@@ -176,7 +178,7 @@ impl Started {
             shares: Shares::new(settings.concurrency, order),
             concurrency: settings.concurrency,
             attention: Attention::default(),
-            wake: Some(WakeUps::new(Arc::clone(link.connector()))),
+            wake: Some(WakeUps::default()),
             slots,
             leases: Leases::default(),
             membership: Membership {
@@ -191,7 +193,7 @@ impl Started {
                 last: 0,
                 draining: 0,
                 left: HashMap::new(),
-                link: Arc::clone(&link),
+                servers,
                 context: HandlerContext {
                     runtime: tokio::runtime::Handle::current(),
                     tracker: handlers.clone(),
@@ -215,6 +217,24 @@ impl Started {
             grace: settings.grace,
             coordinator: tasks.spawn(Task::Coordinator, coordinator.run(events, timer)),
         }
+    }
+}
+
+/// Listens for the notices of all queues.
+fn listener(
+    servers: &Servers,
+    changes: mpsc::UnboundedReceiver<SubscriptionChange>,
+    sender: mpsc::UnboundedSender<Event>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    match servers {
+        Servers::One(link) => {
+            let report = move |hint| {
+                // The coordinator may have stopped.
+                let _ = sender.send(Event::Hint(hint));
+            };
+            Box::pin(subscriptions::listen(Arc::clone(link), changes, report))
+        }
+        Servers::Cluster(cluster) => Box::pin(listeners::run(Arc::clone(cluster), changes, sender)),
     }
 }
 

@@ -9,9 +9,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::error::Error;
 use crate::node::event::Event;
 use crate::protocol::pattern::Pattern;
-use crate::server::lane::Lane;
+use crate::server::link::ServerLink;
 use crate::server::patience::reconnect_delays;
 use crate::server::scan;
+use crate::server::servers::Servers;
 use crate::telemetry::events;
 
 /// Time between two steps, of whichever passes: a node looks at 1,000 keys a second at most.
@@ -33,8 +34,12 @@ pub(crate) struct Found {
 }
 
 /// Scans for one pattern after another, and reports the queues that match. Never returns.
-pub(crate) async fn run(lane: Arc<Lane>, patterns: Vec<Pattern>, sender: UnboundedSender<Event>) {
-    let mut scanner = Scanner::new(lane, sender, STEP_PAUSE, PASS_PAUSE);
+pub(crate) async fn run(
+    servers: Arc<Servers>,
+    patterns: Vec<Pattern>,
+    sender: UnboundedSender<Event>,
+) {
+    let mut scanner = Scanner::new(servers, sender, STEP_PAUSE, PASS_PAUSE);
     let mut attended = vec![BTreeSet::new(); patterns.len()];
     loop {
         for (index, pattern) in patterns.iter().enumerate() {
@@ -46,7 +51,7 @@ pub(crate) async fn run(lane: Arc<Lane>, patterns: Vec<Pattern>, sender: Unbound
 }
 
 struct Scanner {
-    lane: Arc<Lane>,
+    servers: Arc<Servers>,
     sender: UnboundedSender<Event>,
     step_pause: Duration,
     pass_pause: Duration,
@@ -58,13 +63,13 @@ struct Scanner {
 
 impl Scanner {
     fn new(
-        lane: Arc<Lane>,
+        servers: Arc<Servers>,
         sender: UnboundedSender<Event>,
         step_pause: Duration,
         pass_pause: Duration,
     ) -> Self {
         Self {
-            lane,
+            servers,
             sender,
             step_pause,
             pass_pause,
@@ -73,8 +78,7 @@ impl Scanner {
         }
     }
 
-    /// One pass over the key space. New names are reported as soon as they are seen. A failed step
-    /// is repeated from its cursor until it succeeds.
+    /// One pass over the key space of each server. New names are reported as soon as they are seen.
     ///
     /// `attended` has the names that earlier passes reported and that still exist. Together with the
     /// new ones they are at most [`MAX_QUEUES`]: names beyond that are left out until others go.
@@ -84,23 +88,62 @@ impl Scanner {
         pattern: &Pattern,
         attended: &mut BTreeSet<String>,
     ) -> Found {
-        let glob = pattern.meta_glob();
         let mut found = Found {
             pattern: index,
             names: BTreeSet::new(),
             is_complete: true,
         };
+        let links = loop {
+            tokio::time::sleep_until(self.next_step.into()).await;
+            match self.servers.links().await {
+                Ok(links) => break links,
+                Err(error) => self.failed(pattern, &error),
+            }
+        };
+        let owners = self.servers.owner_changes();
+        let mut is_full = false;
+        for link in &links {
+            is_full |= self
+                .scan(link, links.len() == 1, pattern, attended, &mut found)
+                .await;
+        }
+        // A queue that moved meanwhile may have been missed on both of its servers.
+        found.is_complete &= owners == self.servers.owner_changes();
+        if is_full {
+            events::too_many_queues(pattern.text(), MAX_QUEUES);
+        }
+        if found.is_complete {
+            attended.clone_from(&found.names);
+        }
+        found
+    }
+
+    /// Adds the names on one server to what was found; returns whether some had no room. A failed
+    /// step on the only server is repeated from its cursor until it succeeds. A server of several
+    /// on which a step fails is left out until the next pass.
+    async fn scan(
+        &mut self,
+        link: &ServerLink,
+        is_only: bool,
+        pattern: &Pattern,
+        attended: &mut BTreeSet<String>,
+        found: &mut Found,
+    ) -> bool {
+        let glob = pattern.meta_glob();
         let mut is_full = false;
         let mut cursor = 0;
         loop {
             tokio::time::sleep_until(self.next_step.into()).await;
-            let step = match scan::step(&self.lane, &glob, cursor).await {
+            let step = match scan::step(&link.control, &glob, cursor).await {
                 Ok(step) => step,
                 Err(error) => {
                     self.failed(pattern, &error);
                     // A new master may keep its keys in another order: this pass may miss some.
                     found.is_complete = false;
-                    continue;
+                    if is_only {
+                        continue;
+                    }
+                    return is_full;
                 }
             };
             self.failures = 0;
@@ -123,23 +166,16 @@ impl Scanner {
             }
             if !new.is_empty() {
                 self.report(Found {
-                    pattern: index,
+                    pattern: found.pattern,
                     names: new,
                     is_complete: false,
                 });
             }
             cursor = step.cursor;
             if cursor == 0 {
-                break;
+                return is_full;
             }
         }
-        if is_full {
-            events::too_many_queues(pattern.text(), MAX_QUEUES);
-        }
-        if found.is_complete {
-            attended.clone_from(&found.names);
-        }
-        found
     }
 
     /// Delays the next step: with back-off if it may succeed soon, for the time between two passes

@@ -5,15 +5,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::retry::Retry;
-use crate::node::event::Event;
 use crate::node::queue_number::QueueNumber;
 use crate::node::timers::FALLBACK_INTERVAL;
-use crate::server::connector::Connector;
+use crate::server::link::ServerLink;
 use crate::server::patience::reconnect_delays;
+use crate::server::route::Route;
 use crate::server::subscription::{Notice, Subscription};
 use crate::telemetry::events;
 
@@ -31,6 +31,7 @@ pub(crate) enum SubscriptionChange {
 pub(crate) struct Channel {
     pub(crate) queue_name: String,
     pub(crate) name: String,
+    pub(crate) route: Route,
 }
 
 /// What the subscription reports.
@@ -45,7 +46,8 @@ pub(crate) enum Hint {
 }
 
 /// The channels to listen to, and where to report.
-struct Channels {
+struct Channels<R> {
+    link: Arc<ServerLink>,
     wanted: HashMap<QueueNumber, Channel>,
     /// The subscriptions that exist, by channel.
     numbers: HashMap<Vec<u8>, QueueNumber>,
@@ -53,21 +55,22 @@ struct Channels {
     pending: BTreeSet<(Instant, QueueNumber)>,
     /// How many times in a row the server refused the channel of a queue that the user may use.
     refusals: HashMap<QueueNumber, u32>,
-    sender: UnboundedSender<Event>,
+    report: R,
 }
 
-/// Listens until `changes` ends. Reconnects with back-off.
-pub(crate) async fn run(
-    connector: Arc<Connector>,
+/// Listens on one server until `changes` ends. Reconnects with back-off.
+pub(crate) async fn listen(
+    link: Arc<ServerLink>,
     mut changes: UnboundedReceiver<SubscriptionChange>,
-    sender: UnboundedSender<Event>,
+    report: impl Fn(Hint),
 ) {
     let mut channels = Channels {
+        link,
         wanted: HashMap::new(),
         numbers: HashMap::new(),
         pending: BTreeSet::new(),
         refusals: HashMap::new(),
-        sender,
+        report,
     };
     let mut failures = 0;
     loop {
@@ -78,7 +81,7 @@ pub(crate) async fn run(
             channels.change(change);
         }
         let start = Instant::now();
-        let Err(error) = channels.listen(&connector, &mut changes).await else {
+        let Err(error) = channels.listen(&mut changes).await else {
             return;
         };
         failures = if start.elapsed() > FALLBACK_INTERVAL {
@@ -91,14 +94,13 @@ pub(crate) async fn run(
     }
 }
 
-impl Channels {
+impl<R: Fn(Hint)> Channels<R> {
     /// Passes notices on until the connection is lost, or until `changes` ends.
     async fn listen(
         &mut self,
-        connector: &Connector,
         changes: &mut UnboundedReceiver<SubscriptionChange>,
     ) -> Result<(), Error> {
-        let mut subscription = Subscription::open(connector).await?;
+        let mut subscription = Subscription::open(self.link.connector()).await?;
         let now = Instant::now();
         self.pending = self.wanted.keys().map(|queue| (now, *queue)).collect();
         loop {
@@ -172,11 +174,14 @@ impl Channels {
         let now = Instant::now();
         for (index, (queue, name)) in pending.into_iter().zip(names).enumerate() {
             if let Some(error) = refusals.get(&index) {
+                if let Some(channel) = self.wanted.get(&queue) {
+                    channel.route.learn(&self.link, error).await;
+                }
                 self.refused(queue, error, now);
             } else {
                 self.refusals.remove(&queue);
                 self.numbers.insert(name.into_bytes(), queue);
-                self.report(Hint::Subscribed(queue));
+                (self.report)(Hint::Subscribed(queue));
             }
         }
         Ok(())
@@ -201,7 +206,7 @@ impl Channels {
 
     fn noticed(&self, notice: &Notice) {
         if let Some(queue) = self.numbers.get(&notice.channel) {
-            self.report(Hint::Notice(*queue, notice.head_ms));
+            (self.report)(Hint::Notice(*queue, notice.head_ms));
         }
     }
 
@@ -211,13 +216,8 @@ impl Channels {
             events::subscription_failed(&channel.queue_name, error);
         }
         for queue in std::mem::take(&mut self.numbers).into_values() {
-            self.report(Hint::Lost(queue));
+            (self.report)(Hint::Lost(queue));
         }
-    }
-
-    fn report(&self, hint: Hint) {
-        // The coordinator may have stopped.
-        let _ = self.sender.send(Event::Hint(hint));
     }
 }
 

@@ -1,15 +1,16 @@
-//! Waits on the wake-up lists of a node's queues, instead of polling: one blocking pop for all.
+//! Waits on the wake-up lists of a node's queues, instead of polling: one blocking pop for all, or
+//! in a cluster, whose slots a pop cannot span, one for each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::node::queue_number::QueueNumber;
 use crate::server::blocking::BlockingPop;
-use crate::server::connector::Connector;
 use crate::server::patience::reconnect_delays;
+use crate::server::route::Route;
 use crate::telemetry::events;
 
 /// How long a list is left out from which no pop can succeed.
@@ -34,16 +35,78 @@ enum Popped {
 }
 
 /// The wake-up list of one queue.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct WakeUpList {
     pub(crate) queue: QueueNumber,
     pub(crate) queue_name: String,
     pub(crate) key: String,
+    pub(crate) route: Route,
 }
 
 /// The wake-up lists, as a node waits on them.
+#[derive(Default)]
 pub(crate) struct WakeUps {
-    connector: Arc<Connector>,
+    /// The pops by what their lists have in common: in a cluster the queue, else nothing.
+    pops: BTreeMap<Option<QueueNumber>, SharedPop>,
+}
+
+impl WakeUps {
+    /// The lists that the next pops cover. A pop in flight ends within about 2 s.
+    pub(crate) fn listen(&mut self, lists: Vec<WakeUpList>) {
+        let mut groups = BTreeMap::<_, Vec<_>>::new();
+        for list in lists {
+            let group = list.route.is_one_of_many().then_some(list.queue);
+            groups.entry(group).or_default().push(list);
+        }
+        for (group, pop) in &mut self.pops {
+            pop.listen(groups.remove(group).unwrap_or_default());
+        }
+        self.pops.retain(|_, pop| !pop.is_over());
+        for (group, lists) in groups {
+            let mut pop = SharedPop::default();
+            pop.listen(lists);
+            self.pops.insert(group, pop);
+        }
+    }
+
+    /// Whether a pop in flight covers the list of this queue, or the next one if none is.
+    pub(crate) fn covers(&self, queue: QueueNumber) -> bool {
+        self.pops.values().any(|pop| pop.covers(queue))
+    }
+
+    /// The queues of the last pops, which may be in flight still.
+    pub(crate) fn last_covered(&self) -> impl Iterator<Item = QueueNumber> {
+        self.pops.values().flat_map(SharedPop::last_covered)
+    }
+
+    /// Whether a pop is in flight, which may take a token.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.pops.values().any(SharedPop::is_waiting)
+    }
+
+    /// Waits for a token, or for a pop that fails: after that, claim from every queue that it
+    /// covered, because the pop may have taken a token. Starts another pop when one ends without a
+    /// token, with the lists of the last [`listen`](Self::listen). Pends while there are no lists.
+    ///
+    /// Cancel safe: a dropped wait leaves its pops in flight, and the next call awaits them.
+    /// Whoever drops `WakeUps` while [`is_waiting`](Self::is_waiting) returns a token to each list
+    /// that a pop covered: the server may have sent one.
+    pub(crate) async fn wait(&mut self) -> WakeUp {
+        std::future::poll_fn(|context| {
+            let mut pops = self.pops.values_mut();
+            let woken = pops.find_map(|pop| match pop.poll_wait(context) {
+                Poll::Ready(wake_up) => Some(wake_up),
+                Poll::Pending => None,
+            });
+            woken.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await
+    }
+}
+
+/// One pop after another over the lists of some queues.
+#[derive(Default)]
+struct SharedPop {
     /// The lists of the next pop.
     lists: Vec<WakeUpList>,
     /// The lists of the pop in flight.
@@ -60,27 +123,14 @@ pub(crate) struct WakeUps {
     failures: u32,
 }
 
-impl WakeUps {
-    pub(crate) fn new(connector: Arc<Connector>) -> Self {
-        Self {
-            connector,
-            lists: Vec::new(),
-            in_flight: Vec::new(),
-            pending: None,
-            idle: None,
-            refused: HashMap::new(),
-            one_until: None,
-            failures: 0,
-        }
-    }
-
+impl SharedPop {
     /// The lists that the next pop covers. The pop in flight, if any, ends within about 2 s.
-    pub(crate) fn listen(&mut self, lists: Vec<WakeUpList>) {
+    fn listen(&mut self, lists: Vec<WakeUpList>) {
         self.lists = lists;
     }
 
     /// Whether the pop in flight covers the list of this queue, or the next one if none is.
-    pub(crate) fn covers(&self, queue: QueueNumber) -> bool {
+    fn covers(&self, queue: QueueNumber) -> bool {
         let lists = if self.pending.is_some() {
             &self.in_flight
         } else {
@@ -95,31 +145,29 @@ impl WakeUps {
     }
 
     /// The queues of the last pop, which may be in flight still.
-    pub(crate) fn last_covered(&self) -> impl Iterator<Item = QueueNumber> {
+    fn last_covered(&self) -> impl Iterator<Item = QueueNumber> {
         self.in_flight.iter().map(|list| list.queue)
     }
 
     /// Whether a pop is in flight, which may take a token.
-    pub(crate) fn is_waiting(&self) -> bool {
+    fn is_waiting(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// Waits for a token, or for a pop that fails: after that, claim from every queue, because the
-    /// pop may have taken a token. Starts another pop when one ends without a token, with the lists
-    /// of the last [`listen`](Self::listen). Pends while there are no lists.
-    ///
-    /// Cancel safe: a dropped wait leaves its pop in flight, and the next call awaits that pop.
-    /// Whoever drops `WakeUps` while [`is_waiting`](Self::is_waiting) returns a token to each list
-    /// that the pop covered: the server may have sent one.
-    pub(crate) async fn wait(&mut self) -> WakeUp {
+    /// Whether it covers nothing any more.
+    fn is_over(&self) -> bool {
+        self.lists.is_empty() && self.pending.is_none()
+    }
+
+    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<WakeUp> {
         loop {
             if self.pending.is_none() {
                 self.start();
             }
             let Some(pending) = &mut self.pending else {
-                return std::future::pending().await;
+                return Poll::Pending;
             };
-            let (connection, popped) = pending.await;
+            let (connection, popped) = ready!(pending.as_mut().poll(context));
             self.pending = None;
             self.idle = Some(connection);
             match popped {
@@ -129,12 +177,12 @@ impl WakeUps {
                     if let Some(list) = self.in_flight.get(index) {
                         let queue = list.queue;
                         self.pass(queue);
-                        return WakeUp::Token(queue);
+                        return Poll::Ready(WakeUp::Token(queue));
                     }
                 }
                 Popped::Failed(error, refused) => {
                     self.failed(&error, &refused);
-                    return WakeUp::Failed;
+                    return Poll::Ready(WakeUp::Failed);
                 }
             }
         }
@@ -150,13 +198,12 @@ impl WakeUps {
         let readable = readable.filter(|list| !refused.contains_key(&list.queue));
         let most = self.one_until.map_or(usize::MAX, |_| 1);
         self.in_flight = readable.take(most).cloned().collect();
-        if self.in_flight.is_empty() {
+        let Some(first) = self.in_flight.first() else {
             return;
-        }
+        };
         let keys: Vec<_> = self.in_flight.iter().map(|list| list.key.clone()).collect();
-        let connector = &self.connector;
         let idle = self.idle.take();
-        let mut pop = idle.unwrap_or_else(|| BlockingPop::new(Arc::clone(connector)));
+        let mut pop = idle.unwrap_or_else(|| BlockingPop::new(first.route.clone()));
         let pause =
             (self.failures > 0).then(|| reconnect_delays().delay(self.failures, fastrand::f64()));
         let is_one_of_many = self.lists.len() > 1;

@@ -15,7 +15,7 @@ impl Partition {
         let token = *Uuid::new_v4().as_bytes();
         let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
         let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
-        let answer = self.link.claims.call(Verb::Claim, &self.keys, &claim).await;
+        let answer = self.claims.call(Verb::Claim, &self.keys, &claim).await;
         let claim = Claim::decode(
             answer.inspect_err(|error| self.meters().call_failed(error))?,
             token,

@@ -15,20 +15,22 @@ use crate::partition::producers::ProducerPool;
 use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
-use crate::server::lane::Lane;
-use crate::server::link::ServerLink;
 use crate::server::patience::Repeat;
+use crate::server::route::{Route, RoutedLane};
+use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use producers::Producers;
 pub(crate) use roles::Presence;
 
-/// One set of ten keys, the link to the server that holds them, the batchers of its calls and its
+/// One set of ten keys, the way to the server that holds them, the batchers of its calls and its
 /// meters. A queue has one partition today.
 pub(crate) struct Partition {
     queue_name: String,
     keys: Arc<Keys>,
-    link: Arc<ServerLink>,
+    route: Route,
+    control: Arc<RoutedLane>,
+    claims: RoutedLane,
     meters: Arc<Meters>,
     producers: Arc<ProducerPool>,
     settlers: Settlers,
@@ -49,12 +51,14 @@ pub(crate) struct Settlers {
 impl Settlers {
     fn new(
         keys: &Arc<Keys>,
-        link: &ServerLink,
+        route: &Route,
+        control: &Arc<RoutedLane>,
         meters: &Arc<Meters>,
         supervisor: Option<Arc<dyn Supervisor>>,
     ) -> Self {
         let spec = |lane| CallSpec::new(keys, lane, meters).with_supervisor(supervisor.clone());
-        let settles = || spec(&link.settles);
+        let lane = Arc::new(RoutedLane::settles(route));
+        let settles = || spec(&lane);
         Self {
             ack: Batcher::new(settles()),
             ack_lingering: Batcher::new(settles().with_linger()),
@@ -63,7 +67,7 @@ impl Settlers {
             release: Batcher::new(settles()),
             bury: Batcher::new(settles()),
             // On another connection, so that stalled settlements do not delay lease extensions.
-            extend: Batcher::new(spec(&link.control)),
+            extend: Batcher::new(spec(control)),
         }
     }
 }
@@ -73,31 +77,50 @@ impl Partition {
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn new(queue_name: &str, link: Arc<ServerLink>) -> Result<Self, Error> {
+    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
         let keys = Arc::new(Keys::of_queue(queue_name)?);
+        let route = servers.route(&keys);
         let meters = Arc::new(Meters::new());
-        let settlers = Settlers::new(&keys, &link, &meters, None);
-        let producers = Arc::new(ProducerPool::new(&keys, &link.pushes, &meters));
-        Ok(Self {
-            queue_name: queue_name.to_owned(),
-            keys,
-            link,
-            meters,
-            producers,
-            settlers,
-        })
+        let pushes = Arc::new(RoutedLane::pushes(&route));
+        let producers = Arc::new(ProducerPool::new(&keys, &pushes, &meters));
+        Ok(Self::of(queue_name, keys, route, meters, producers, None))
     }
 
-    /// The same partition for a node: the calls of consumers use the node's link, and `supervisor`
-    /// runs their batchers. Keys, meters and producers are shared with `self`.
-    pub(crate) fn on_link(&self, link: Arc<ServerLink>, supervisor: Arc<dyn Supervisor>) -> Self {
-        let settlers = Settlers::new(&self.keys, &link, &self.meters, Some(supervisor));
+    /// The same partition for a node: the calls of consumers use the node's servers, and
+    /// `supervisor` runs their batchers. Keys, meters and producers are shared with `self`.
+    pub(crate) fn on_servers(
+        &self,
+        servers: &Arc<Servers>,
+        supervisor: Arc<dyn Supervisor>,
+    ) -> Self {
+        Self::of(
+            &self.queue_name,
+            Arc::clone(&self.keys),
+            servers.route(&self.keys),
+            Arc::clone(&self.meters),
+            Arc::clone(&self.producers),
+            Some(supervisor),
+        )
+    }
+
+    fn of(
+        queue_name: &str,
+        keys: Arc<Keys>,
+        route: Route,
+        meters: Arc<Meters>,
+        producers: Arc<ProducerPool>,
+        supervisor: Option<Arc<dyn Supervisor>>,
+    ) -> Self {
+        let control = Arc::new(RoutedLane::control(&route));
+        let settlers = Settlers::new(&keys, &route, &control, &meters, supervisor);
         Self {
-            queue_name: self.queue_name.clone(),
-            keys: Arc::clone(&self.keys),
-            link,
-            meters: Arc::clone(&self.meters),
-            producers: Arc::clone(&self.producers),
+            queue_name: queue_name.to_owned(),
+            keys,
+            claims: RoutedLane::claims(&route),
+            control,
+            route,
+            meters,
+            producers,
             settlers,
         }
     }
@@ -105,11 +128,7 @@ impl Partition {
     /// A partition whose server does not exist.
     #[cfg(test)]
     pub(crate) fn unconnected() -> Arc<Self> {
-        use crate::server::connector::Connector;
-        let options = crate::server::options::ClientOptions::new();
-        let connector = Connector::new("redis://127.0.0.1:1", &options).expect("a URL");
-        let link = Arc::new(ServerLink::new(&Arc::new(connector)));
-        Arc::new(Self::new("unconnected", link).expect("a name"))
+        Arc::new(Self::new("unconnected", &Servers::unconnected()).expect("a name"))
     }
 
     pub(crate) fn queue_name(&self) -> &str {
@@ -120,13 +139,14 @@ impl Partition {
         &self.keys
     }
 
-    pub(crate) fn link(&self) -> &Arc<ServerLink> {
-        &self.link
+    /// The way to the server that holds the keys.
+    pub(crate) fn route(&self) -> &Route {
+        &self.route
     }
 
     /// The connection for calls that are not batched.
-    pub(crate) fn control(&self) -> &Arc<Lane> {
-        &self.link.control
+    pub(crate) fn control(&self) -> &RoutedLane {
+        &self.control
     }
 
     pub(crate) fn meters(&self) -> &Meters {

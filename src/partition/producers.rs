@@ -9,7 +9,7 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::model::durability::Durability;
 use crate::partition::verbs;
 use crate::protocol::keys::Keys;
-use crate::server::lane::Lane;
+use crate::server::route::RoutedLane;
 use crate::server::timeouts::PATIENCE;
 use crate::telemetry::metrics::Meters;
 
@@ -56,7 +56,7 @@ pub(crate) struct ProducerPool {
 }
 
 impl ProducerPool {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<Lane>, meters: &Arc<Meters>) -> Self {
+    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
         let spec = CallSpec::new(keys, lane, meters);
         Self {
             memory: Arc::new(Producers::new(&spec)),
@@ -98,11 +98,8 @@ impl ProducerPool {
     }
 
     fn add(&self, durability: Durability, permit: OwnedSemaphorePermit) -> Arc<Producers> {
-        let shared = &self.spec.lane;
-        let (connector, clock) = (shared.connector(), shared.clock());
-        let lane = Lane::dedicated(Arc::clone(connector), Arc::clone(clock), permit);
         let spec = CallSpec {
-            lane: Arc::new(lane),
+            lane: Arc::new(self.spec.lane.dedicated(permit)),
             ..self.spec.clone()
         };
         let producers = Arc::new(Producers::new(&spec.with_durability(durability)));

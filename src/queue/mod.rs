@@ -17,8 +17,8 @@ use crate::partition::Partition;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::router::Router;
-use crate::server::lane::Lane;
 use crate::server::patience::Repeat;
+use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Metrics;
 
 pub use push::Push;
@@ -127,7 +127,7 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The connection for calls that are not batched.
-    pub(crate) fn control(&self) -> &Arc<Lane> {
+    pub(crate) fn control(&self) -> &RoutedLane {
         self.partition().control()
     }
 }

@@ -8,9 +8,10 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
-use crate::server::connector::Connector;
 use crate::server::failure;
+use crate::server::link::ServerLink;
 use crate::server::pool::Server;
+use crate::server::route::Route;
 
 /// How long Redis blocks before it replies that no token came.
 const WAIT_SECONDS: u32 = 2;
@@ -20,14 +21,15 @@ const WAIT_LIMIT: Duration = Duration::from_secs(4);
 
 /// A connection for one blocking pop at a time, opened when it is needed.
 pub(crate) struct BlockingPop {
-    connector: Arc<Connector>,
+    route: Route,
     connection: Option<(MultiplexedConnection, Arc<Server>)>,
 }
 
 impl BlockingPop {
-    pub(crate) fn new(connector: Arc<Connector>) -> Self {
+    /// A pop from lists of this route.
+    pub(crate) fn new(route: Route) -> Self {
         Self {
-            connector,
+            route,
             connection: None,
         }
     }
@@ -36,7 +38,20 @@ impl BlockingPop {
     /// looks at the lists in their order. An error, or dropping the future, closes the connection,
     /// and a token may be lost with it.
     pub(crate) async fn token(&mut self, lists: &[String]) -> Result<Option<usize>, Error> {
-        let (mut connection, server) = self.take_connection().await?;
+        let link = self.route.link().await?;
+        let popped = self.token_at(&link, lists).await;
+        if let Err(error) = &popped {
+            self.route.learn(&link, error).await;
+        }
+        popped
+    }
+
+    async fn token_at(
+        &mut self,
+        link: &ServerLink,
+        lists: &[String],
+    ) -> Result<Option<usize>, Error> {
+        let (mut connection, server) = self.take_connection(link).await?;
         let mut blpop = redis::cmd("BLPOP");
         blpop.arg(lists).arg(WAIT_SECONDS);
         let address = &server.address;
@@ -56,7 +71,8 @@ impl BlockingPop {
 
     /// Why no pop from each of these lists can succeed; `None` for those from which one can.
     pub(crate) async fn refusals(&mut self, lists: &[String]) -> Result<Vec<Option<Error>>, Error> {
-        let (connection, server) = self.take_connection().await?;
+        let link = self.route.link().await?;
+        let (connection, server) = self.take_connection(&link).await?;
         let mut probes = JoinSet::new();
         for (index, list) in lists.iter().enumerate() {
             for (probe, is_pop) in probes_of(list).into_iter().zip([true, false]) {
@@ -100,14 +116,17 @@ impl BlockingPop {
         Ok(refusals)
     }
 
-    async fn take_connection(&mut self) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
+    async fn take_connection(
+        &mut self,
+        link: &ServerLink,
+    ) -> Result<(MultiplexedConnection, Arc<Server>), Error> {
         let open = self
             .connection
             .take()
-            .filter(|(_, server)| self.connector.is_current(server));
+            .filter(|(_, server)| link.connector().is_current(server));
         match open {
             Some(open) => Ok(open),
-            None => self.connector.dedicated().await,
+            None => link.connector().dedicated().await,
         }
     }
 }

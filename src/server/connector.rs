@@ -15,8 +15,9 @@ use tokio::task::JoinHandle;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::master::Master;
 use crate::server::options::ClientOptions;
-use crate::server::pool::{Server, at};
+use crate::server::pool::Server;
 use crate::server::sentinel::Sentinels;
+use crate::server::slots::Address;
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
@@ -67,6 +68,15 @@ impl Connector {
         })
     }
 
+    /// A connector for this node of a cluster.
+    pub(crate) fn to(server: &Arc<Server>) -> Self {
+        Self {
+            opened: Arc::clone(server.opened()),
+            location: Location::Fixed(Arc::clone(server)),
+            own: None,
+        }
+    }
+
     /// A connector for the same server whose connections live on `runtime`, in a pool of their own,
     /// whichever task opens them. Those opened after its end live on the runtime of their callers. It shares the knowledge of the master and the count of
     /// connections.
@@ -87,30 +97,11 @@ impl Connector {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// A connector for another server with the same user, password and TLS.
-    pub(crate) fn elsewhere(&self, host: String, port: u16) -> Result<Self, Error> {
-        let opened = Arc::clone(&self.opened);
-        let server = Server::fixed(at(self.info(), host, port), &opened)?;
-        Ok(Self {
-            location: Location::Fixed(Arc::new(server)),
-            opened,
-            own: None,
-        })
-    }
-
     /// User, password, database and TLS, and the address that the URL names.
     pub(crate) fn info(&self) -> &ConnectionInfo {
         match &self.location {
             Location::Fixed(server) => server.client.get_connection_info(),
             Location::Sentinelled(of) => of.master.sentinels.server(),
-        }
-    }
-
-    /// The host in the URL.
-    pub(crate) fn host(&self) -> String {
-        match self.info().addr() {
-            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => host.clone(),
-            _ => "127.0.0.1".to_owned(),
         }
     }
 
@@ -123,6 +114,16 @@ impl Connector {
                 |server| server.address.clone(),
             ),
         }
+    }
+
+    /// Whether Sentinels name the server.
+    pub(crate) fn is_sentinelled(&self) -> bool {
+        matches!(self.location, Location::Sentinelled(_))
+    }
+
+    /// Where the server listens; none for a Unix socket.
+    pub(crate) fn place(&self) -> Option<Address> {
+        Address::of(self.info())
     }
 
     /// A connection of the pool, and its server.
@@ -178,7 +179,7 @@ impl Connector {
     /// Whether this is still the server to use.
     pub(crate) fn is_current(&self, server: &Arc<Server>) -> bool {
         match &self.location {
-            Location::Fixed(_) => true,
+            Location::Fixed(own) => own.is_same(server) && !own.is_superseded(),
             Location::Sentinelled(of) => {
                 let known = of.master.known();
                 known.is_some_and(|known| known.is_same(server))
@@ -247,7 +248,10 @@ impl Drop for Sentinelled {
 }
 
 /// Adds the certificates of the options, and checks that TLS settings and URL fit together.
-fn prepared(info: ConnectionInfo, options: &ClientOptions) -> Result<ConnectionInfo, Error> {
+pub(crate) fn prepared(
+    info: ConnectionInfo,
+    options: &ClientOptions,
+) -> Result<ConnectionInfo, Error> {
     let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
     if tls && !cfg!(feature = "tls") {
         return Err(Error::invalid(

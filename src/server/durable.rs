@@ -42,9 +42,11 @@ impl Lane {
         keys: &Keys,
         args: &[&[u8]],
         durability: Durability,
+        asking: bool,
     ) -> Result<(Reply, Waited), Error> {
         if durability == Durability::Memory {
-            return Ok((self.call(verb, keys, args).await?, Waited::Confirmed));
+            let reply = self.call(verb, keys, args, asking).await?;
+            return Ok((reply, Waited::Confirmed));
         }
         let _guard = self.wait_lock.lock().await;
         let (mut connection, info) = self.connection().await?;
@@ -59,7 +61,7 @@ impl Lane {
             self.set_can_wait(&info);
         }
         let sent = Instant::now();
-        let exchange = Self::exchange(&mut connection, verb, keys, args);
+        let exchange = Self::exchange(&mut connection, verb, keys, args, asking);
         let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
         #[cfg(feature = "harness")]
         let observed = harness::invoke(verb, keys, args);

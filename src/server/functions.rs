@@ -1,7 +1,6 @@
 //! The scripts as a Redis Functions library: its text, its version on a server, loading it.
 
 use std::fmt::Write;
-use std::sync::Arc;
 
 use redis::Value;
 
@@ -52,69 +51,7 @@ fn register(code: &mut String, name: &str, flags: &str, function: &str) {
     );
 }
 
-/// The primaries in a reply to CLUSTER SLOTS: ranges of from, to, and the nodes, the primary first.
-pub(crate) fn primaries(ranges: &Value) -> Vec<(String, u16)> {
-    let Value::Array(ranges) = ranges else {
-        return Vec::new();
-    };
-    let primary = |range: &Value| match range {
-        Value::Array(parts) => match parts.get(2) {
-            Some(Value::Array(node)) => match (node.first(), node.get(1)) {
-                (Some(Value::BulkString(host)), Some(Value::Int(port))) => Some((
-                    String::from_utf8_lossy(host).into_owned(),
-                    u16::try_from(*port).ok()?,
-                )),
-                (Some(Value::Nil), Some(Value::Int(port))) => {
-                    Some((String::new(), u16::try_from(*port).ok()?))
-                }
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => None,
-    };
-    ranges.iter().filter_map(primary).collect()
-}
-
 impl Lane {
-    /// A lane to each primary of the server's cluster, or to the server alone. Primaries do not
-    /// copy functions from each other; replicas copy them from their primary.
-    pub(crate) async fn of_primaries(&self) -> Result<Vec<Self>, Error> {
-        let lane_to = |connector| Self::new(Arc::new(connector), Arc::clone(self.clock()));
-        let slots = redis::cmd("CLUSTER").arg("SLOTS").to_owned();
-        let ranges = match patiently(|| self.query(&slots)).await {
-            Ok(ranges) => ranges,
-            // Cluster mode is off, or this user may not see it.
-            Err(error) if matches!(error.kind(), ErrorKind::Server | ErrorKind::Denied) => {
-                Value::Nil
-            }
-            Err(error) => return Err(error),
-        };
-        let mut places = primaries(&ranges);
-        places.sort_unstable();
-        places.dedup();
-        if places.is_empty() {
-            return Ok(vec![Self::new(
-                Arc::clone(self.connector()),
-                Arc::clone(self.clock()),
-            )]);
-        }
-        let connector = self.connector();
-        // A node that does not know its own name reports none, or an empty one: it is the one that
-        // was asked.
-        let known = |host: String| {
-            if host.is_empty() {
-                connector.host()
-            } else {
-                host
-            }
-        };
-        places
-            .into_iter()
-            .map(|(host, port)| Ok(lane_to(connector.elsewhere(known(host), port)?)))
-            .collect()
-    }
-
     /// The version of the library on the server, if there is one.
     pub(crate) async fn functions_version(&self) -> Result<Option<u64>, Error> {
         let call = redis::cmd("FCALL").arg("dueq_version").arg(0).to_owned();

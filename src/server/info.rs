@@ -7,8 +7,8 @@ use redis::Value;
 use crate::error::{Applied, Error, ErrorKind, printable};
 use crate::telemetry::events;
 
-/// The sections of INFO that [`Info::check`] looks at.
-pub(crate) const FITNESS: [&str; 3] = ["server", "memory", "persistence"];
+/// The sections of INFO that [`Info::check`] and [`Info::is_clustered`] look at.
+pub(crate) const FITNESS: [&str; 4] = ["server", "memory", "persistence", "cluster"];
 
 /// The reply to INFO.
 pub(crate) struct Info(pub(crate) String);
@@ -32,6 +32,11 @@ impl Info {
             events::server_not_persistent(address);
         }
         Ok(())
+    }
+
+    /// Whether the server is a node of a cluster.
+    pub(crate) fn is_clustered(&self) -> bool {
+        self.field("cluster_enabled") == Some("1")
     }
 
     /// The value of this name, if it has one.

@@ -17,7 +17,6 @@ use crate::server::connector::Connector;
 use crate::server::failure;
 #[cfg(feature = "harness")]
 use crate::server::harness;
-use crate::server::patience::{Patience, Repeat};
 use crate::server::pool::Server;
 
 /// A connection that was idle for longer may have been closed by the other side.
@@ -31,7 +30,7 @@ pub(crate) struct Lane {
     clock: Arc<Clock>,
     /// Permit of a dedicated connection: one that is not from the pool. Callers set their own time
     /// limits.
-    dedicated: Option<OwnedSemaphorePermit>,
+    dedicated: Option<Arc<OwnedSemaphorePermit>>,
     open: Mutex<Option<OpenConnection>>,
     /// How many connections it has had.
     connections: AtomicU64,
@@ -81,7 +80,7 @@ impl Lane {
     pub(crate) fn dedicated(
         connector: Arc<Connector>,
         clock: Arc<Clock>,
-        permit: OwnedSemaphorePermit,
+        permit: Arc<OwnedSemaphorePermit>,
     ) -> Self {
         Self {
             dedicated: Some(permit),
@@ -104,17 +103,20 @@ impl Lane {
         self.lock().take_if(|open| open.used.elapsed() > IDLE_LIMIT);
     }
 
-    /// Calls a script once. A script that the server does not know is sent along.
+    /// Calls a script once. A script that the server does not know is sent along. `asking`: the
+    /// server gets the slot of the keys, and serves it only to calls that say so.
     pub(crate) async fn call(
         &self,
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
+        asking: bool,
     ) -> Result<Reply, Error> {
         let sent = Instant::now();
         let called = async {
             let (mut connection, info) = self.connection().await?;
-            let asked = async { Ok(Self::exchange(&mut connection, verb, keys, args).await) };
+            let asked =
+                async { Ok(Self::exchange(&mut connection, verb, keys, args, asking).await) };
             #[cfg(feature = "harness")]
             let observed = harness::invoke(verb, keys, args);
             let answer = info
@@ -134,28 +136,6 @@ impl Lane {
         })
     }
 
-    /// Calls a script, and repeats it with growing, jittered pauses for up to 10 s where that is
-    /// safe. `failed` gets each error.
-    pub(crate) async fn call_patiently(
-        &self,
-        verb: Verb,
-        keys: &Keys,
-        args: &[&[u8]],
-        repeat: Repeat,
-        failed: impl Fn(&Error),
-    ) -> Result<Reply, Error> {
-        if repeat == Repeat::Unsafe {
-            self.distrust_idle();
-        }
-        let mut patience = Patience::new();
-        loop {
-            match self.call(verb, keys, args).await.inspect_err(&failed) {
-                Err(error) if patience.allows(&error, repeat) => patience.pause().await,
-                result => return result.map_err(|error| patience.last(error)),
-            }
-        }
-    }
-
     /// Sends a plain command that only reads, such as INFO.
     pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, Error> {
         self.command(command).await.map_err(Error::of_read)
@@ -163,8 +143,13 @@ impl Lane {
 
     /// Sends a plain command.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Error> {
+        self.command_asking(command, false).await
+    }
+
+    /// The same to a server that gets the slot of the keys, if `asking`.
+    pub(crate) async fn command_asking(&self, command: &Cmd, asking: bool) -> Result<Value, Error> {
         let (mut connection, info) = self.connection().await?;
-        let asked = async { Ok(command.query_async::<Value>(&mut connection).await) };
+        let asked = async { Ok(send(&mut connection, command, asking).await) };
         info.server
             .unless_superseded(Applied::Unknown, asked)
             .await?
@@ -192,12 +177,13 @@ impl Lane {
         verb: Verb,
         keys: &Keys,
         args: &[&[u8]],
+        asking: bool,
     ) -> Result<Value, RedisError> {
         let evalsha = call("EVALSHA", verb.sha(), keys, args);
-        match evalsha.query_async::<Value>(connection).await {
+        match send(connection, &evalsha, asking).await {
             Err(error) if error.code() == Some("NOSCRIPT") => {
                 let eval = call("EVAL", verb.code(), keys, args);
-                eval.query_async::<Value>(connection).await
+                send(connection, &eval, asking).await
             }
             answer => answer,
         }
@@ -266,6 +252,22 @@ impl Lane {
     fn lock(&self) -> MutexGuard<'_, Option<OpenConnection>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Sends a command; if `asking`, right behind ASKING, so that no other call comes between.
+async fn send(
+    connection: &mut MultiplexedConnection,
+    command: &Cmd,
+    asking: bool,
+) -> Result<Value, RedisError> {
+    if !asking {
+        return command.query_async(connection).await;
+    }
+    let mut pipeline = redis::Pipeline::with_capacity(2);
+    pipeline.cmd("ASKING").add_command(command.clone());
+    let answers = connection.send_packed_commands(&pipeline, 1, 1).await?;
+    let answer = answers.into_iter().next().unwrap_or(Value::Nil);
+    answer.extract_error()
 }
 
 fn call(command: &str, script: &str, keys: &Keys, args: &[&[u8]]) -> Cmd {

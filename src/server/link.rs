@@ -48,10 +48,6 @@ impl ServerLink {
         }
     }
 
-    pub(crate) fn clock(&self) -> &Clock {
-        self.control.clock()
-    }
-
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         self.control.connector()
     }

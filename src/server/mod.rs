@@ -3,6 +3,8 @@
 
 pub(crate) mod blocking;
 pub(crate) mod clock;
+mod cluster_url;
+pub(crate) mod cluster_view;
 pub(crate) mod connector;
 pub(crate) mod durable;
 pub(crate) mod failure;
@@ -19,8 +21,12 @@ pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
 mod query;
+pub(crate) mod route;
 pub(crate) mod scan;
 pub(crate) mod sentinel;
 pub(crate) mod sentinel_url;
+pub(crate) mod servers;
+pub(crate) mod slots;
 pub(crate) mod subscription;
 pub(crate) mod timeouts;
+pub(crate) mod topology;

@@ -109,6 +109,16 @@ impl Server {
         })
     }
 
+    pub(crate) fn opened(&self) -> &Arc<AtomicU64> {
+        &self.opened
+    }
+
+    /// Whether another server is the master.
+    pub(crate) fn is_superseded(&self) -> bool {
+        let superseded = self.superseded.as_ref();
+        superseded.is_some_and(CancellationToken::is_cancelled)
+    }
+
     /// Fails the calls in flight: another server is the master.
     pub(crate) fn supersede(&self) {
         if let Some(superseded) = &self.superseded {

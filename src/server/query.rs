@@ -9,6 +9,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::verbs::Verb;
 use crate::server::info::{Info, unexpected};
 use crate::server::lane::Lane;
+use crate::server::route::RoutedLane;
 
 impl Lane {
     /// These sections of INFO; the default ones if none is named.
@@ -39,6 +40,20 @@ impl Lane {
         }
     }
 
+    /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
+    pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
+        let sent = Instant::now();
+        let answer = self.query(&redis::cmd("TIME")).await?;
+        let received = Instant::now();
+        let (seconds, micros): (i64, i64) =
+            redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
+        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
+        self.clock().observe(sent, received, now_us);
+        Ok((now_us, sent, received - sent))
+    }
+}
+
+impl RoutedLane {
     /// The type of a key, `none` if there is no such key.
     pub(crate) async fn type_of(&self, key: &str) -> Result<String, Error> {
         match self.query(redis::cmd("TYPE").arg(key)).await? {
@@ -77,17 +92,5 @@ impl Lane {
                 format!("UNLINK answered {other:?}"),
             )),
         }
-    }
-
-    /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
-    pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
-        let sent = Instant::now();
-        let answer = self.query(&redis::cmd("TIME")).await?;
-        let received = Instant::now();
-        let (seconds, micros): (i64, i64) =
-            redis::from_redis_value(answer).map_err(|error| unexpected("TIME", &error))?;
-        let now_us = seconds.saturating_mul(1_000_000).saturating_add(micros);
-        self.clock().observe(sent, received, now_us);
-        Ok((now_us, sent, received - sent))
     }
 }

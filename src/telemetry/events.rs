@@ -212,6 +212,17 @@ pub(crate) fn master_changed(old: &str, new: &str) {
     warn!(name: "dueq.master_changed", target: "dueq", old, new, "the master has changed");
 }
 
+pub(crate) fn cluster_unknown(error: &Error) {
+    warn!(name: "dueq.cluster_unknown", target: "dueq",
+        %error,
+        "no node of the cluster named the masters: they are asked again");
+}
+
+pub(crate) fn master_left(address: &str) {
+    warn!(name: "dueq.master_left", target: "dueq", address,
+        "a node of the cluster serves no slots any more: its calls in flight end");
+}
+
 pub(crate) fn server_unchecked(address: &str) {
     warn!(name: "dueq.server_unchecked", target: "dueq", address,
         "no right to call INFO: the server's version and eviction policy are not checked");

@@ -15,7 +15,7 @@ use crate::node::health::SharedHealth;
 use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::protocol::pattern::Pattern;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 use crate::worker::handler::IntoHandler;
 use crate::worker::layer::Wrap;
 use crate::worker::settings::{Defaults, QueueSettings};
@@ -60,7 +60,7 @@ pub(crate) struct AddedPattern {
 }
 
 impl AddedPattern {
-    fn checked(self, defaults: &Defaults, link: &Arc<ServerLink>) -> Result<PatternEntry, Error> {
+    fn checked(self, defaults: &Defaults, servers: &Arc<Servers>) -> Result<PatternEntry, Error> {
         let Self {
             pattern,
             reserve,
@@ -73,8 +73,8 @@ impl AddedPattern {
                 pattern.text()
             )));
         }
-        let (defaults, link) = (defaults.clone(), Arc::clone(link));
-        let attend: Attend = Arc::new(move |name| add(name)?.checked(&defaults, &link));
+        let (defaults, servers) = (defaults.clone(), Arc::clone(servers));
+        let attend: Attend = Arc::new(move |name| add(name)?.checked(&defaults, &servers));
         // Whatever can be refused for one name is refused for all.
         attend("any")
             .map_err(|error| Error::invalid(format!("pattern {}: {error}", pattern.text())))?;
@@ -141,11 +141,11 @@ impl Added {
     pub(crate) fn checked(
         self,
         defaults: &Defaults,
-        link: &Arc<ServerLink>,
+        servers: &Arc<Servers>,
     ) -> Result<QueueEntry, Error> {
         let of = format!("queue {}", self.partition.queue_name());
         let refused = |why: String| Error::invalid(format!("{of}: {why}"));
-        if !Arc::ptr_eq(self.partition.link(), link) {
+        if !Arc::ptr_eq(self.partition.route().servers(), servers) {
             return Err(refused(
                 "it was made by another client than the worker".to_owned(),
             ));
@@ -184,7 +184,7 @@ impl Added {
 /// # Errors
 /// `InvalidInput` if a setting is out of its range. It names the queue.
 pub(crate) fn checked(
-    link: &Arc<ServerLink>,
+    servers: &Arc<Servers>,
     defaults: &Defaults,
     added: Vec<Added>,
     patterns: Vec<AddedPattern>,
@@ -214,7 +214,7 @@ pub(crate) fn checked(
     let mut reserved = 0_usize;
     let mut queues = Vec::with_capacity(added.len());
     for one in added {
-        let entry = one.checked(defaults, link)?;
+        let entry = one.checked(defaults, servers)?;
         let name = entry.partition.queue_name();
         if !names.insert(name.to_owned()) {
             return Err(Error::invalid(format!(
@@ -231,11 +231,11 @@ pub(crate) fn checked(
         queues.push(entry);
     }
     Ok(Settings {
-        link: Arc::clone(link),
+        servers: Arc::clone(servers),
         queues,
         patterns: patterns
             .into_iter()
-            .map(|pattern| pattern.checked(defaults, link))
+            .map(|pattern| pattern.checked(defaults, servers))
             .collect::<Result<_, _>>()?,
         concurrency,
         strict: defaults.strict,

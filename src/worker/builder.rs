@@ -13,7 +13,7 @@ use crate::model::codec::{BoxError, Codec};
 use crate::model::settlement::Settlement;
 use crate::node::commands::Settings;
 use crate::queue::Queue;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 use crate::worker::assemble::{self, Added, AddedPattern, Layers};
 use crate::worker::handle::{self, WorkerHandle};
 use crate::worker::handler::IntoHandler;
@@ -63,7 +63,7 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// ```
 #[must_use = "a worker does nothing until `spawn` or `run`"]
 pub struct Worker {
-    link: Arc<ServerLink>,
+    servers: Arc<Servers>,
     pub(super) defaults: Defaults,
     pub(super) layers: Layers,
     queues: Vec<Added>,
@@ -86,14 +86,14 @@ impl Client {
     /// # });
     /// ```
     pub fn worker(&self) -> Worker {
-        Worker::new(Arc::clone(self.link()))
+        Worker::new(Arc::clone(self.servers()))
     }
 }
 
 impl Worker {
-    fn new(link: Arc<ServerLink>) -> Self {
+    fn new(servers: Arc<Servers>) -> Self {
         Self {
-            link,
+            servers,
             defaults: Defaults::default(),
             layers: Layers::default(),
             queues: Vec::new(),
@@ -224,12 +224,12 @@ impl Worker {
     /// # });
     /// ```
     pub fn spawn(self) -> WorkerHandle {
-        let (defaults, layers, link) = (
+        let (defaults, layers, servers) = (
             self.defaults.clone(),
             self.layers.clone(),
-            Arc::clone(&self.link),
+            Arc::clone(&self.servers),
         );
-        handle::spawn(self.checked(), defaults, layers, link)
+        handle::spawn(self.checked(), defaults, layers, servers)
     }
 
     /// Handles messages until `stop` completes, with any output. After that the worker claims no
@@ -268,7 +268,7 @@ impl Worker {
 
     /// The settings of the node, if all are in their ranges.
     fn checked(self) -> Result<Settings, Error> {
-        assemble::checked(&self.link, &self.defaults, self.queues, self.patterns)
+        assemble::checked(&self.servers, &self.defaults, self.queues, self.patterns)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::node::commands::{CommandReply, NodeCommand, Settings};
 use crate::node::health::SharedHealth;
 use crate::node::run as node;
 use crate::queue::Queue;
-use crate::server::link::ServerLink;
+use crate::server::servers::Servers;
 use crate::worker::assemble::{Added, Layers};
 use crate::worker::handler::IntoHandler;
 use crate::worker::health::Health;
@@ -40,7 +40,7 @@ struct Inner {
     abort: CancellationToken,
     result: watch::Receiver<Option<Result<(), Error>>>,
     health: Arc<SharedHealth>,
-    link: Arc<ServerLink>,
+    servers: Arc<Servers>,
     defaults: Defaults,
     layers: Layers,
 }
@@ -61,7 +61,7 @@ pub(crate) fn spawn(
     settings: Result<Settings, Error>,
     defaults: Defaults,
     layers: Layers,
-    link: Arc<ServerLink>,
+    servers: Arc<Servers>,
 ) -> WorkerHandle {
     let (commands, received) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
@@ -96,7 +96,7 @@ pub(crate) fn spawn(
         abort,
         result,
         health,
-        link,
+        servers,
         defaults,
         layers,
     }))
@@ -213,7 +213,7 @@ impl WorkerHandle {
         let inner = &*self.0;
         let (partition, settings) = (queue.partition(), settings.into());
         let added = Added::new(partition, queue.codec(), settings, &inner.layers, handler);
-        let entry = added.checked(&inner.defaults, &inner.link)?;
+        let entry = added.checked(&inner.defaults, &inner.servers)?;
         self.command(|reply| NodeCommand::Add(Box::new(entry), reply))
             .await
     }

@@ -276,8 +276,8 @@ impl<C: Codec> QueueWorker<C> {
     /// ```
     pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> WorkerHandle {
         let (defaults, layers) = (self.defaults.clone(), self.layers.clone());
-        let link = Arc::clone(self.queue.partition().link());
-        handle::spawn(self.checked(handler), defaults, layers, link)
+        let servers = Arc::clone(self.queue.partition().route().servers());
+        handle::spawn(self.checked(handler), defaults, layers, servers)
     }
 
     /// The settings of the node, if all are in their ranges.
@@ -291,7 +291,12 @@ impl<C: Codec> QueueWorker<C> {
             &self.layers,
             handler,
         );
-        assemble::checked(partition.link(), &self.defaults, vec![added], Vec::new())
+        assemble::checked(
+            partition.route().servers(),
+            &self.defaults,
+            vec![added],
+            Vec::new(),
+        )
     }
 }
 

@@ -2,8 +2,9 @@
 //! Rust library works without it.
 
 use anyhow::{Context, Result};
-use dueq::{Functions, Message, Pushed};
+use dueq::{Client, Functions, Message, Pushed};
 
+use super::support::cluster::Cluster;
 use super::support::*;
 
 /// The Functions library as another release would have it.
@@ -152,34 +153,18 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
 
 #[tokio::test]
 async fn every_primary_of_a_cluster_gets_the_library() -> Result<()> {
-    let first = setup_with(&["--cluster-enabled", "yes"]).await?;
-    let second = setup_with(&["--cluster-enabled", "yes"]).await?;
-    let _: String = first
-        .command(&["CLUSTER", "ADDSLOTSRANGE", "0", "8191"])
-        .await?;
-    let _: String = second
-        .command(&["CLUSTER", "ADDSLOTSRANGE", "8192", "16383"])
-        .await?;
-    let port = second.server.port().to_string();
-    let _: String = first
-        .command(&["CLUSTER", "MEET", "127.0.0.1", &port])
-        .await?;
-    let formed = async || first.command::<String>(&["CLUSTER", "INFO"]).await;
-    until("the cluster", formed, |info| {
-        info.contains("cluster_slots_assigned:16384")
-    })
-    .await?;
-
-    assert_eq!(first.client.load_functions().await?, Functions::Absent);
-    for node in [&first, &second] {
-        assert_eq!(
-            node.command::<u64>(&["FCALL", "dueq_version", "0"]).await?,
-            dueq::functions_version()
-        );
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    assert_eq!(client.load_functions().await?, Functions::Absent);
+    for master in [0, 1] {
+        let call = ["FCALL", "dueq_version", "0"];
+        let version: u64 = cluster.command(master, &call).await?;
+        assert_eq!(version, dueq::functions_version());
     }
-    let _: String = second.command(&["FUNCTION", "FLUSH", "SYNC"]).await?;
+    let flush = ["FUNCTION", "FLUSH", "SYNC"];
+    cluster.command::<()>(1, &flush).await?;
     assert_eq!(
-        first.client.functions().await?,
+        client.functions().await?,
         Functions::Absent,
         "one of the primaries has none"
     );

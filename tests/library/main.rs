@@ -3,6 +3,7 @@
 //! Tests wait for events instead of sleeping, and a slow machine fails none of them. They assert
 //! order, counts, that nothing is early, and upper bounds of many seconds.
 
+mod cluster;
 mod doctor;
 mod faults;
 mod functions;

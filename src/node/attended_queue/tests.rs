@@ -32,7 +32,7 @@ fn subscribed() -> (AttendedQueue, NodeTimers, Instant) {
     let partition = Partition::unconnected();
     let now = Instant::now();
     let server_us = i64::try_from(SERVER_MS * 1_000).expect("a time");
-    partition.link().clock().observe(now, now, server_us);
+    partition.route().clock().observe(now, now, server_us);
     let mut queue = AttendedQueue::new(Setup {
         number: Q,
         partition,

@@ -54,8 +54,8 @@ fn entry_of(partition: Arc<Partition>) -> QueueEntry {
 /// Its calls are tasks that run only while the test awaits.
 fn coordinator() -> Coordinator {
     let entry = entry();
-    let link = Arc::clone(entry.partition.link());
-    let of_pattern = Arc::clone(&link);
+    let servers = Arc::clone(entry.partition.route().servers());
+    let of_pattern = Arc::clone(&servers);
     let mut coordinator = Coordinator {
         node: "node".to_owned(),
         sender: mpsc::unbounded_channel().0,
@@ -66,7 +66,7 @@ fn coordinator() -> Coordinator {
         shares: Shares::new(1, Order::Weighted),
         concurrency: 1,
         attention: Attention::default(),
-        wake: Some(WakeUps::new(Arc::clone(link.connector()))),
+        wake: Some(WakeUps::default()),
         slots: Arc::<NodeSlots>::default(),
         leases: Leases::default(),
         membership: Membership {
@@ -75,13 +75,13 @@ fn coordinator() -> Coordinator {
             patterns: vec![PatternEntry {
                 pattern: Pattern::new("mail-*").expect("a pattern"),
                 attend: Arc::new(move |name| {
-                    let partition = Partition::new(name, Arc::clone(&of_pattern))?;
+                    let partition = Partition::new(name, &of_pattern)?;
                     Ok(entry_of(Arc::new(partition)))
                 }),
             }],
             silence: Duration::from_secs(10),
             health: Arc::default(),
-            link,
+            servers,
             context: HandlerContext::here(),
             subscriptions: mpsc::unbounded_channel().0,
             numbers: HashMap::new(),
@@ -261,8 +261,8 @@ async fn no_scan_adds_a_queue_again_that_the_user_removed() {
     assert!(!node.membership.numbers.contains_key("mail-0001"));
     assert!(node.membership.numbers.contains_key("mail-0002"));
     // The user adds it again.
-    let link = Arc::clone(&node.membership.link);
-    let again = Partition::new("mail-0001", link).expect("a name");
+    let servers = Arc::clone(&node.membership.servers);
+    let again = Partition::new("mail-0001", &servers).expect("a name");
     let added = node.attend(entry_of(Arc::new(again)), None, now);
     assert!(added.is_ok());
     assert!(node.membership.excluded.is_empty());

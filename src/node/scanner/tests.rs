@@ -4,10 +4,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 use crate::protocol::keys::meta_glob;
-use crate::server::clock::Clock;
-use crate::server::connector::Connector;
 use crate::server::fake::{Fake, bulk, usual};
-use crate::server::options::ClientOptions;
 
 /// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says.
 async fn scanner(
@@ -29,10 +26,9 @@ async fn scanner(
     })
     .await;
     let url = format!("redis://127.0.0.1:{}/", server.port);
-    let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
-    let lane = Arc::new(Lane::new(connector, Arc::new(Clock::new())));
+    let servers = Servers::at(&url);
     let (sender, events) = unbounded_channel();
-    let scanner = Scanner::new(lane, sender, step_pause, Duration::from_millis(1));
+    let scanner = Scanner::new(servers, sender, step_pause, Duration::from_millis(1));
     (scanner, events, server, scans)
 }
 

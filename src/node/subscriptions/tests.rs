@@ -1,33 +1,30 @@
 use std::future::ready;
 
 use dueq_testkit::Server;
-use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::*;
 use crate::server::fake::{Fake, usual};
-use crate::server::options::ClientOptions;
+use crate::server::servers::Servers;
 
 /// A listener on a private server.
 struct Listening {
     server: Server,
-    connector: Arc<Connector>,
+    servers: Arc<Servers>,
     changes: UnboundedSender<SubscriptionChange>,
-    events: UnboundedReceiver<Event>,
+    events: UnboundedReceiver<Hint>,
     _task: JoinHandle<()>,
 }
 
 impl Listening {
     fn start(user: &str, server: Server) -> Self {
         let url = format!("redis://{user}127.0.0.1:{}/", server.port());
-        let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
-        let (changes, received) = unbounded_channel();
-        let (sender, events) = unbounded_channel();
-        let task = tokio::spawn(run(Arc::clone(&connector), received, sender));
+        let (servers, changes, events, task) = listener(&url);
         Self {
             server,
-            connector,
+            servers,
             changes,
             events,
             _task: task,
@@ -38,6 +35,7 @@ impl Listening {
         let channel = Channel {
             queue_name: format!("queue-{number}"),
             name: format!("channel-{number}"),
+            route: Route::new(Arc::clone(&self.servers), 0),
         };
         let change = SubscriptionChange::Add(QueueNumber(number), channel);
         self.changes.send(change).expect("a listener");
@@ -55,10 +53,7 @@ impl Listening {
     }
 
     async fn next(&mut self) -> Hint {
-        match self.events.recv().await {
-            Some(Event::Hint(hint)) => hint,
-            _ => panic!("no hint"),
-        }
+        self.events.recv().await.expect("a listener")
     }
 
     /// The next hints, in the order of their queues.
@@ -69,6 +64,29 @@ impl Listening {
         });
         hints
     }
+}
+
+/// Listens on the server at this URL.
+fn listener(
+    url: &str,
+) -> (
+    Arc<Servers>,
+    UnboundedSender<SubscriptionChange>,
+    UnboundedReceiver<Hint>,
+    JoinHandle<()>,
+) {
+    let servers = Servers::at(url);
+    let Servers::One(link) = &*servers else {
+        panic!("one server");
+    };
+    let (changes, received) = unbounded_channel();
+    let (hints, events) = unbounded_channel();
+    let report = move |hint| {
+        // The test may have ended.
+        let _ = hints.send(hint);
+    };
+    let task = tokio::spawn(listen(Arc::clone(link), received, report));
+    (servers, changes, events, task)
 }
 
 const ONE: QueueNumber = QueueNumber(1);
@@ -86,7 +104,7 @@ async fn two_channels_share_a_connection() {
     assert_eq!(listening.next().await, Hint::Notice(TWO, Some(17)));
     listening.publish(1, "");
     assert_eq!(listening.next().await, Hint::Notice(ONE, None));
-    assert_eq!(listening.connector.opened(), 1);
+    assert_eq!(listening.servers.opened(), 1);
 }
 
 #[tokio::test]
@@ -102,7 +120,7 @@ async fn a_removed_queue_gets_no_notices() {
     listening.publish(1, "17");
     listening.publish(2, "18");
     assert_eq!(listening.next().await, Hint::Notice(TWO, Some(18)));
-    assert_eq!(listening.connector.opened(), 1);
+    assert_eq!(listening.servers.opened(), 1);
 }
 
 #[tokio::test]
@@ -146,7 +164,7 @@ async fn an_added_queue_does_not_retry_a_denied_channel() {
     listening.add(3);
     assert_eq!(listening.next().await, Hint::Subscribed(THREE));
     assert_eq!(listening.publish(1, "17"), ":0\r\n", "nobody listens");
-    assert_eq!(listening.connector.opened(), 1);
+    assert_eq!(listening.servers.opened(), 1);
 }
 
 #[tokio::test]
@@ -162,17 +180,15 @@ async fn a_refusal_that_may_end_is_retried_on_the_same_connection() {
     })
     .await;
     let url = format!("redis://127.0.0.1:{}/", server.port);
-    let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
-    let (changes, received) = unbounded_channel();
-    let (sender, _events) = unbounded_channel();
-    let _listener = tokio::spawn(run(Arc::clone(&connector), received, sender));
+    let (servers, changes, _hints, _listener) = listener(&url);
     let channel = Channel {
         queue_name: "queue-1".to_owned(),
         name: "channel-1".to_owned(),
+        route: Route::new(Arc::clone(&servers), 0),
     };
     let change = SubscriptionChange::Add(ONE, channel);
     changes.send(change).expect("a listener");
     let enough = attempted.wait_for(|count| *count >= 3).await;
     enough.expect("a server");
-    assert_eq!(connector.opened(), 1);
+    assert_eq!(servers.opened(), 1);
 }

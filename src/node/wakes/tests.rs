@@ -1,21 +1,23 @@
 use std::future::ready;
+use std::sync::Arc;
 
 use dueq_testkit::Server;
 use tokio::sync::watch;
 
 use super::*;
 use crate::server::fake::{Fake, bulk, usual};
-use crate::server::options::ClientOptions;
+use crate::server::servers::Servers;
 
-fn connector(url: &str) -> Arc<Connector> {
-    Arc::new(Connector::new(url, &ClientOptions::new()).expect("a URL"))
+fn route(url: &str) -> Route {
+    Route::new(Servers::at(url), 0)
 }
 
-fn list(number: u32, key: &str) -> WakeUpList {
+fn list(route: &Route, number: u32, key: &str) -> WakeUpList {
     WakeUpList {
         queue: QueueNumber(number),
         queue_name: format!("queue-{number}"),
         key: key.to_owned(),
+        route: route.clone(),
     }
 }
 
@@ -33,8 +35,9 @@ fn limited(server: &Server, rules: &[&str]) -> String {
 #[tokio::test]
 async fn a_token_is_reported_with_its_queue() {
     let server = Server::start(&[]).expect("a server");
-    let mut wakes = WakeUps::new(connector(&server.url()));
-    wakes.listen(vec![list(1, "one"), list(2, "two")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&server.url());
+    wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
     for (key, number) in [("two", 2), ("one", 1), ("two", 2)] {
         server.command(&["RPUSH", key, "1"]).expect("a token");
         assert_eq!(wakes.wait().await, token(number));
@@ -49,8 +52,13 @@ async fn a_served_list_is_the_last_of_the_next_pop() {
         let words = [&["RPUSH", key], &tokens[..]].concat();
         server.command(&words).expect("tokens");
     }
-    let mut wakes = WakeUps::new(connector(&server.url()));
-    wakes.listen(vec![list(1, "one"), list(2, "two"), list(3, "three")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&server.url());
+    wakes.listen(vec![
+        list(&route, 1, "one"),
+        list(&route, 2, "two"),
+        list(&route, 3, "three"),
+    ]);
     for number in [1, 2, 3, 1, 2, 3] {
         assert_eq!(wakes.wait().await, token(number));
     }
@@ -60,8 +68,9 @@ async fn a_served_list_is_the_last_of_the_next_pop() {
 async fn a_list_of_another_type_is_left_out() {
     let server = Server::start(&[]).expect("a server");
     server.command(&["SET", "one", "text"]).expect("a string");
-    let mut wakes = WakeUps::new(connector(&server.url()));
-    wakes.listen(vec![list(1, "one"), list(2, "two")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&server.url());
+    wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
     assert_eq!(wakes.wait().await, WakeUp::Failed);
     assert!(!wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "two", "1"]).expect("a token");
@@ -73,8 +82,9 @@ async fn a_list_that_the_user_may_not_pop_is_left_out() {
     let server = Server::start(&[]).expect("a server");
     // LLEN is denied too: it says nothing about the right to pop.
     let url = limited(&server, &["+@all", "-llen", "~two"]);
-    let mut wakes = WakeUps::new(connector(&url));
-    wakes.listen(vec![list(1, "one"), list(2, "two")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&url);
+    wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
     assert_eq!(wakes.wait().await, WakeUp::Failed);
     assert!(!wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "two", "1"]).expect("a token");
@@ -85,8 +95,9 @@ async fn a_list_that_the_user_may_not_pop_is_left_out() {
 async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     let server = Server::start(&[]).expect("a server");
     let selectors = ["+@all", "-blpop", "(+blpop ~one)", "(+blpop ~two)"];
-    let mut wakes = WakeUps::new(connector(&limited(&server, &selectors)));
-    wakes.listen(vec![list(1, "one"), list(2, "two")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&limited(&server, &selectors));
+    wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
     assert_eq!(wakes.wait().await, WakeUp::Failed);
     assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
     for key in ["two", "one"] {
@@ -97,7 +108,9 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     // One rule grants both now. After the pause, a pop covers both again.
     let rules = ["ACL", "SETUSER", "limited", "+blpop", "~*"];
     server.command(&rules).expect("a user");
-    wakes.one_until = Some(Instant::now());
+    for pop in wakes.pops.values_mut() {
+        pop.one_until = Some(Instant::now());
+    }
     assert_eq!(wakes.wait().await, token(2));
     assert!(wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
 }
@@ -120,15 +133,15 @@ async fn counted() -> (Fake, watch::Receiver<usize>) {
 #[tokio::test]
 async fn no_lists_cause_no_command() {
     let (server, pops) = counted().await;
-    let connector = connector(&format!("redis://127.0.0.1:{}/", server.port));
-    let mut wakes = WakeUps::new(Arc::clone(&connector));
+    let route = route(&format!("redis://127.0.0.1:{}/", server.port));
+    let mut wakes = WakeUps::default();
     let limit = Duration::from_millis(20);
     tokio::time::timeout(limit, wakes.wait())
         .await
         .expect_err("it pends");
     assert!(!wakes.is_waiting());
-    assert_eq!((*pops.borrow(), connector.opened()), (0, 0));
-    wakes.listen(vec![list(1, "one")]);
+    assert_eq!((*pops.borrow(), route.servers().opened()), (0, 0));
+    wakes.listen(vec![list(&route, 1, "one")]);
     assert_eq!(wakes.wait().await, token(1));
     assert_eq!(*pops.borrow(), 1);
 }
@@ -136,14 +149,15 @@ async fn no_lists_cause_no_command() {
 #[tokio::test]
 async fn a_dropped_wait_keeps_its_pop() {
     let server = Server::start(&[]).expect("a server");
-    let mut wakes = WakeUps::new(connector(&server.url()));
-    wakes.listen(vec![list(1, "one")]);
+    let mut wakes = WakeUps::default();
+    let route = route(&server.url());
+    wakes.listen(vec![list(&route, 1, "one")]);
     let limit = Duration::from_millis(20);
     tokio::time::timeout(limit, wakes.wait())
         .await
         .expect_err("no token");
     assert!(wakes.is_waiting());
-    wakes.listen(vec![list(2, "two")]);
+    wakes.listen(vec![list(&route, 2, "two")]);
     assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "one", "1"]).expect("a token");
     assert_eq!(wakes.wait().await, token(1));

@@ -6,6 +6,9 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::server::fake::{Fake, StoppedClock, usual};
 use crate::server::options::ClientOptions;
+use crate::server::patience::Repeat;
+use crate::server::route::RoutedLane;
+use crate::server::servers::Servers;
 use crate::server::timeouts::RESPONSE_LIMIT;
 
 /// Lets two calls of one lane wait on a connection that has fallen silent, the second one second
@@ -74,9 +77,8 @@ async fn a_moved_queue_is_reported_at_once() {
     })
     .await;
     let url = format!("redis://127.0.0.1:{}/", server.port);
-    let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
-    let lane = Lane::new(connector, Arc::new(Clock::new()));
     let keys = Keys::of_queue("orders").expect("a name");
+    let lane = RoutedLane::control(&Servers::at(&url).route(&keys));
     let error = lane
         .call_patiently(Verb::Stats, &keys, &[b""], Repeat::Harmless, |_| ())
         .await

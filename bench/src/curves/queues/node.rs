@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery};
+use dueq::{Client, Delivery, Share};
 use tokio::process::{Child, Command};
 
 use super::late_us;
@@ -17,6 +17,9 @@ const BLOCK: Duration = Duration::from_secs(10);
 pub(super) const RUNTIME_THREADS: usize = 4;
 
 /// Attends the queues `q0`, `q1`, ... until its standard input ends, then prints all latenesses.
+/// How many handlers run at a time.
+const CONCURRENCY: usize = 64;
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[arg(long)]
@@ -32,7 +35,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let client = Client::connect(&arguments.url).await?;
     // Pairs of the queue's number and the lateness.
     let late: Arc<Mutex<Vec<(usize, u64)>>> = Arc::default();
-    let mut worker = client.worker().concurrency(64);
+    let mut worker = client.worker().concurrency(CONCURRENCY);
     for number in 0..arguments.queues {
         let late = Arc::clone(&late);
         let blocks = arguments.block_first && number == 0;
@@ -46,7 +49,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
             }
             std::future::ready(())
         };
-        worker = worker.queue(&client.queue(&format!("q{number}"))?, handler);
+        let queue = client.queue(&format!("q{number}"))?;
+        // A handler that blocks has one of the runtime's threads at a time.
+        let max = if blocks { 1 } else { CONCURRENCY };
+        worker = worker.queue_with(&queue, Share::weight(1).max(max), handler);
     }
     let handle = worker.spawn();
     // A thread that no handler can block: the parent closes the pipe at the end.

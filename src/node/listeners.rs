@@ -1,0 +1,176 @@
+//! Listens for notices in a cluster: on one connection to each master that holds one of the
+//! queues. A queue whose slot moves is listened to at its new master.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinSet;
+
+use crate::node::event::Event;
+use crate::node::queue_number::QueueNumber;
+use crate::node::subscriptions::{Channel, Hint, SubscriptionChange, listen};
+use crate::server::link::ServerLink;
+use crate::server::servers::Cluster;
+
+/// How long to wait before a queue is placed again whose master is not known or cannot be used.
+const PLACE_PAUSE: Duration = Duration::from_secs(1);
+
+/// The queues to listen to, and the listener of each.
+struct Listeners {
+    wanted: HashMap<QueueNumber, Wanted>,
+    listeners: Vec<Listener>,
+    tasks: JoinSet<()>,
+    /// The hints of all listeners, with their links.
+    hints: UnboundedSender<(Arc<ServerLink>, Hint)>,
+}
+
+struct Wanted {
+    channel: Channel,
+    /// The master at which the queue is listened to.
+    at: Option<Arc<ServerLink>>,
+}
+
+/// A task that listens at one master.
+struct Listener {
+    link: Arc<ServerLink>,
+    changes: UnboundedSender<SubscriptionChange>,
+}
+
+/// Listens until `changes` ends.
+pub(crate) async fn run(
+    cluster: Arc<Cluster>,
+    mut changes: UnboundedReceiver<SubscriptionChange>,
+    sender: UnboundedSender<Event>,
+) {
+    let (hints, mut hinted) = unbounded_channel();
+    let mut listeners = Listeners {
+        wanted: HashMap::new(),
+        listeners: Vec::new(),
+        tasks: JoinSet::new(),
+        hints,
+    };
+    let mut owners = cluster.changes();
+    let mut is_placed = true;
+    loop {
+        tokio::select! {
+            change = changes.recv() => match change {
+                Some(change) => is_placed &= listeners.apply(change).await,
+                None => return,
+            },
+            Some((link, hint)) = hinted.recv() => {
+                if listeners.is_current(&link, hint) {
+                    // The coordinator may have stopped.
+                    let _ = sender.send(Event::Hint(hint));
+                }
+            }
+            Ok(()) = owners.changed() => is_placed = listeners.place_all().await,
+            () = tokio::time::sleep(PLACE_PAUSE), if !is_placed => {
+                is_placed = listeners.place_all().await;
+            }
+            Some(Err(panic)) = listeners.tasks.join_next() => {
+                // The worker ends with an error that names its task.
+                if let Ok(panic) = panic.try_into_panic() {
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+    }
+}
+
+impl Listeners {
+    /// Returns whether an added queue has a listener.
+    async fn apply(&mut self, change: SubscriptionChange) -> bool {
+        match change {
+            SubscriptionChange::Add(queue, channel) => {
+                self.wanted.insert(queue, Wanted { channel, at: None });
+                self.place(queue).await
+            }
+            SubscriptionChange::Remove(queue) => {
+                if let Some(Wanted { at: Some(link), .. }) = self.wanted.remove(&queue) {
+                    self.leave(queue, &link);
+                }
+                true
+            }
+        }
+    }
+
+    /// Returns whether all queues have a listener.
+    async fn place_all(&mut self) -> bool {
+        let queues: Vec<_> = self.wanted.keys().copied().collect();
+        let mut are_placed = true;
+        for queue in queues {
+            are_placed &= self.place(queue).await;
+        }
+        are_placed
+    }
+
+    /// Listens to the queue at the master of its slot, and at no other.
+    async fn place(&mut self, queue: QueueNumber) -> bool {
+        let Some(wanted) = self.wanted.get(&queue) else {
+            return true;
+        };
+        let route = &wanted.channel.route;
+        if wanted.at.as_ref().is_some_and(|at| route.leads_to(at)) {
+            return true;
+        }
+        // The beats report why a master cannot be used.
+        let Ok(link) = route.link().await else {
+            return false;
+        };
+        let channel = wanted.channel.clone();
+        let listener = match self.listener(&link) {
+            Some(listener) => listener.clone(),
+            None => self.start(&link),
+        };
+        // The listener runs as long as its sender.
+        let _ = listener.send(SubscriptionChange::Add(queue, channel));
+        let wanted = self.wanted.get_mut(&queue);
+        if let Some(old) = wanted.and_then(|wanted| wanted.at.replace(link)) {
+            self.leave(queue, &old);
+        }
+        true
+    }
+
+    fn listener(&self, link: &Arc<ServerLink>) -> Option<&UnboundedSender<SubscriptionChange>> {
+        let mut listeners = self.listeners.iter();
+        let listener = listeners.find(|listener| Arc::ptr_eq(&listener.link, link))?;
+        Some(&listener.changes)
+    }
+
+    fn start(&mut self, link: &Arc<ServerLink>) -> UnboundedSender<SubscriptionChange> {
+        let (changes, received) = unbounded_channel();
+        let (hints, from) = (self.hints.clone(), Arc::clone(link));
+        let report = move |hint| {
+            // The task of all listeners may have stopped.
+            let _ = hints.send((Arc::clone(&from), hint));
+        };
+        self.tasks.spawn(listen(Arc::clone(link), received, report));
+        self.listeners.push(Listener {
+            link: Arc::clone(link),
+            changes: changes.clone(),
+        });
+        changes
+    }
+
+    /// Ends the listening to a queue at one master, and the listener if it was the last one.
+    fn leave(&mut self, queue: QueueNumber, link: &Arc<ServerLink>) {
+        if let Some(listener) = self.listener(link) {
+            let _ = listener.send(SubscriptionChange::Remove(queue));
+        }
+        let used = |listener: &Listener| {
+            let mut at = self.wanted.values().filter_map(|wanted| wanted.at.as_ref());
+            at.any(|at| Arc::ptr_eq(at, &listener.link))
+        };
+        self.listeners.retain(used);
+    }
+
+    /// Whether the hint comes from the listener that the queue has now.
+    fn is_current(&self, link: &Arc<ServerLink>, hint: Hint) -> bool {
+        let (Hint::Notice(queue, _) | Hint::Subscribed(queue) | Hint::Lost(queue)) = hint;
+        let wanted = self.wanted.get(&queue);
+        let at = wanted.and_then(|wanted| wanted.at.as_ref());
+        at.is_some_and(|at| Arc::ptr_eq(at, link))
+    }
+}

@@ -1,0 +1,288 @@
+//! The servers of a client: one, or the masters of a Redis Cluster.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
+use crate::protocol::keys::Keys;
+use crate::server::cluster_url;
+use crate::server::connector::{Connector, prepared};
+use crate::server::info::{FITNESS, Info};
+use crate::server::link::ServerLink;
+use crate::server::options::ClientOptions;
+use crate::server::patience::{Patience, Repeat};
+use crate::server::pool::Server;
+use crate::server::route::Route;
+use crate::server::slots::slot_of;
+use crate::server::topology::Topology;
+use crate::telemetry::events;
+
+/// How long a call waits until the master of its slot is known, before it fails.
+const OWNER_LIMIT: Duration = Duration::from_secs(1);
+
+/// The servers that hold the queues of a client, and the connections to them.
+pub(crate) enum Servers {
+    One(Arc<ServerLink>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Servers {
+    /// A server that does not exist.
+    #[cfg(test)]
+    pub(crate) fn unconnected() -> Arc<Self> {
+        Self::at("redis://127.0.0.1:1")
+    }
+
+    /// The server at this URL, without a check.
+    #[cfg(test)]
+    pub(crate) fn at(url: &str) -> Arc<Self> {
+        let connector = Connector::new(url, &ClientOptions::new()).expect("a URL");
+        Arc::new(Self::One(Arc::new(ServerLink::new(&Arc::new(connector)))))
+    }
+
+    /// Connects to the server, or the cluster, at this URL, and checks that it is fit for queues.
+    /// A server that is a node of a cluster stands for all of them.
+    ///
+    /// # Errors
+    /// Those of [`Client::connect`](crate::Client::connect).
+    pub(crate) async fn connect(url: &str, options: &ClientOptions) -> Result<Self, Error> {
+        let seeds = cluster_url::read(url, |info| prepared(info, options))?;
+        let seeds = match seeds {
+            Some(seeds) => seeds,
+            None => {
+                let connector = Arc::new(Connector::new(url, options)?);
+                let link = ServerLink::new(&connector);
+                let info = patiently_from_start(|| check(&link, options.accept_unfit)).await?;
+                let clustered = info.is_some_and(|info| info.is_clustered());
+                if !clustered || connector.is_sentinelled() {
+                    link.control.time().await?;
+                    return Ok(Self::One(Arc::new(link)));
+                }
+                cluster_url::check_database(connector.info())?;
+                vec![connector.info().clone()]
+            }
+        };
+        let cluster = Cluster::new(Topology::new(seeds), options.accept_unfit);
+        patiently_from_start(|| cluster.topology.refresh()).await?;
+        for link in cluster.all_links().await? {
+            link.control.time().await?;
+        }
+        Ok(Self::Cluster(Arc::new(cluster)))
+    }
+
+    /// The servers as the connections of `runtime` reach them, whichever task makes a call. They
+    /// share the clocks of these, and what is known about a cluster.
+    pub(crate) fn on_runtime(&self, runtime: Handle) -> Self {
+        match self {
+            Self::One(link) => Self::One(Arc::new(link.on_runtime(runtime))),
+            Self::Cluster(cluster) => Self::Cluster(Arc::new(Cluster {
+                topology: Arc::clone(&cluster.topology),
+                accept_unfit: cluster.accept_unfit,
+                links: Mutex::default(),
+                own: Some((runtime, Arc::clone(cluster))),
+                home: Handle::try_current().ok(),
+            })),
+        }
+    }
+
+    /// The way to the server that holds these keys.
+    pub(crate) fn route(self: &Arc<Self>, keys: &Keys) -> Route {
+        Route::new(Arc::clone(self), slot_of(keys.meta()))
+    }
+
+    /// A link to each server: to each master that serves slots, or to the one server.
+    pub(crate) async fn links(&self) -> Result<Vec<Arc<ServerLink>>, Error> {
+        match self {
+            Self::One(link) => Ok(vec![Arc::clone(link)]),
+            Self::Cluster(cluster) => cluster.all_links().await,
+        }
+    }
+
+    /// How often the master of a slot is known to have changed.
+    pub(crate) fn owner_changes(&self) -> u64 {
+        match self {
+            Self::One(_) => 0,
+            Self::Cluster(cluster) => *cluster.topology.changes().borrow(),
+        }
+    }
+
+    /// How many connections were opened, without those to Sentinels, and without those on which a
+    /// cluster is asked for its slots.
+    pub(crate) fn opened(&self) -> u64 {
+        match self {
+            Self::One(link) => link.connector().opened(),
+            Self::Cluster(cluster) => cluster.topology.opened().load(Ordering::Relaxed),
+        }
+    }
+
+    /// The address of the server, or of the masters, as far as they are known.
+    pub(crate) fn address(&self) -> String {
+        match self {
+            Self::One(link) => link.connector().address(),
+            Self::Cluster(cluster) => cluster.topology.address(),
+        }
+    }
+}
+
+/// The masters of a cluster, and a link to each that is used.
+pub(crate) struct Cluster {
+    pub(crate) topology: Arc<Topology>,
+    accept_unfit: bool,
+    links: Mutex<Vec<(Arc<Server>, Arc<ServerLink>)>>,
+    /// The runtime of the connections, if not that of the callers, and the client's own links.
+    own: Option<(Handle, Arc<Cluster>)>,
+    /// The runtime that made this. It outlives that of the connections, as a rule.
+    home: Option<Handle>,
+}
+
+impl Cluster {
+    pub(crate) fn new(topology: Topology, accept_unfit: bool) -> Self {
+        Self {
+            topology: Arc::new(topology),
+            accept_unfit,
+            links: Mutex::default(),
+            own: None,
+            home: Handle::try_current().ok(),
+        }
+    }
+
+    /// The link to the master of this slot.
+    ///
+    /// # Errors
+    /// `Unavailable` if no master serves it, `Unsupported` if its master is not fit for queues.
+    pub(crate) async fn link(&self, slot: u16) -> Result<Arc<ServerLink>, Error> {
+        self.topology.follow(self.home.as_ref());
+        if let Some(server) = self.topology.master_of(slot) {
+            return self.link_to(&server).await;
+        }
+        let mut changes = self.topology.changes();
+        self.topology.hint();
+        let found = async {
+            loop {
+                if let Some(server) = self.topology.master_of(slot) {
+                    return Some(server);
+                }
+                changes.changed().await.ok()?;
+            }
+        };
+        match timeout(OWNER_LIMIT, found).await {
+            Ok(Some(server)) => self.link_to(&server).await,
+            _ => {
+                let message = format!(
+                    "no master of the cluster at {} serves slot {slot}",
+                    self.topology.address()
+                );
+                Err(Error::new(ErrorKind::Unavailable, Applied::No, message))
+            }
+        }
+    }
+
+    /// The link to the master of this slot, if both are known.
+    pub(crate) fn known_link(&self, slot: u16) -> Option<Arc<ServerLink>> {
+        self.known_link_to(&*self.topology.master_of(slot)?)
+    }
+
+    /// The link to this node. A node that is used for the first time is checked.
+    pub(crate) async fn link_to(&self, server: &Arc<Server>) -> Result<Arc<ServerLink>, Error> {
+        if let Some(known) = self.known_link_to(server) {
+            return Ok(known);
+        }
+        let new = match &self.own {
+            Some((runtime, client)) => {
+                // Boxed: it calls itself.
+                let link = Box::pin(client.link_to(server)).await?;
+                link.on_runtime(runtime.clone())
+            }
+            None => {
+                let link = ServerLink::new(&Arc::new(Connector::to(server)));
+                check(&link, self.accept_unfit).await?;
+                link
+            }
+        };
+        let mut links = self.lock();
+        // Another call may have made it meanwhile.
+        let known = links.iter().find(|(known, _)| known.is_same(server));
+        if let Some((_, known)) = known {
+            return Ok(Arc::clone(known));
+        }
+        links.retain(|(known, _)| !known.is_superseded());
+        let new = Arc::new(new);
+        links.push((Arc::clone(server), Arc::clone(&new)));
+        Ok(new)
+    }
+
+    fn known_link_to(&self, server: &Server) -> Option<Arc<ServerLink>> {
+        let links = self.lock();
+        let known = links.iter().find(|(known, _)| known.is_same(server));
+        known.map(|(_, link)| Arc::clone(link))
+    }
+
+    async fn all_links(&self) -> Result<Vec<Arc<ServerLink>>, Error> {
+        self.topology.follow(self.home.as_ref());
+        let mut links = Vec::new();
+        for server in self.topology.masters() {
+            links.push(self.link_to(&server).await?);
+        }
+        if links.is_empty() {
+            let message = format!(
+                "no master of the cluster at {} is known",
+                self.topology.address()
+            );
+            return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+        }
+        Ok(links)
+    }
+
+    /// Tells of each change of a slot's master from now on.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.topology.changes()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Server>, Arc<ServerLink>)>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Checks that a server is fit for queues; returns what it reports, if the user may know that.
+async fn check(link: &ServerLink, accept_unfit: bool) -> Result<Option<Info>, Error> {
+    let address = link.connector().address();
+    match link.control.info(&FITNESS).await {
+        Ok(info) => {
+            if !accept_unfit {
+                info.check(&address)?;
+            }
+            Ok(Some(info))
+        }
+        Err(error) if error.code() == Some("NOPERM") => {
+            events::server_unchecked(&address);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Repeats a call for up to 10 s, but reports a refused connection at once: at the start, a wrong
+/// address is likelier than a restart.
+async fn patiently_from_start<T, F>(call: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let is_refused = |error: &Error| {
+        error.kind() == ErrorKind::Unavailable
+            && error.connection() == Some(ConnectionFault::Unreached)
+    };
+    let mut patience = Patience::new();
+    loop {
+        match call().await {
+            Err(error) if !is_refused(&error) && patience.allows(&error, Repeat::Harmless) => {
+                patience.pause().await;
+            }
+            result => return result,
+        }
+    }
+}

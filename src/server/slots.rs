@@ -1,0 +1,157 @@
+//! The hash slots of a Redis Cluster: which slot holds a key, and which node serves a slot.
+
+use std::error::Error as _;
+use std::fmt;
+
+use redis::{ConnectionAddr, ConnectionInfo, RedisError};
+
+use crate::error::Error;
+
+/// How many slots a cluster has.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a key: the CRC-16 of the part between its first `{` and the next `}`, or of the
+/// whole key if there is none or nothing between them.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| {
+        let (tag, _) = rest.split_once('}')?;
+        (!tag.is_empty()).then_some(tag)
+    });
+    crc16(tag.unwrap_or(key).as_bytes()) % SLOTS
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |mut crc, byte| {
+        crc ^= u16::from(*byte) << 8;
+        for _ in 0..8 {
+            crc = if crc & 0x8000 == 0 {
+                crc << 1
+            } else {
+                (crc << 1) ^ 0x1021
+            };
+        }
+        crc
+    })
+}
+
+/// Where a node of a cluster listens.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Address {
+    /// The address in the parts of a URL; none for a Unix socket.
+    pub(crate) fn of(info: &ConnectionInfo) -> Option<Self> {
+        let (ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. }) =
+            info.addr()
+        else {
+            return None;
+        };
+        let (host, port) = (host.clone(), *port);
+        Some(Self { host, port })
+    }
+
+    /// Reads `HOST:PORT`. A node that does not know its own host leaves it empty: it is the host
+    /// that was asked.
+    fn read(text: &str, asked: &Self) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let port = port.parse().ok()?;
+        let host = if host.is_empty() { &asked.host } else { host };
+        Some(Self {
+            host: host.to_owned(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.host, self.port)
+    }
+}
+
+/// Where a node sends a call that it does not serve.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Redirect {
+    /// Another node serves this slot.
+    Moved(u16, Address),
+    /// This call goes to another node, which gets the slot; the next call comes here again.
+    Ask(Address),
+}
+
+impl Redirect {
+    /// The redirection in an error of a call to `asked`. Such a call was not applied.
+    pub(crate) fn in_error(error: &Error, asked: &Address) -> Option<Self> {
+        let code = error.code()?;
+        let cause = error.source()?.downcast_ref::<RedisError>()?;
+        let mut words = cause.detail()?.split(' ');
+        let slot = words.next()?.parse().ok()?;
+        let to = Address::read(words.next()?, asked)?;
+        match code {
+            "MOVED" => Some(Self::Moved(slot, to)),
+            "ASK" => Some(Self::Ask(to)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::failure;
+
+    fn here() -> Address {
+        Address {
+            host: "here".to_owned(),
+            port: 1,
+        }
+    }
+
+    fn at(host: &str, port: u16) -> Address {
+        Address {
+            host: host.to_owned(),
+            port,
+        }
+    }
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // Of CLUSTER KEYSLOT.
+        for (key, slot) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("foo{}bar", 14_292),
+            ("{foo}bar", 12_182),
+            ("a{foo}{bar}", 12_182),
+            ("foo{bar", 15_278),
+        ] {
+            assert_eq!(slot_of(key), slot, "{key}");
+        }
+    }
+
+    #[test]
+    fn redirections_name_a_node() {
+        let error = |code: &str, detail: &str| {
+            let error = redis::make_extension_error(code.into(), Some(detail.into()));
+            failure::of_call("here:1", error)
+        };
+        let read = |code, detail| Redirect::in_error(&error(code, detail), &here());
+        let moved = Redirect::Moved(7, at("there", 2));
+        assert_eq!(read("MOVED", "7 there:2"), Some(moved));
+        let ask = Redirect::Ask(at("::1", 2));
+        assert_eq!(read("ASK", "7 ::1:2"), Some(ask));
+        let same_host = Redirect::Moved(7, at("here", 2));
+        assert_eq!(read("MOVED", "7 :2"), Some(same_host));
+        for (code, detail) in [
+            ("MOVED", ""),
+            ("MOVED", "7"),
+            ("MOVED", "7 x"),
+            ("ERR", "7 x:2"),
+        ] {
+            assert_eq!(read(code, detail), None, "{code} {detail}");
+        }
+    }
+}

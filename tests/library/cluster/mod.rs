@@ -1,0 +1,5 @@
+//! Queues on the masters of a Redis Cluster.
+
+mod connecting;
+mod moving;
+mod serving;

@@ -1,0 +1,142 @@
+//! Slots that move from one master to another under load.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Client, Delivery, Message, Rescheduled};
+
+use crate::support::cluster::Cluster;
+use crate::support::{HOUR, ids, messages, push_all, seen, stats_until};
+
+#[tokio::test]
+async fn messages_of_a_moved_queue_are_delivered() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let queue = client.queue("orders")?;
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.id().to_string());
+        async {}
+    };
+    let worker = client.worker().queue(&queue, handler).spawn();
+    queue.push("first").id("first").await?;
+    assert_eq!(handled.next().await?, "first");
+    let (slot, mut owner) = cluster.place("orders").await?;
+    for round in 0..4 {
+        // Due after the move.
+        let id = format!("later-{round}");
+        queue.push("").id(&id).delay(Duration::from_secs(1)).await?;
+        cluster.begin_move(slot, owner, 1 - owner).await?;
+        cluster.finish_move(slot, owner, 1 - owner).await?;
+        owner = 1 - owner;
+        assert_eq!(handled.next().await?, id);
+        let id = format!("now-{round}");
+        queue.push("").id(&id).await?;
+        assert_eq!(handled.next().await?, id);
+    }
+    stats_until(&queue, "all acked", |stats| stats.leased == 0).await?;
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test]
+async fn a_move_under_load_loses_and_doubles_nothing() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let queue = client.queue("orders")?;
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.id().to_string());
+        async {}
+    };
+    let worker = client.worker().queue(&queue, handler).spawn();
+    let (slot, mut owner) = cluster.place("orders").await?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let (pushing, stop) = (queue.clone(), Arc::clone(&ended));
+    let producer = tokio::spawn(async move {
+        let mut pushed = BTreeSet::new();
+        while !stop.load(Ordering::Relaxed) {
+            let id = format!("{:06}", pushed.len());
+            pushing.push("").id(&id).await?;
+            pushed.insert(id);
+        }
+        Ok::<_, dueq::Error>(pushed)
+    });
+    for _ in 0..6 {
+        handled.take(50).await?;
+        cluster.begin_move(slot, owner, 1 - owner).await?;
+        cluster.finish_move(slot, owner, 1 - owner).await?;
+        owner = 1 - owner;
+    }
+    ended.store(true, Ordering::Relaxed);
+    let pushed = producer.await??;
+    let rest = handled.take(pushed.len() - 300).await?;
+    stats_until(&queue, "all acked", |stats| {
+        stats.leased + stats.ready + stats.scheduled == 0
+    })
+    .await?;
+    let rest_alone: BTreeSet<_> = rest.iter().collect();
+    assert_eq!(rest.len(), rest_alone.len(), "none came twice");
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test]
+async fn calls_wait_for_the_end_of_a_move() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let queue = client.queue("orders")?;
+    let hour = |id: &String| Message::new("").id(id).due(HOUR);
+    push_all(&queue, ids(10).iter().map(hour).collect()).await?;
+    let (slot, owner) = cluster.place("orders").await?;
+    cluster.begin_move(slot, owner, 1 - owner).await?;
+    let waiting = queue.clone();
+    let call = tokio::spawn(async move { waiting.push("").id("during").delay(HOUR).await });
+    cluster.finish_move(slot, owner, 1 - owner).await?;
+    assert!(call.await??.is_created());
+    assert_eq!(queue.stats().await?.scheduled, 11);
+    Ok(())
+}
+
+/// All keys have moved, and the slot is not given to the new master yet: it serves calls that were
+/// sent to it by the old one.
+#[tokio::test]
+async fn a_new_queue_in_a_slot_that_moves_is_asked_for_there() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let queue = client.queue("orders")?;
+    let (slot, owner) = cluster.place("orders").await?;
+    cluster.begin_move(slot, owner, 1 - owner).await?;
+    assert!(!queue.exists().await?, "the new master is asked");
+    let calls = |stats: String| {
+        stats
+            .lines()
+            .any(|line| line.starts_with("cmdstat_asking:"))
+    };
+    let stats = cluster
+        .command(1 - owner, &["INFO", "commandstats"])
+        .await?;
+    assert!(calls(stats));
+    cluster.finish_move(slot, owner, 1 - owner).await?;
+    push_all(&queue, messages(3)).await?;
+    assert_eq!(queue.stats().await?.scheduled, 3);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_follows_a_move() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let queue = client.queue("orders")?;
+    queue.push("").id("a").delay(HOUR).await?;
+    let (slot, mut owner) = cluster.place("orders").await?;
+    for hours in 2..5 {
+        cluster.begin_move(slot, owner, 1 - owner).await?;
+        cluster.finish_move(slot, owner, 1 - owner).await?;
+        owner = 1 - owner;
+        let moved = queue.reschedule("a", HOUR * hours).await?;
+        assert!(matches!(moved, Rescheduled::Moved(_)));
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Queues on every master, served by one worker.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::Result;
+use dueq::{Cancelled, Client, Delivery, Durability, Message, Rescheduled, RunNow};
+
+use crate::support::cluster::Cluster;
+use crate::support::{LIMIT, messages, push_all, seen, stats_until, until};
+
+/// Names of queues, of which each master has some.
+fn names() -> Vec<String> {
+    (0..12).map(|number| format!("mail-{number}")).collect()
+}
+
+#[tokio::test]
+async fn one_worker_serves_queues_on_every_master() -> Result<()> {
+    let cluster = Cluster::start(3).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.queue().to_owned(), delivery.id().to_string()));
+        async {}
+    };
+    let mut worker = client.worker();
+    let mut masters = BTreeSet::new();
+    for name in names() {
+        masters.insert(cluster.place(&name).await?.1);
+        worker = worker.queue(&client.queue(&name)?, handler.clone());
+    }
+    assert_eq!(masters, BTreeSet::from([0, 1, 2]));
+    let worker = worker.spawn();
+    for name in names() {
+        push_all(&client.queue(&name)?, messages(20)).await?;
+    }
+    let mut counts = BTreeMap::new();
+    for (queue, id) in handled.take(12 * 20).await? {
+        counts.entry(queue).or_insert_with(BTreeSet::new).insert(id);
+    }
+    assert!(counts.len() == 12 && counts.values().all(|ids| ids.len() == 20));
+    for name in names() {
+        let queue = client.queue(&name)?;
+        stats_until(&queue, "all acked", |stats| stats.leased == 0).await?;
+    }
+    assert_eq!(client.queues().await?, {
+        let mut names = names();
+        names.sort();
+        names
+    });
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test]
+async fn a_pattern_finds_queues_on_every_master() -> Result<()> {
+    let cluster = Cluster::start(3).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    for name in names() {
+        push_all(&client.queue(&name)?, messages(1)).await?;
+    }
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.queue().to_owned());
+        async {}
+    };
+    let worker = client.worker().pattern(&client.pattern("mail-*")?, handler);
+    let worker = worker.spawn();
+    let found: BTreeSet<_> = handled.take(12).await?.into_iter().collect();
+    assert_eq!(found, names().into_iter().collect());
+    // Notices and wake-ups reach the node from each master, too.
+    for name in names() {
+        let queue = client.queue(&name)?;
+        queue
+            .push("later")
+            .delay(std::time::Duration::from_millis(300))
+            .await?;
+    }
+    let found: BTreeSet<_> = handled.take(12).await?.into_iter().collect();
+    assert_eq!(found, names().into_iter().collect());
+    Ok(worker.shutdown().await?)
+}
+
+#[tokio::test]
+async fn every_call_finds_the_master_of_its_queue() -> Result<()> {
+    let cluster = Cluster::start(3).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    for name in names().into_iter().take(4) {
+        let queue = client.queue(&name)?;
+        let hour = crate::support::HOUR;
+        queue.push("a").id("a").delay(hour).await?;
+        assert!(queue.exists().await?);
+        assert!(matches!(
+            queue.reschedule("a", hour * 2).await?,
+            Rescheduled::Moved(_)
+        ));
+        queue.pause().await?;
+        queue.resume().await?;
+        assert_eq!(queue.stats().await?.scheduled, 1);
+        assert!(queue.get("a").await?.is_some());
+        assert_eq!(queue.run_now("a").await?, RunNow::Moved);
+        assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
+        assert!(queue.examine(false).await?.findings.is_empty());
+        assert!(queue.delete().await?);
+    }
+    let checkup = client.examine().await?;
+    assert!(checkup.facts.contains(&("masters", "3".to_owned())));
+    Ok(())
+}
+
+#[tokio::test]
+async fn waits_for_replicas_are_at_the_master_of_the_queue() -> Result<()> {
+    let cluster = Cluster::start(3).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    let none = Durability::Replicated {
+        replicas: 1,
+        timeout: std::time::Duration::from_millis(20),
+    };
+    for name in names().into_iter().take(4) {
+        let queue = client.queue(&name)?;
+        let (_, master) = cluster.place(&name).await?;
+        let pushed = queue.push_message(Message::new("a").durability(none)).await;
+        let error = pushed.expect_err("no master has a replica");
+        assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
+        let waits = async || {
+            cluster
+                .command::<String>(master, &["INFO", "commandstats"])
+                .await
+        };
+        let stats = until("a wait", waits, |stats| stats.contains("cmdstat_wait:")).await?;
+        assert!(stats.contains("cmdstat_wait:"), "{LIMIT:?}");
+    }
+    Ok(())
+}
