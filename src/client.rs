@@ -47,6 +47,11 @@ impl Client {
     /// the Sentinels before each connection, and the server must report that it is the master.
     /// After a failover all connections, also those of running workers, move to the new master.
     ///
+    /// If the server is a node of a Redis Cluster, the client uses all its masters: each queue is on
+    /// the master of its slot. `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` names
+    /// several nodes, of which one suffices, and `rediss+cluster://` uses TLS. Redirections are
+    /// followed, also by running workers, when a slot moves or a replica is promoted.
+    ///
     /// TLS is by rustls. Its cryptography provider is one for the whole process, because redis-rs
     /// uses the process-wide one. If the program has not installed one before the first `rediss://`
     /// URL, ring is installed. A program that wants another one calls
@@ -183,7 +188,8 @@ impl Client {
     /// How many connections this client has opened since it was made. It opens one for each of four
     /// kinds of calls at the first such call, and one for each queue and durability besides
     /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
-    /// lost ones.
+    /// lost ones. In a cluster, client and worker open them to each master that they use, and a
+    /// worker has one more for each queue, up to 64.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

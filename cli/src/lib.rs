@@ -36,6 +36,7 @@ use output::Outcome;
 /// --redis or the variable REDIS_URL names the server:
 ///   redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], or rediss:// for TLS,
 ///   redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]
+///   redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]
 /// Without both the server is redis://127.0.0.1/, where `dueq dev` runs one.
 /// Put a URL with a password into REDIS_URL: other users of this machine can read command lines.
 #[derive(Parser)]

@@ -116,9 +116,9 @@ struct SharedPop {
     idle: Option<BlockingPop>,
     /// Until when to leave a list out.
     refused: HashMap<QueueNumber, Instant>,
-    /// The server allows a pop from each list, but none from several: different ACL rules grant
-    /// them, or they are in different slots of a cluster. Until this instant, a pop covers the first
-    /// list only; notices report new work of the other queues.
+    /// The server allows a pop from each list, but none from several, because different ACL rules
+    /// grant them. Until this instant, a pop covers the first list only; notices report new work of
+    /// the other queues.
     one_until: Option<Instant>,
     failures: u32,
 }

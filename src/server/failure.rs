@@ -43,7 +43,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let (kind, applied) = match code.as_str() {
         "LOADING" | "BUSY" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" | "READONLY" | "ASK"
         | "MISCONF" | "NOREPLICAS" => (ErrorKind::Unavailable, Applied::No),
-        // Every repetition would get the same reply: no call is sent to another node.
+        // A client of a cluster follows it. For any other, every repetition would get the same reply.
         "MOVED" => (ErrorKind::Unsupported, Applied::No),
         // The server became a replica while it waited for something.
         "UNBLOCKED" => (ErrorKind::Unavailable, Applied::Unknown),
@@ -81,7 +81,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             " (a script runs for long: redis-cli -u \"$REDIS_URL\" SCRIPT KILL, or FUNCTION KILL, ends it)"
         }
         "MOVED" => {
-            " (the queue is on another node of this cluster, and dueq does not follow redirections: connect to the node named)"
+            " (the queue is on another node of this cluster: connect with redis+cluster://, or let the user call INFO, so that the client finds the cluster)"
         }
         _ => "",
     };
