@@ -1,5 +1,6 @@
 //! Queues on the masters of a Redis Cluster.
 
 mod connecting;
+mod failover;
 mod moving;
 mod serving;

@@ -14,3 +14,5 @@ mod restarts;
 mod same_id;
 mod tls;
 mod unreachable;
+
+pub(crate) use restarts::signal;

@@ -91,7 +91,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     Ok(())
 }
 
-pub(super) fn signal(signal: &str, pid: u32) -> Result<()> {
+pub(crate) fn signal(signal: &str, pid: u32) -> Result<()> {
     ensure!(
         Command::new("kill")
             .args([signal, &pid.to_string()])

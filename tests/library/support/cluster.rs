@@ -6,19 +6,20 @@ use redis::{FromRedisValue, Value};
 
 use super::{command, connection, until};
 
+const OPTIONS: [&str; 4] = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
 /// How many slots a cluster has.
 const SLOTS: usize = 16_384;
 
-/// The masters of a cluster. Drop ends them.
+/// A cluster. Drop ends it.
 pub(crate) struct Cluster {
+    /// The masters, and behind them the replicas.
     pub(crate) masters: Vec<Server>,
 }
 
 impl Cluster {
     /// Starts as many masters, and waits until each serves its slots and knows the others.
     pub(crate) async fn start(masters: usize) -> Result<Self> {
-        let options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
-        let servers = (0..masters).map(|_| Server::start(&options));
+        let servers = (0..masters).map(|_| Server::start(&OPTIONS));
         let cluster = Self {
             masters: servers.collect::<Result<_>>()?,
         };
@@ -49,6 +50,40 @@ impl Cluster {
             let masters = format!("cluster_size:{}\r", self.masters.len());
             until("the cluster", info, |info| {
                 info.contains("cluster_state:ok") && info.contains(&masters)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Starts a replica of a master, as the last server, and waits until it follows.
+    pub(crate) async fn add_replica(&mut self, master: usize) -> Result<()> {
+        let id = self.id(master).await?;
+        let port = self.masters[master].port().to_string();
+        self.masters.push(Server::start(&OPTIONS)?);
+        let replica = self.masters.len() - 1;
+        let meet = ["CLUSTER", "MEET", "127.0.0.1", &port];
+        self.command::<()>(replica, &meet).await?;
+        let nodes = async || self.command::<String>(replica, &["CLUSTER", "NODES"]).await;
+        until("the master in the replica's view", nodes, |nodes| {
+            nodes.contains(&id)
+        })
+        .await?;
+        let replicate = ["CLUSTER", "REPLICATE", &id];
+        self.command::<()>(replica, &replicate).await?;
+        let follows = async || {
+            self.command::<String>(replica, &["INFO", "replication"])
+                .await
+        };
+        until("a replica that follows", follows, |info| {
+            info.contains("master_link_status:up")
+        })
+        .await?;
+        // Otherwise the others do not know yet whom to promote.
+        for index in 0..replica {
+            let nodes = async || self.command::<String>(index, &["CLUSTER", "NODES"]).await;
+            until("the replica in a master's view", nodes, |nodes| {
+                nodes.contains(&format!("slave {id}"))
             })
             .await?;
         }
