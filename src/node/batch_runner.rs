@@ -181,7 +181,6 @@ impl<H: HandleMany> BatchRunner<H> {
             }
             None => Vec::new(),
         };
-        self.dispatch(&mut self.lock(), permit, &context);
         let count = settlements.len();
         let missing = || {
             Settlement::retry(format_args!(
@@ -189,6 +188,16 @@ impl<H: HandleMany> BatchRunner<H> {
             ))
         };
         let mut settlements = settlements.into_iter();
+        if handled.iter().any(|(delivery, _)| comes_alone(delivery)) {
+            // Settled first: the next message may crash the worker, and a crash is charged to every
+            // message that is not settled.
+            for (delivery, guard) in handled.drain(..) {
+                let settlement = settlements.next().unwrap_or_else(missing);
+                end(&delivery, settlement, &context).await;
+                drop(guard);
+            }
+        }
+        self.dispatch(&mut self.lock(), permit, &context);
         for (delivery, guard) in handled {
             let settlement = settlements.next().unwrap_or_else(missing);
             settle(delivery, guard, settlement, &context);
