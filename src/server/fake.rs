@@ -2,7 +2,8 @@
 //! the test says.
 
 use std::future::ready;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, mpsc};
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +19,20 @@ impl Fake {
     /// A server that is a master and fit to hold queues, and answers nothing else.
     pub(crate) async fn master() -> Self {
         Self::start(|_, words| ready(usual(&words))).await
+    }
+
+    /// `answer` gets the server's port, and the words of a command, as for [`start`](Self::start).
+    pub(crate) async fn start_knowing_its_port<F, A>(answer: F) -> Self
+    where
+        F: Fn(u16, Vec<String>) -> A + Clone + Send + Sync + 'static,
+        A: Future<Output = Option<String>> + Send + 'static,
+    {
+        let port = Arc::new(AtomicU16::new(0));
+        let known = Arc::clone(&port);
+        let answer = move |_, words| answer(known.load(Ordering::Relaxed), words);
+        let server = Self::start(answer).await;
+        port.store(server.port, Ordering::Relaxed);
+        server
     }
 
     /// `answer` gets the number of the connection, counted from 0, and the words of a command. It

@@ -326,3 +326,6 @@ impl RoutedLane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -238,7 +238,12 @@ impl Topology {
             }
         }
         match views.into_iter().max_by_key(|view| view.epoch) {
-            Some(newest) => self.apply(&newest),
+            Some(newest) => {
+                self.apply(&newest)?;
+                let known = self.lock();
+                asked.retain(|address, _| known.nodes.contains(address));
+                Ok(())
+            }
             None => {
                 Err(failure
                     .unwrap_or_else(|| Error::invalid("the URL of the cluster names no node")))
@@ -376,3 +381,6 @@ fn down(address: &Address) -> Error {
     );
     Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use anyhow::Result;
 use dueq::{Client, Delivery, Message};
 use dueq_testkit::Server;
 
+use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::{Running, Seen, command, connection, seen, server_us, setup, until, within};
 
@@ -105,28 +106,21 @@ async fn silent_subscription_is_renewed() -> Result<()> {
 /// The connection stays and the subscription ends, as when a cluster moves the slot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_resubscribes_after_the_server_unsubscribes_it() -> Result<()> {
-    let setup = crate::support::setup_with(&["--cluster-enabled", "yes"]).await?;
-    let mut redis = setup.redis().await?;
-    command::<()>(&mut redis, &["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]).await?;
-    let ok = async || command::<String>(&mut redis, &["CLUSTER", "INFO"]).await;
-    crate::support::until("the cluster", ok, |info| info.contains("cluster_state:ok")).await?;
-    let (worker, mut seen) = lateness(&setup.queue);
-    let mut subscribers = async || {
+    let cluster = Cluster::start(1).await?;
+    let queue = Client::connect(&cluster.url()).await?.queue("orders")?;
+    let (worker, mut seen) = lateness(&queue);
+    let subscribers = async || {
         let channel = ["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"];
-        Ok(command::<(String, u64)>(&mut redis, &channel).await?.1)
+        Ok(cluster.command::<(String, u64)>(0, &channel).await?.1)
     };
-    crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
-    let slot: u64 = setup
-        .command(&["CLUSTER", "KEYSLOT", "dueq:{orders}:meta"])
-        .await?;
-    setup
-        .command::<()>(&["CLUSTER", "DELSLOTS", &slot.to_string()])
-        .await?;
-    setup
-        .command::<()>(&["CLUSTER", "ADDSLOTS", &slot.to_string()])
-        .await?;
-    crate::support::until("a subscriber", &mut subscribers, |count| *count == 1).await?;
-    fires(&setup.queue, &mut seen).await?;
+    crate::support::until("a subscriber", subscribers, |count| *count == 1).await?;
+    let slot = cluster.place("orders").await?.0.to_string();
+    for change in ["DELSLOTS", "ADDSLOTS"] {
+        let words = ["CLUSTER", change, &slot];
+        cluster.command::<()>(0, &words).await?;
+    }
+    crate::support::until("a subscriber", subscribers, |count| *count == 1).await?;
+    fires(&queue, &mut seen).await?;
     worker.stop().await
 }
 
