@@ -80,6 +80,9 @@ impl Delivery {
 
     /// Which attempt this is: 1, and one more for each failure and each crash before it.
     ///
+    /// The delivery does not contain the limit of attempts; see
+    /// [`is_last_attempt`](Delivery::is_last_attempt).
+    ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
     /// println!("{}: attempt {}", delivery.id(), delivery.attempt());
@@ -90,8 +93,10 @@ impl Delivery {
         self.0.attempt
     }
 
-    /// Whether a failure of this attempt makes the message dead: its own limit of attempts, or the
-    /// queue's, counts failures and no crashes.
+    /// Whether the message is dead if this attempt fails.
+    ///
+    /// Prefer it to comparing [`attempt`](Delivery::attempt) with the limit: `attempt` counts
+    /// crashes too, the limit does not.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -5,7 +5,8 @@ use std::fmt;
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Waiting for its due time; or due, while the ready list is full.
+    /// Waiting for its due time, also between two attempts. A due message stays scheduled while the
+    /// ready list is full, the queue is paused or no worker runs.
     Scheduled,
     /// Due, waiting for a free handler.
     Ready,

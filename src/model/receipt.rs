@@ -1,6 +1,7 @@
 //! What the caller of a push gets back.
 
 use std::borrow::Cow;
+use std::fmt;
 
 use crate::model::outcomes::Pushed;
 
@@ -14,7 +15,7 @@ use crate::model::outcomes::Pushed;
 /// println!("{}: {:?}, due at {:?}", receipt.id(), receipt.outcome(), receipt.due_ms());
 /// # });
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub(crate) id: Vec<u8>,
     pub(crate) outcome: Pushed,
@@ -93,9 +94,37 @@ impl Receipt {
     }
 }
 
+impl fmt::Debug for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receipt")
+            .field("id", &self.id())
+            .field("outcome", &self.outcome)
+            .field("due_ms", &self.due_ms)
+            .finish()
+    }
+}
+
 /// A receipt equals its outcome.
 impl PartialEq<Pushed> for Receipt {
     fn eq(&self, outcome: &Pushed) -> bool {
         self.outcome == *outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_the_id_as_text() {
+        let receipt = Receipt {
+            id: b"order:\xff".to_vec(),
+            outcome: Pushed::Created,
+            due_ms: Some(7),
+        };
+        assert_eq!(
+            format!("{receipt:?}"),
+            "Receipt { id: \"order:\u{fffd}\", outcome: Created, due_ms: Some(7) }"
+        );
     }
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 use crate::error::Error;
 
 /// The delay after attempt *n* is `first * 2^(n-1)`, at most `max`, less a random part of up to
-/// half of it, so that messages that failed together are not retried together. The number of
-/// attempts is limited by the message ([`Message::max_attempts`](crate::Message::max_attempts)) or
-/// else the queue ([`Limits::max_attempts`](crate::Limits::max_attempts)).
+/// half of it, so that messages that failed together are not retried together.
+///
+/// A `Retry` has no number of attempts. The message limits it
+/// ([`Push::max_attempts`](crate::Push::max_attempts)), or else the queue
+/// ([`Limits::max_attempts`](crate::Limits::max_attempts)): 20 unless set.
 ///
 /// ```
 /// use dueq::Retry;
@@ -30,6 +32,10 @@ pub struct Retry {
 impl Retry {
     /// Doubling delays from `first` up to `max`, with jitter. Refused if `first` is zero or longer
     /// than `max`.
+    ///
+    /// `first` is the longest first delay: jitter takes off up to half of each delay. With a
+    /// `first` of 200 ms the first delay is 100 to 200 ms, the second 200 to 400 ms. Only
+    /// [`fixed`](Retry::fixed) has no jitter.
     pub fn exponential(first: Duration, max: Duration) -> Result<Self, Error> {
         if first.is_zero() || first > max {
             return Err(Error::invalid(format!(

@@ -1,11 +1,15 @@
 //! What a queue holds and has done.
 
 /// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
+///
+/// All counts are of the same moment: one script call reads them. Each message counts in exactly
+/// one of `scheduled`, `ready`, `leased` and `dead`. If `scheduled + ready + leased == 0`, no work
+/// is left: each message has been acked, cancelled or purged, or is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Messages that wait for their time, including those that are due while the ready list is
-    /// full.
+    /// Messages that wait for their time, also between two attempts, and due messages that are not
+    /// ready: see [`State::Scheduled`](crate::State::Scheduled).
     pub scheduled: u64,
     /// Of these, how many are due.
     pub due: u64,

@@ -1,5 +1,8 @@
 //! Messages as they are stored: one message, a page of messages.
 
+use serde::de::DeserializeOwned;
+
+use crate::error::Error;
 use crate::model::outcomes::State;
 
 /// A message as the queue stores it.
@@ -21,8 +24,32 @@ pub struct Stored {
     pub trace_parent: Option<String>,
     /// What the last failure or burial said.
     pub error: String,
-    /// The payload.
+    /// The payload as it was pushed, not decoded. For a message of
+    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](Stored::json).
     pub payload: Vec<u8>,
+}
+
+impl Stored {
+    /// The payload, parsed as JSON.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if it is not the JSON of a `T`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let orders = client.queue_of::<u64>("orders")?;
+    /// orders.push(42_u64).id("order:42").await?;
+    /// if let Some(stored) = orders.get("order:42").await? {
+    ///     println!("order {} is {}", stored.json::<u64>()?, stored.state);
+    ///     # assert_eq!(stored.json::<u64>()?, 42);
+    /// }
+    /// # });
+    /// ```
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(&self.payload).map_err(|error| {
+            Error::invalid(format!("the payload is not the expected JSON: {error}"))
+        })
+    }
 }
 
 /// A message in a [`Page`].
@@ -72,5 +99,28 @@ impl Cursor {
     /// The cursor with these bytes. The server refuses invalid ones when a page is asked for.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn json_of_a_stored_payload_or_an_error() {
+        let stored = Stored {
+            state: State::Ready,
+            time_ms: 1,
+            failures: 0,
+            crashes: 0,
+            max_attempts: None,
+            trace_parent: None,
+            error: String::new(),
+            payload: b"[1,2]".to_vec(),
+        };
+        assert_eq!(stored.json::<Vec<u32>>().expect("valid"), [1, 2]);
+        let error = stored.json::<u64>().expect_err("a list is no number");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
     }
 }

@@ -143,8 +143,10 @@ impl<C: Codec> Queue<C> {
         submit(&producers.run_now, id.as_ref(), [], Repeat::Unsafe).await
     }
 
-    /// Revives a dead message: it is due now, with no attempts counted. Not repeated when the reply
-    /// is lost.
+    /// Revives a dead message: it is due now. Not repeated when the reply is lost.
+    ///
+    /// The message keeps its id, its payload, its trace and its own limit of attempts. Its failures
+    /// and crashes count from zero again, and [`Stored::error`](crate::Stored::error) becomes empty.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

@@ -36,6 +36,8 @@ impl<C: Codec> Queue<C> {
     /// a cursor it is the first page. A message that enters or leaves the state between two pages
     /// may be missing or appear twice.
     ///
+    /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
+    ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// use dueq::State;

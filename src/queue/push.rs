@@ -45,7 +45,8 @@ impl<'a, C: Codec> Push<'a, C> {
         Self { queue, message }
     }
 
-    /// The id, as [`Message::id`].
+    /// The id, as [`Message::id`]. A dead message keeps its id taken: then the push returns
+    /// `Exists(Dead)` and stores nothing.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -85,7 +86,8 @@ impl<'a, C: Codec> Push<'a, C> {
         self.with(|message| message.due(due))
     }
 
-    /// The limit of failed attempts, as [`Message::max_attempts`].
+    /// The limit of failed attempts, as [`Message::max_attempts`]. Without it the queue's limit
+    /// applies: 20 unless [`Limits::max_attempts`](crate::Limits::max_attempts) set another.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -232,9 +232,12 @@ impl Worker {
         handle::spawn(self.checked(), defaults, layers, servers)
     }
 
-    /// Handles messages until `stop` completes, with any output. After that the worker claims no
-    /// more, lets the handlers finish within the grace period, releases the other deliveries, and
-    /// returns when every settlement has its reply.
+    /// Handles messages until `stop` completes. Its output is dropped, also an `Err`. To stop for
+    /// one of several reasons and know which, use [`spawn`](Worker::spawn), `tokio::select!` and
+    /// [`WorkerHandle::shutdown`].
+    ///
+    /// After `stop` the worker claims no more, lets the handlers finish within the grace period,
+    /// releases the other deliveries, and returns when every settlement has its reply.
     ///
     /// While Redis is away, the worker keeps trying without a limit, and continues when Redis is
     /// back. Dropping the future stops at once: the handlers are dropped and their deliveries

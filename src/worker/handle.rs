@@ -106,12 +106,17 @@ impl WorkerHandle {
     /// Stops the worker: it claims no more, lets the handlers finish within the grace period,
     /// releases the other deliveries, and returns when every settlement has its reply.
     ///
+    /// It may be called repeatedly, also after the end, and returns the same result each time. If
+    /// the future is dropped while it waits, the worker still stops.
+    ///
     /// # Errors
     /// Those of [`wait`](WorkerHandle::wait).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
     /// worker.shutdown().await?;
+    /// # worker.shutdown().await?;
+    /// # worker.wait().await?;
     /// # });
     /// ```
     pub async fn shutdown(&self) -> Result<(), Error> {
@@ -132,7 +137,8 @@ impl WorkerHandle {
         self.0.abort.cancel();
     }
 
-    /// Waits for the end of the worker.
+    /// Waits for the end of the worker. Cancel safe. It may be called repeatedly, also after the
+    /// end, and returns the same result each time.
     ///
     /// # Errors
     /// Those of [`Worker::run`](crate::Worker::run), and

@@ -61,9 +61,9 @@ impl<V: Send, H: Handler<V>> Handler<V> for Arc<H> {
 /// - a type that implements [`Handler<V>`],
 /// - [`in_batches`](crate::in_batches) for many messages at a time.
 ///
-/// Closures that return futures count as functions; the types of their parameters must be written
-/// out. `R` is nothing, a [`Settlement`], or a `Result` of either. `Marker` tells the kinds apart;
-/// the compiler finds it.
+/// Closures that return futures count as functions. The type of a parameter must be written out if
+/// the body calls a method on it or reads a field of it. `R` is nothing, a [`Settlement`], or a
+/// `Result` of either. `Marker` tells the kinds apart; the compiler finds it.
 ///
 /// A handler of another payload does not compile:
 ///

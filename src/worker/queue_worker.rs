@@ -115,7 +115,12 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// The delays of retries. The default is 1 s, doubling up to 1 h.
+    /// The delays of retries. The default is 1 s, doubling up to 1 h; jitter takes off up to half of
+    /// each delay.
+    ///
+    /// The number of attempts is not set here, but by
+    /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
+    /// [`Limits::max_attempts`](crate::Limits::max_attempts) for a queue. It is 20 by default.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
