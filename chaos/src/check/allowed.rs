@@ -100,7 +100,7 @@ impl Hypothesis {
         if record.now() < due_ms {
             return Err(Kind::Early);
         }
-        if self.due_ms.is_some_and(|due| due != due_ms) {
+        if self.due_ms.is_some_and(|due| due != due_ms) || due_ms > self.latest_due_ms {
             return Err(Kind::WrongDue);
         }
         Ok(())

@@ -37,6 +37,8 @@ pub(super) struct Hypothesis {
     pub(super) not_before_ms: u64,
     /// The due time that a claim returns, if it is certain.
     pub(super) due_ms: Option<u64>,
+    /// A claim returns no later due time than this.
+    pub(super) latest_due_ms: u64,
     /// The score by which it waits, if it is certain: after a second crash it differs from the due
     /// time.
     pub(super) score_ms: Option<u64>,
@@ -84,6 +86,7 @@ impl Hypothesis {
         deadline_ms: 0,
         not_before_ms: 0,
         due_ms: None,
+        latest_due_ms: u64::MAX,
         score_ms: None,
         put_off: false,
         floor_us: (0, 0),
@@ -120,7 +123,7 @@ impl Hypothesis {
     pub(super) fn wait_until(&mut self, due_ms: u64) {
         (self.status, self.token) = (Status::Waiting, None);
         (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
-        self.floor_us = (0, 0);
+        (self.latest_due_ms, self.floor_us) = (u64::MAX, (0, 0));
     }
 
     /// Makes it wait for at least this time.

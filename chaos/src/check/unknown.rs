@@ -237,9 +237,13 @@ impl Hypothesis {
                 (self.again, self.put_off) = (Some(Cause::Retry), true);
             }
             Verb::Release => {
+                // Its due time stays unless the clock went back before it; then it is that time or
+                // an earlier one.
                 let due_ms = self.due_ms;
                 self.wait_at_least(0);
-                (self.due_ms, self.again, self.put_off) = (due_ms, Some(Cause::Release), false);
+                self.due_ms = due_ms.filter(|due_ms| *due_ms <= self.now_ms);
+                self.latest_due_ms = due_ms.unwrap_or(u64::MAX);
+                (self.again, self.put_off) = (Some(Cause::Release), false);
             }
             _ => return,
         }

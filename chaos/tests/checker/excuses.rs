@@ -4,7 +4,7 @@
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{State, Verb};
 
-use crate::story::{Story, change, claim_without_answer, push};
+use crate::story::{Story, change, claim_without_answer, push, settle};
 
 const HOUR_MS: u64 = 3_600_000;
 
@@ -217,4 +217,35 @@ fn an_overdue_push_without_an_answer_overtakes_nothing() {
     // The other message may have been promoted before this push.
     claimed_after(50, 200).is_clean();
     claimed_after(50, 20).has(Kind::OutOfOrder);
+}
+
+#[test]
+fn a_lost_release_after_a_clock_step_makes_it_due_earlier() {
+    // Pushed at 0, due at 5,000, claimed at 6,000 and released soon after.
+    let released = |step_ms: i64, extended: bool, due_ms: u64| {
+        let mut story = Story::new();
+        story.push("a", "+5000", "CREATED");
+        let token = story.at(6_000).claim("a", 5_000, 1);
+        story.server_step_ms = -step_ms;
+        if extended {
+            let answer = format!("OK {}", Story::server(8_000));
+            story.at(6_050).settle(Verb::Extend, "a", &token, &answer);
+        }
+        story
+            .at(6_100)
+            .unanswered(settle(Verb::Release, "a", &token, ""), true);
+        let token = story.at(6_200).claim("a", due_ms, 1);
+        story.ack("a", &token);
+        story
+    };
+    for extended in [false, true] {
+        // The clock went back to before its due time: it is due at the time of the release.
+        released(4_000, extended, 2_100).is_clean();
+        // It went back less far, or not at all.
+        released(500, extended, 5_000).is_clean();
+        released(0, extended, 5_000).is_clean();
+        released(0, extended, 4_900).has(Kind::OverlappingLeases);
+    }
+    // A release makes nothing due later.
+    released(500, false, 5_100).has(Kind::Miscounted);
 }
