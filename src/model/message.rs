@@ -100,8 +100,9 @@ impl Message {
     /// A dead message keeps its id: until it is removed, a push of the id returns
     /// [`Pushed::Exists`](crate::Pushed::Exists) with [`State::Dead`](crate::State::Dead). The
     /// queue keeps the newest 100,000 dead messages, for 30 days, unless [`Limits`](crate::Limits)
-    /// set other limits. To free the id earlier, call [`Queue::cancel_dead`](crate::Queue::cancel_dead). To deliver the dead
-    /// message again, call [`Queue::requeue`](crate::Queue::requeue).
+    /// set other limits. To free the id earlier, call
+    /// [`Queue::cancel_dead`](crate::Queue::cancel_dead). To deliver the dead message again, call
+    /// [`Queue::requeue`](crate::Queue::requeue).
     #[must_use]
     pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
         self.id = Some(id.as_ref().to_vec());
