@@ -328,8 +328,8 @@ pub(crate) async fn leave(partition: &Partition, node: &str) {
 /// The next wake-up. Starts no pop while no handler is free, so that other nodes get the tokens.
 async fn woken(wake: &mut Option<WakeUps>, may_start: bool) -> WakeUp {
     match wake {
-        Some(wake) if may_start || wake.is_waiting() => wake.wait().await,
-        _ => std::future::pending().await,
+        Some(wake) => wake.wait(may_start).await,
+        None => std::future::pending().await,
     }
 }
 

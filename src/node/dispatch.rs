@@ -64,8 +64,8 @@ impl Coordinator {
                     self.attention.refuse(number);
                 }
             }
-            WakeUp::Failed => {
-                for number in self.token_lists() {
+            WakeUp::Failed(covered) => {
+                for number in covered {
                     if self
                         .queues
                         .get(&number)

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
@@ -16,14 +16,21 @@ use crate::server::servers::Cluster;
 
 /// How long to wait before a queue is placed again whose master is not known or cannot be used.
 const PLACE_PAUSE: Duration = Duration::from_secs(1);
+/// How many links to masters are made at a time.
+const MAX_LINKING: usize = 8;
 
 /// The queues to listen to, and the listener of each.
 struct Listeners {
     wanted: HashMap<QueueNumber, Wanted>,
     listeners: Vec<Listener>,
     tasks: JoinSet<()>,
+    /// Make the links to masters that the node has not used.
+    linking: JoinSet<()>,
+    /// When to place the queues again that have no listener.
+    place_at: Option<Instant>,
     /// The hints of all listeners, with their links.
     hints: UnboundedSender<(Arc<ServerLink>, Hint)>,
+    sender: UnboundedSender<Event>,
 }
 
 struct Wanted {
@@ -49,26 +56,33 @@ pub(crate) async fn run(
         wanted: HashMap::new(),
         listeners: Vec::new(),
         tasks: JoinSet::new(),
+        linking: JoinSet::new(),
+        place_at: None,
         hints,
+        sender,
     };
     let mut owners = cluster.changes();
-    let mut is_placed = true;
     loop {
+        let place_at = listeners.place_at;
+        let place_again = async {
+            match place_at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             change = changes.recv() => match change {
-                Some(change) => is_placed &= listeners.apply(change).await,
+                Some(change) => listeners.apply(change),
                 None => return,
             },
             Some((link, hint)) = hinted.recv() => {
                 if listeners.is_current(&link, hint) {
-                    // The coordinator may have stopped.
-                    let _ = sender.send(Event::Hint(hint));
+                    listeners.report(hint);
                 }
             }
-            Ok(()) = owners.changed() => is_placed = listeners.place_all().await,
-            () = tokio::time::sleep(PLACE_PAUSE), if !is_placed => {
-                is_placed = listeners.place_all().await;
-            }
+            Ok(()) = owners.changed() => listeners.place_all(),
+            Some(_) = listeners.linking.join_next() => listeners.place_all(),
+            () = place_again => listeners.place_all(),
             Some(Err(panic)) = listeners.tasks.join_next() => {
                 // The worker ends with an error that names its task.
                 if let Ok(panic) = panic.try_into_panic() {
@@ -80,44 +94,50 @@ pub(crate) async fn run(
 }
 
 impl Listeners {
-    /// Returns whether an added queue has a listener.
-    async fn apply(&mut self, change: SubscriptionChange) -> bool {
+    fn apply(&mut self, change: SubscriptionChange) {
         match change {
             SubscriptionChange::Add(queue, channel) => {
                 self.wanted.insert(queue, Wanted { channel, at: None });
-                self.place(queue).await
+                self.place(queue);
             }
             SubscriptionChange::Remove(queue) => {
                 if let Some(Wanted { at: Some(link), .. }) = self.wanted.remove(&queue) {
                     self.leave(queue, &link);
                 }
-                true
             }
         }
     }
 
-    /// Returns whether all queues have a listener.
-    async fn place_all(&mut self) -> bool {
+    fn place_all(&mut self) {
+        self.place_at = None;
         let queues: Vec<_> = self.wanted.keys().copied().collect();
-        let mut are_placed = true;
         for queue in queues {
-            are_placed &= self.place(queue).await;
+            self.place(queue);
         }
-        are_placed
     }
 
-    /// Listens to the queue at the master of its slot, and at no other.
-    async fn place(&mut self, queue: QueueNumber) -> bool {
+    /// Listens to the queue at the master of its slot, and at no other. If the node has no link to
+    /// that master, it makes one first, and places all queues again.
+    fn place(&mut self, queue: QueueNumber) {
         let Some(wanted) = self.wanted.get(&queue) else {
-            return true;
+            return;
         };
         let route = &wanted.channel.route;
         if wanted.at.as_ref().is_some_and(|at| route.leads_to(at)) {
-            return true;
+            return;
         }
-        // The beats report why a master cannot be used.
-        let Ok(link) = route.link().await else {
-            return false;
+        let Some(link) = route.known_link() else {
+            if self.linking.len() < MAX_LINKING {
+                let route = route.clone();
+                self.linking.spawn(async move {
+                    if route.link().await.is_err() {
+                        // The beats report why the master cannot be used.
+                        tokio::time::sleep(PLACE_PAUSE).await;
+                    }
+                });
+            }
+            self.place_at.get_or_insert(Instant::now() + PLACE_PAUSE);
+            return;
         };
         let channel = wanted.channel.clone();
         let listener = match self.listener(&link) {
@@ -129,8 +149,14 @@ impl Listeners {
         let wanted = self.wanted.get_mut(&queue);
         if let Some(old) = wanted.and_then(|wanted| wanted.at.replace(link)) {
             self.leave(queue, &old);
+            // Until the new listener has subscribed.
+            self.report(Hint::Lost(queue));
         }
-        true
+    }
+
+    fn report(&self, hint: Hint) {
+        // The coordinator may have stopped.
+        let _ = self.sender.send(Event::Hint(hint));
     }
 
     fn listener(&self, link: &Arc<ServerLink>) -> Option<&UnboundedSender<SubscriptionChange>> {

@@ -95,9 +95,13 @@ impl Scanner {
         };
         let links = loop {
             tokio::time::sleep_until(self.next_step.into()).await;
-            match self.servers.links().await {
-                Ok(links) => break links,
-                Err(error) => self.failed(pattern, &error),
+            let (links, failure) = self.servers.usable_links().await;
+            if let Some(error) = failure {
+                self.failed(pattern, &error);
+                found.is_complete = false;
+            }
+            if !links.is_empty() {
+                break links;
             }
         };
         let owners = self.servers.owner_changes();

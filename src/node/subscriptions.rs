@@ -14,7 +14,7 @@ use crate::node::timers::FALLBACK_INTERVAL;
 use crate::server::link::ServerLink;
 use crate::server::patience::reconnect_delays;
 use crate::server::route::Route;
-use crate::server::subscription::{Notice, Subscription};
+use crate::server::subscription::{Received, Subscription};
 use crate::telemetry::events;
 
 /// How long to wait before another attempt if the user has no right to subscribe.
@@ -120,7 +120,7 @@ impl<R: Fn(Hint)> Channels<R> {
                     Some(change) => self.apply(change, &mut subscription).await?,
                     None => return Ok(()),
                 },
-                notice = subscription.notice() => self.noticed(&notice?),
+                received = subscription.receive() => self.received(&received?),
                 () = try_again => {}
             }
         }
@@ -204,9 +204,20 @@ impl<R: Fn(Hint)> Channels<R> {
         self.pending.insert((now + pause, queue));
     }
 
-    fn noticed(&self, notice: &Notice) {
-        if let Some(queue) = self.numbers.get(&notice.channel) {
-            (self.report)(Hint::Notice(*queue, notice.head_ms));
+    fn received(&mut self, received: &Received) {
+        match received {
+            Received::Notice(channel, head_ms) => {
+                if let Some(queue) = self.numbers.get(channel) {
+                    (self.report)(Hint::Notice(*queue, *head_ms));
+                }
+            }
+            Received::Ended(channel) => {
+                if let Some(queue) = self.numbers.remove(channel) {
+                    (self.report)(Hint::Lost(queue));
+                    let pause = refusal_delays().delay(1, fastrand::f64());
+                    self.pending.insert((Instant::now() + pause, queue));
+                }
+            }
         }
     }
 

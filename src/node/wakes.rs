@@ -17,12 +17,12 @@ use crate::telemetry::events;
 const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 
 /// What a wait ended with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WakeUp {
     /// A token of this queue came.
     Token(QueueNumber),
-    /// The pop failed and may have lost a token.
-    Failed,
+    /// A pop of these queues failed and may have lost a token.
+    Failed(Vec<QueueNumber>),
 }
 
 /// A pop in flight. It returns the connection, and the index of the list whose token came.
@@ -80,21 +80,23 @@ impl WakeUps {
     }
 
     /// Whether a pop is in flight, which may take a token.
+    #[cfg(test)]
     pub(crate) fn is_waiting(&self) -> bool {
-        self.pops.values().any(SharedPop::is_waiting)
+        self.pops.values().any(|pop| pop.pending.is_some())
     }
 
     /// Waits for a token, or for a pop that fails: after that, claim from every queue that it
-    /// covered, because the pop may have taken a token. Starts another pop when one ends without a
-    /// token, with the lists of the last [`listen`](Self::listen). Pends while there are no lists.
+    /// covered, because the pop may have taken a token. If it `may_start`, it starts another pop when
+    /// one ends without a token, with the lists of the last [`listen`](Self::listen). Pends while
+    /// there are no lists.
     ///
     /// Cancel safe: a dropped wait leaves its pops in flight, and the next call awaits them.
-    /// Whoever drops `WakeUps` while [`is_waiting`](Self::is_waiting) returns a token to each list
-    /// that a pop covered: the server may have sent one.
-    pub(crate) async fn wait(&mut self) -> WakeUp {
+    /// Whoever drops `WakeUps` returns a token to each of the [`last_covered`](Self::last_covered)
+    /// lists: the server may have sent one.
+    pub(crate) async fn wait(&mut self, may_start: bool) -> WakeUp {
         std::future::poll_fn(|context| {
             let mut pops = self.pops.values_mut();
-            let woken = pops.find_map(|pop| match pop.poll_wait(context) {
+            let woken = pops.find_map(|pop| match pop.poll_wait(may_start, context) {
                 Poll::Ready(wake_up) => Some(wake_up),
                 Poll::Pending => None,
             });
@@ -149,19 +151,14 @@ impl SharedPop {
         self.in_flight.iter().map(|list| list.queue)
     }
 
-    /// Whether a pop is in flight, which may take a token.
-    fn is_waiting(&self) -> bool {
-        self.pending.is_some()
-    }
-
     /// Whether it covers nothing any more.
     fn is_over(&self) -> bool {
         self.lists.is_empty() && self.pending.is_none()
     }
 
-    fn poll_wait(&mut self, context: &mut Context<'_>) -> Poll<WakeUp> {
+    fn poll_wait(&mut self, may_start: bool, context: &mut Context<'_>) -> Poll<WakeUp> {
         loop {
-            if self.pending.is_none() {
+            if self.pending.is_none() && may_start {
                 self.start();
             }
             let Some(pending) = &mut self.pending else {
@@ -182,7 +179,8 @@ impl SharedPop {
                 }
                 Popped::Failed(error, refused) => {
                     self.failed(&error, &refused);
-                    return Poll::Ready(WakeUp::Failed);
+                    let covered = self.last_covered().collect();
+                    return Poll::Ready(WakeUp::Failed(covered));
                 }
             }
         }
@@ -207,6 +205,7 @@ impl SharedPop {
         let pause =
             (self.failures > 0).then(|| reconnect_delays().delay(self.failures, fastrand::f64()));
         let is_one_of_many = self.lists.len() > 1;
+        let is_apart = first.route.is_one_of_many();
         self.pending = Some(Box::pin(async move {
             if let Some(pause) = pause {
                 tokio::time::sleep(pause).await;
@@ -217,6 +216,10 @@ impl SharedPop {
                     // One list may be to blame, such as a key of another type.
                     let refusals = pop.refusals(&keys).await.unwrap_or_default();
                     Popped::Failed(error, refusals)
+                }
+                // Other pops go on: this one is left out for a while.
+                Err(error) if is_apart && matches!(error.code(), Some("NOPERM" | "WRONGTYPE")) => {
+                    Popped::Failed(error.clone(), vec![Some(error)])
                 }
                 Err(error) => Popped::Failed(error, Vec::new()),
             };

@@ -17,7 +17,7 @@ pub(super) const ASK_LIMIT: Duration = Duration::from_secs(1);
 /// The masters of a cluster as one node knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Grows with every failover and every finished migration.
+    /// Grows with every failover, and with most of the slots that change their master.
     pub(crate) epoch: u64,
     /// Whether the node reaches a majority, and, unless it is set otherwise, every slot is served.
     pub(crate) is_ok: bool,
@@ -53,6 +53,9 @@ impl View {
             let (Some(first), Some(last)) = (slot(first), slot(last)) else {
                 return Err(bad());
             };
+            if first > last {
+                return Err(bad());
+            }
             let mut addresses = nodes.iter().map(|node| address(node, asked));
             if let Some(Some(master)) = addresses.next() {
                 view.nodes.insert(master.clone());
@@ -173,6 +176,7 @@ mod tests {
             Value::Array(vec![Value::Int(1)]),
             Value::Array(vec![range(0, 16_384, &[])]),
             Value::Array(vec![range(-1, 3, &[])]),
+            Value::Array(vec![range(4, 3, &[])]),
         ] {
             assert!(
                 View::read(info("ok"), &slots, &at("here", 1)).is_err(),

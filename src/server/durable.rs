@@ -77,7 +77,8 @@ impl Lane {
             return Ok((reply, Waited::Confirmed));
         }
         let limit = RESPONSE_LIMIT + durability.timeout();
-        let waiting = async { Ok(limited(limit, wait(&mut connection, keys, durability)).await) };
+        let waiting =
+            async { Ok(limited(limit, wait(&mut connection, keys, durability, asking)).await) };
         let waited = match info
             .server
             .unless_superseded(Applied::Unknown, waiting)
@@ -86,7 +87,7 @@ impl Lane {
             Ok(Ok(answer)) => {
                 shortfall(durability, &answer).map_or(Waited::Confirmed, Waited::Short)
             }
-            Ok(Err(error)) => Waited::Failed(self.fail(&info, error)),
+            Ok(Err(error)) => Waited::Failed(of_wait(self.fail(&info, error))),
             Err(error) => Waited::Failed(error),
         };
         Ok((reply, waited))
@@ -112,18 +113,33 @@ impl Lane {
     }
 }
 
+/// A master that was replaced between script and wait may redirect the wait: the change may be
+/// missing where the keys are now.
+fn of_wait(error: Error) -> Error {
+    if !matches!(error.code(), Some("MOVED" | "ASK")) {
+        return error;
+    }
+    let message = format!("the keys are at another node now: {error}");
+    Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)
+}
+
 /// Waits for all writes of this server until now.
 async fn wait(
     connection: &mut MultiplexedConnection,
     keys: &Keys,
     durability: Durability,
+    asking: bool,
 ) -> Result<Value, RedisError> {
-    let mut pipeline = redis::Pipeline::with_capacity(2);
+    let mut pipeline = redis::Pipeline::with_capacity(3);
+    if asking {
+        pipeline.cmd("ASKING");
+    }
     pipeline
         .add_command(touch(keys))
         .add_command(waiting(durability));
     // Without that write the count of replicas has no meaning, so its error counts as the wait's.
-    let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
+    let count = pipeline.len();
+    let answers = connection.send_packed_commands(&pipeline, 0, count).await?;
     let answers = answers
         .into_iter()
         .map(Value::extract_error)

@@ -265,9 +265,14 @@ async fn send(
     }
     let mut pipeline = redis::Pipeline::with_capacity(2);
     pipeline.cmd("ASKING").add_command(command.clone());
-    let answers = connection.send_packed_commands(&pipeline, 1, 1).await?;
-    let answer = answers.into_iter().next().unwrap_or(Value::Nil);
-    answer.extract_error()
+    let answers = connection.send_packed_commands(&pipeline, 0, 2).await?;
+    let mut answers = answers.into_iter().map(Value::extract_error);
+    match (answers.next(), answers.next()) {
+        // Without the right to ASKING: the redirection would lead nowhere.
+        (Some(Err(refused)), Some(Err(error))) if error.code() == Some("MOVED") => Err(refused),
+        (_, Some(answer)) => answer,
+        (_, None) => Ok(Value::Nil),
+    }
 }
 
 fn call(command: &str, script: &str, keys: &Keys, args: &[&[u8]]) -> Cmd {

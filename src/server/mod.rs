@@ -21,6 +21,7 @@ pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
 mod query;
+pub(crate) mod refresher;
 pub(crate) mod route;
 pub(crate) mod scan;
 pub(crate) mod sentinel;

@@ -4,7 +4,7 @@
 //! lanes then keep. Connections that block or subscribe are opened apart from it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::{Hook, Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
@@ -26,7 +26,7 @@ const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
 /// carries a batch, so a few connections suffice.
 const POOL_SIZE: usize = 8;
 
-/// One server. A client uses it until Sentinels name another master.
+/// One server. A client uses it until Sentinels, or the nodes of a cluster, name another master.
 pub(crate) struct Server {
     pub(crate) client: Client,
     /// Without user or password, for error messages.
@@ -35,9 +35,12 @@ pub(crate) struct Server {
     opened: Arc<AtomicU64>,
     /// The same for all pools of one server.
     identity: Arc<()>,
-    /// Cancelled when Sentinels name another master. `None` for a server of a plain URL. A master
-    /// that froze may never reply to the calls that are in flight here.
+    /// Cancelled when Sentinels name another master, or when the node serves no slots of its cluster
+    /// any more. `None` for a server of a plain URL. A master that froze may never reply to the
+    /// calls that are in flight here.
     superseded: Option<CancellationToken>,
+    /// Whether a node of a cluster was found fit for queues.
+    checked: AtomicBool,
 }
 
 impl Server {
@@ -46,7 +49,7 @@ impl Server {
         Self::of(info, None, opened, Arc::default())
     }
 
-    /// A server that Sentinels named as the master.
+    /// A server that Sentinels or the nodes of a cluster named as a master.
     pub(crate) fn named(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
         let superseded = Some(CancellationToken::new());
         Self::of(info, superseded, opened, Arc::default())
@@ -106,11 +109,21 @@ impl Server {
             opened: Arc::clone(opened),
             identity,
             superseded,
+            checked: AtomicBool::new(false),
         })
     }
 
     pub(crate) fn opened(&self) -> &Arc<AtomicU64> {
         &self.opened
+    }
+
+    /// Whether it was found fit for queues.
+    pub(crate) fn is_checked(&self) -> bool {
+        self.checked.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_checked(&self) {
+        self.checked.store(true, Ordering::Relaxed);
     }
 
     /// Whether another server is the master.

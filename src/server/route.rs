@@ -66,7 +66,7 @@ impl Route {
     }
 
     /// The link to the server that holds the keys, if it is known.
-    fn known_link(&self) -> Option<Arc<ServerLink>> {
+    pub(crate) fn known_link(&self) -> Option<Arc<ServerLink>> {
         match &*self.servers {
             Servers::One(link) => Some(Arc::clone(link)),
             Servers::Cluster(cluster) => cluster.known_link(self.slot),
@@ -90,13 +90,14 @@ impl Route {
                 Err(error) => Err(error),
             },
             None => {
-                if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout) {
+                let is_away = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout);
+                if is_away || matches!(error.code(), Some("MOVED" | "ASK")) {
                     cluster.topology.hint();
                 }
                 Ok(Redirected::No)
             }
         };
-        // The call fails with its redirection, and a repetition asks again.
+        // The call fails with its redirection.
         followed.unwrap_or(Redirected::No)
     }
 

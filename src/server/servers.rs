@@ -1,7 +1,7 @@
 //! The servers of a client: one, or the masters of a Redis Cluster.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -17,6 +17,7 @@ use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::pool::Server;
+use crate::server::refresher::{self, Refresher};
 use crate::server::route::Route;
 use crate::server::slots::slot_of;
 use crate::server::topology::Topology;
@@ -63,15 +64,28 @@ impl Servers {
                     link.control.time().await?;
                     return Ok(Self::One(Arc::new(link)));
                 }
+                if connector.place().is_none() {
+                    return Err(Error::invalid(
+                        "the server at this Unix socket belongs to a cluster: name a node, as in \
+                         redis+cluster://HOST:PORT",
+                    ));
+                }
                 cluster_url::check_database(connector.info())?;
                 vec![connector.info().clone()]
             }
         };
         let cluster = Cluster::new(Topology::new(seeds), options.accept_unfit);
-        patiently_from_start(|| cluster.topology.refresh()).await?;
-        for link in cluster.all_links().await? {
-            link.control.time().await?;
-        }
+        patiently_from_start(|| refresher::refresh(&cluster.topology)).await?;
+        // One master may be dead, and its replica not promoted yet.
+        patiently_from_start(|| async {
+            let (links, failure) = cluster.usable_links().await;
+            let unfit = |error: &Error| error.kind() == ErrorKind::Unsupported;
+            match failure {
+                Some(error) if links.is_empty() || unfit(&error) => Err(error),
+                _ => Ok(()),
+            }
+        })
+        .await?;
         Ok(Self::Cluster(Arc::new(cluster)))
     }
 
@@ -84,8 +98,8 @@ impl Servers {
                 topology: Arc::clone(&cluster.topology),
                 accept_unfit: cluster.accept_unfit,
                 links: Mutex::default(),
+                refresher: Refresher::on(Some(runtime.clone())),
                 own: Some((runtime, Arc::clone(cluster))),
-                home: Handle::try_current().ok(),
             })),
         }
     }
@@ -97,9 +111,18 @@ impl Servers {
 
     /// A link to each server: to each master that serves slots, or to the one server.
     pub(crate) async fn links(&self) -> Result<Vec<Arc<ServerLink>>, Error> {
+        match self.usable_links().await {
+            (links, None) => Ok(links),
+            (_, Some(error)) => Err(error),
+        }
+    }
+
+    /// A link to each server that can be used, and why another one cannot.
+    pub(crate) async fn usable_links(&self) -> (Vec<Arc<ServerLink>>, Option<Error>) {
         match self {
-            Self::One(link) => Ok(vec![Arc::clone(link)]),
-            Self::Cluster(cluster) => cluster.all_links().await,
+            Self::One(link) => (vec![Arc::clone(link)], None),
+            // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+            Self::Cluster(cluster) => Box::pin(cluster.usable_links()).await,
         }
     }
 
@@ -136,8 +159,7 @@ pub(crate) struct Cluster {
     links: Mutex<Vec<(Arc<Server>, Arc<ServerLink>)>>,
     /// The runtime of the connections, if not that of the callers, and the client's own links.
     own: Option<(Handle, Arc<Cluster>)>,
-    /// The runtime that made this. It outlives that of the connections, as a rule.
-    home: Option<Handle>,
+    refresher: Refresher,
 }
 
 impl Cluster {
@@ -147,7 +169,7 @@ impl Cluster {
             accept_unfit,
             links: Mutex::default(),
             own: None,
-            home: Handle::try_current().ok(),
+            refresher: Refresher::on(Handle::try_current().ok()),
         }
     }
 
@@ -156,7 +178,7 @@ impl Cluster {
     /// # Errors
     /// `Unavailable` if no master serves it, `Unsupported` if its master is not fit for queues.
     pub(crate) async fn link(&self, slot: u16) -> Result<Arc<ServerLink>, Error> {
-        self.topology.follow(self.home.as_ref());
+        self.refresher.ensure(&self.topology);
         if let Some(server) = self.topology.master_of(slot) {
             return self.link_to(&server).await;
         }
@@ -189,62 +211,57 @@ impl Cluster {
 
     /// The link to this node. A node that is used for the first time is checked.
     pub(crate) async fn link_to(&self, server: &Arc<Server>) -> Result<Arc<ServerLink>, Error> {
-        if let Some(known) = self.known_link_to(server) {
-            return Ok(known);
+        let link = self.make_link(server);
+        if !server.is_checked() {
+            let checked = check(&link, self.accept_unfit).await;
+            // Another node may be the master by now.
+            checked.inspect_err(|_| self.topology.hint())?;
+            server.set_checked();
+        }
+        Ok(link)
+    }
+
+    fn make_link(&self, server: &Arc<Server>) -> Arc<ServerLink> {
+        let mut links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, known)) = links.iter().find(|(known, _)| known.is_same(server)) {
+            return Arc::clone(known);
         }
         let new = match &self.own {
-            Some((runtime, client)) => {
-                // Boxed: it calls itself.
-                let link = Box::pin(client.link_to(server)).await?;
-                link.on_runtime(runtime.clone())
-            }
-            None => {
-                let link = ServerLink::new(&Arc::new(Connector::to(server)));
-                check(&link, self.accept_unfit).await?;
-                link
-            }
+            Some((runtime, client)) => client.make_link(server).on_runtime(runtime.clone()),
+            None => ServerLink::new(&Arc::new(Connector::to(server))),
         };
-        let mut links = self.lock();
-        // Another call may have made it meanwhile.
-        let known = links.iter().find(|(known, _)| known.is_same(server));
-        if let Some((_, known)) = known {
-            return Ok(Arc::clone(known));
-        }
-        links.retain(|(known, _)| !known.is_superseded());
+        links.retain(|(known, _)| self.topology.has(known));
         let new = Arc::new(new);
         links.push((Arc::clone(server), Arc::clone(&new)));
-        Ok(new)
+        new
     }
 
     fn known_link_to(&self, server: &Server) -> Option<Arc<ServerLink>> {
-        let links = self.lock();
+        let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let known = links.iter().find(|(known, _)| known.is_same(server));
         known.map(|(_, link)| Arc::clone(link))
     }
 
-    async fn all_links(&self) -> Result<Vec<Arc<ServerLink>>, Error> {
-        self.topology.follow(self.home.as_ref());
-        let mut links = Vec::new();
+    async fn usable_links(&self) -> (Vec<Arc<ServerLink>>, Option<Error>) {
+        self.refresher.ensure(&self.topology);
+        let (mut links, mut failure) = (Vec::new(), None);
         for server in self.topology.masters() {
-            links.push(self.link_to(&server).await?);
+            match self.link_to(&server).await {
+                Ok(link) => links.push(link),
+                Err(error) => failure = Some(error),
+            }
         }
-        if links.is_empty() {
-            let message = format!(
-                "no master of the cluster at {} is known",
-                self.topology.address()
-            );
-            return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+        if links.is_empty() && failure.is_none() {
+            let address = self.topology.address();
+            let message = format!("no master of the cluster at {address} is known");
+            failure = Some(Error::new(ErrorKind::Unavailable, Applied::No, message));
         }
-        Ok(links)
+        (links, failure)
     }
 
     /// Tells of each change of a slot's master from now on.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.topology.changes()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<(Arc<Server>, Arc<ServerLink>)>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

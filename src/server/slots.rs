@@ -59,7 +59,12 @@ impl Address {
     fn read(text: &str, asked: &Self) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let port = port.parse().ok()?;
-        let host = if host.is_empty() { &asked.host } else { host };
+        let host = match host {
+            "" => &asked.host,
+            // The node is configured to announce its name, and has none.
+            "?" => return None,
+            _ => host,
+        };
         Some(Self {
             host: host.to_owned(),
             port,

@@ -30,11 +30,13 @@ pub(crate) struct Subscription {
     removed: HashSet<Vec<u8>>,
 }
 
-/// A notice: its channel, and the head time in Unix milliseconds, or `None` if no message is
-/// scheduled.
-pub(crate) struct Notice {
-    pub(crate) channel: Vec<u8>,
-    pub(crate) head_ms: Option<u64>,
+/// What a subscription received.
+pub(crate) enum Received {
+    /// A notice: its channel, and the head time in Unix milliseconds, or `None` if no message is
+    /// scheduled.
+    Notice(Vec<u8>, Option<u64>),
+    /// The server ended the subscription to this channel: another one serves the slot of the queue.
+    Ended(Vec<u8>),
 }
 
 impl Subscription {
@@ -97,25 +99,29 @@ impl Subscription {
         let address = &self.server.address;
         let connection = &mut self.connection;
         let unsubscribing = async {
-            let answer = unsubscribe.query_async::<Value>(connection).await;
-            answer
-                .map(drop)
-                .map_err(|error| failure::of_call(address, error))
+            match unsubscribe.query_async::<Value>(connection).await {
+                // A server to which the slot does not belong any more has ended it.
+                Err(error) if error.code().is_some() => Ok(()),
+                answer => answer
+                    .map(drop)
+                    .map_err(|error| failure::of_call(address, error)),
+            }
         };
         self.server
             .unless_superseded(Applied::Unknown, unsubscribing)
             .await
     }
 
-    /// The next notice. Fails when the connection is lost. Cancel safe.
-    pub(crate) async fn notice(&mut self) -> Result<Notice, Error> {
+    /// The next notice, or the next end of a subscription. Fails when the connection is lost. Cancel
+    /// safe.
+    pub(crate) async fn receive(&mut self) -> Result<Received, Error> {
         let server = Arc::clone(&self.server);
         server
             .unless_superseded(Applied::Unknown, self.next())
             .await
     }
 
-    async fn next(&mut self) -> Result<Notice, Error> {
+    async fn next(&mut self) -> Result<Received, Error> {
         loop {
             let push = match tokio::time::timeout(SILENCE, self.pushes.recv()).await {
                 Ok(push) => push,
@@ -133,10 +139,7 @@ impl Subscription {
                     if let [Value::BulkString(channel), Value::BulkString(payload)] = &data[..]
                         && let Some(head_ms) = head(payload)
                     {
-                        return Ok(Notice {
-                            channel: channel.clone(),
-                            head_ms,
-                        });
+                        return Ok(Received::Notice(channel.clone(), head_ms));
                     }
                 }
                 // SUNSUBSCRIBE also arrives when a queue's slot moves to another server: the
@@ -144,11 +147,16 @@ impl Subscription {
                 Some(PushInfo {
                     kind: PushKind::SUnsubscribe,
                     data,
-                }) if matches!(data.first(), Some(Value::BulkString(channel)) if self.removed.remove(channel)) =>
-                    {}
+                }) => {
+                    if let Some(Value::BulkString(channel)) = data.first()
+                        && !self.removed.remove(channel)
+                    {
+                        return Ok(Received::Ended(channel.clone()));
+                    }
+                }
                 None
                 | Some(PushInfo {
-                    kind: PushKind::Disconnection | PushKind::SUnsubscribe,
+                    kind: PushKind::Disconnection,
                     ..
                 }) => {
                     return Err(failure::hung_up(&self.server.address));

@@ -1,33 +1,29 @@
 //! What a client knows about its cluster: which master serves each slot. It learns that from
 //! several nodes every few seconds, from redirections, and sooner when something is amiss.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::ConnectionInfo;
-use redis::aio::MultiplexedConnection;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, watch};
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::Instant;
 
-use crate::error::{Applied, Error, ErrorKind};
-use crate::server::cluster_view::{ASK_LIMIT, View, ask};
-use crate::server::failure;
+use crate::error::Error;
+use crate::server::cluster_view::View;
 use crate::server::pool::{Server, at};
 use crate::server::slots::{Address, SLOTS};
 use crate::telemetry::events;
 
-/// How often the nodes are asked while all is well, give or take a tenth.
-const REFRESH_INTERVAL: Duration = Duration::from_secs(5);
-/// The time between two rounds of questions at least, however much is amiss.
-const MIN_INTERVAL: Duration = Duration::from_millis(250);
 /// How many nodes a round asks.
 const ASKED_NODES: usize = 3;
-/// After this many rounds in a row that found only older epochs, the cluster was set up anew.
+/// In how many rounds in a row no view may name a master before it is left.
+const MISSING_ROUNDS: u32 = 2;
+/// After this many rounds in a row, and this time, with older epochs only, the cluster was set up
+/// anew. The time is longer than nodes that were cut off report to be well.
 const OLDER_ROUNDS: u32 = 3;
+const OLDER_TIME: Duration = Duration::from_secs(30);
 
 /// The masters of a cluster, by slot.
 pub(crate) struct Topology {
@@ -38,18 +34,13 @@ pub(crate) struct Topology {
     /// Counts the changes of owners.
     changes: watch::Sender<u64>,
     /// Asks for a round soon.
-    hint: Arc<Notify>,
-    /// Held by a round.
-    asking: tokio::sync::Mutex<Asked>,
-    watch: Mutex<Option<JoinHandle<()>>>,
+    hints: watch::Sender<()>,
 }
-
-/// The connections on which nodes are asked.
-type Asked = HashMap<Address, MultiplexedConnection>;
 
 struct Known {
     epoch: u64,
-    /// How many rounds in a row found only older epochs.
+    /// When a node reported this epoch last, and how many rounds since then found only older ones.
+    seen_at: Instant,
     older_rounds: u32,
     nodes: BTreeSet<Address>,
     members: Vec<Member>,
@@ -63,8 +54,8 @@ const NOBODY: u16 = u16::MAX;
 struct Member {
     address: Address,
     server: Arc<Server>,
-    /// Whether the view that is followed names it. Others come from redirections.
-    in_view: bool,
+    /// In how many rounds in a row no view named it as a master; `None` if only redirections did.
+    missing: Option<u32>,
 }
 
 impl Known {
@@ -88,15 +79,14 @@ impl Topology {
             opened: Arc::default(),
             known: Mutex::new(Known {
                 epoch: 0,
+                seen_at: Instant::now(),
                 older_rounds: 0,
                 nodes: BTreeSet::new(),
                 members: Vec::new(),
                 owners: vec![NOBODY; usize::from(SLOTS)],
             }),
             changes: watch::Sender::new(0),
-            hint: Arc::default(),
-            asking: tokio::sync::Mutex::default(),
-            watch: Mutex::new(None),
+            hints: watch::Sender::new(()),
         }
     }
 
@@ -153,18 +143,24 @@ impl Topology {
 
     /// Something is amiss: asks the nodes soon.
     pub(crate) fn hint(&self) {
-        self.hint.notify_one();
+        self.hints.send_replace(());
+    }
+
+    /// Tells of each hint from now on.
+    pub(crate) fn hints(&self) -> watch::Receiver<()> {
+        self.hints.subscribe()
     }
 
     /// A node said that the node at this address serves the slot.
     pub(crate) fn moved(&self, slot: u16, to: &Address) -> Result<(), Error> {
         let mut known = self.lock();
-        let index = self.member(&mut known, to)?;
-        if let Some(owner) = known.owners.get_mut(usize::from(slot)) {
-            *owner = u16::try_from(index).unwrap_or(NOBODY);
-        }
+        let index = u16::try_from(self.member(&mut known, to)?).unwrap_or(NOBODY);
+        let owner = known.owners.get_mut(usize::from(slot));
+        let before = owner.map(|owner| std::mem::replace(owner, index));
         drop(known);
-        self.changed();
+        if before != Some(index) {
+            self.changed();
+        }
         self.hint();
         Ok(())
     }
@@ -184,136 +180,89 @@ impl Topology {
         known.members.push(Member {
             address: address.clone(),
             server: Arc::new(self.server(address)?),
-            in_view: false,
+            missing: None,
         });
         Ok(known.members.len() - 1)
     }
 
-    /// Follows the cluster in a task, on `home` if possible. A task ends with its runtime: then the
-    /// next caller starts another.
-    pub(crate) fn follow(self: &Arc<Self>, home: Option<&Handle>) {
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        if watch.as_ref().is_some_and(|task| !task.is_finished()) {
-            return;
-        }
-        // The task must not keep the topology alive.
-        let (weak, hint) = (Arc::downgrade(self), Arc::clone(&self.hint));
-        let work = || follow(weak.clone(), Arc::clone(&hint));
-        let started = home.map(|home| home.spawn(work()));
-        // On a runtime that has shut down, the task has ended at once.
-        let started = started.filter(|task| !task.is_finished());
-        *watch = started.or_else(|| Some(tokio::spawn(work())));
-    }
-
-    /// Asks up to three nodes, and follows the one with the newest epoch.
-    ///
-    /// # Errors
-    /// No node of those asked reaches its cluster: the last error.
-    pub(crate) async fn refresh(&self) -> Result<(), Error> {
-        let mut asked = self.asking.lock().await;
-        let mut asks = JoinSet::new();
-        for address in self.to_ask() {
-            let connection = asked.remove(&address);
-            let info = at(self.info(), address.host.clone(), address.port);
-            asks.spawn(async move {
-                let answer = timeout(ASK_LIMIT, ask(info, &address, connection)).await;
-                let silent = || Err(failure::silent(&address.to_string(), ASK_LIMIT));
-                (answer.unwrap_or_else(|_| silent()), address)
-            });
-        }
-        let (mut views, mut failure) = (Vec::new(), None);
-        while let Some(answer) = asks.join_next().await {
-            match answer {
-                Ok((Ok((view, connection)), address)) => {
-                    asked.insert(address.clone(), connection);
-                    if view.is_ok {
-                        views.push(view);
-                    } else {
-                        failure = Some(down(&address));
-                    }
-                }
-                Ok((Err(error), _)) => failure = Some(error),
-                // The tasks neither panic nor are cancelled.
-                Err(_) => {}
-            }
-        }
-        match views.into_iter().max_by_key(|view| view.epoch) {
-            Some(newest) => {
-                self.apply(&newest)?;
-                let known = self.lock();
-                asked.retain(|address, _| known.nodes.contains(address));
-                Ok(())
-            }
-            None => {
-                Err(failure
-                    .unwrap_or_else(|| Error::invalid("the URL of the cluster names no node")))
-            }
-        }
-    }
-
-    /// Some of the nodes that are known, and one that the URL names.
-    fn to_ask(&self) -> Vec<Address> {
+    /// The nodes to ask: two that are known, and one that the URL names, because all that are known
+    /// may be gone. All that the URL names, while no others are known.
+    pub(crate) fn to_ask(&self) -> Vec<Address> {
         let mut nodes: Vec<_> = self.lock().nodes.iter().cloned().collect();
-        fastrand::shuffle(&mut nodes);
         let mut seeds: Vec<_> = self.seeds.iter().filter_map(Address::of).collect();
-        fastrand::shuffle(&mut seeds);
         if nodes.is_empty() {
-            nodes = seeds;
-        } else if nodes.len() < ASKED_NODES {
-            // What is known may be a part that was cut off.
-            seeds.retain(|seed| !nodes.contains(seed));
-            nodes.extend(seeds);
+            return seeds;
         }
-        nodes.truncate(ASKED_NODES);
+        fastrand::shuffle(&mut nodes);
+        nodes.truncate(ASKED_NODES - 1);
+        seeds.retain(|seed| !nodes.contains(seed));
+        fastrand::shuffle(&mut seeds);
+        nodes.extend(seeds.into_iter().next());
         nodes
     }
 
-    /// Follows a view, unless it is older than what is known.
-    fn apply(&self, view: &View) -> Result<(), Error> {
+    /// Whether a node is known by the last view.
+    pub(crate) fn is_known(&self, address: &Address) -> bool {
+        self.lock().nodes.contains(address)
+    }
+
+    /// Whether calls may go to this server.
+    pub(crate) fn has(&self, server: &Server) -> bool {
+        let known = self.lock();
+        let mut members = known.members.iter();
+        members.any(|member| member.server.is_same(server))
+    }
+
+    /// Follows the newest of the views of one round, unless it is older than what is known.
+    ///
+    /// A node knows the newest epoch a little before it knows all changes of that epoch. So of views
+    /// of the same epoch the one that most nodes share counts, and a master is left only after two
+    /// rounds in which no such view names it.
+    pub(crate) fn apply(&self, views: &[View]) -> Result<(), Error> {
+        let shared = |view: &View| {
+            let same = views.iter().filter(|other| other.ranges == view.ranges);
+            same.count()
+        };
+        let Some(newest) = views.iter().max_by_key(|view| (view.epoch, shared(view))) else {
+            return Ok(());
+        };
         let mut known = self.lock();
-        if view.epoch < known.epoch {
+        if newest.epoch < known.epoch {
             known.older_rounds += 1;
-            if known.older_rounds < OLDER_ROUNDS {
+            if known.older_rounds < OLDER_ROUNDS || known.seen_at.elapsed() < OLDER_TIME {
                 return Ok(());
             }
         }
-        let mut next = Known {
-            epoch: view.epoch,
-            older_rounds: 0,
-            nodes: view.nodes.clone(),
-            members: Vec::new(),
-            owners: vec![NOBODY; usize::from(SLOTS)],
+        let mut next = self.known_by(newest, &known)?;
+        let same_epoch = known.epoch == newest.epoch;
+        let is_named = |address: &Address| {
+            let mut views = views.iter().filter(|view| view.epoch == newest.epoch);
+            views.any(|view| view.ranges.iter().any(|(_, _, master)| master == address))
         };
-        for (first, last, address) in &view.ranges {
-            let index = match next.member_at(address) {
-                Some(index) => index,
-                None => {
-                    let server = match known.member_at(address) {
-                        Some(index) => Arc::clone(&known.members[index].server),
-                        None => Arc::new(self.server(address)?),
-                    };
-                    next.members.push(Member {
-                        address: address.clone(),
-                        server,
-                        in_view: true,
-                    });
-                    next.members.len() - 1
-                }
-            };
-            let range = usize::from(*first)..usize::from(*last) + 1;
-            next.owners[range].fill(u16::try_from(index).unwrap_or(NOBODY));
-        }
-        let mut left = Vec::new();
-        let same_epoch = known.epoch == view.epoch;
+        let (mut left, mut is_unsure) = (Vec::new(), false);
         for member in &known.members {
             if next.member_at(&member.address).is_some() {
                 continue;
             }
-            if member.in_view {
-                left.push(Arc::clone(&member.server));
-            } else if same_epoch {
+            let mut kept = member.clone();
+            match member.missing {
                 // A view of this epoch may be older than the redirection that named it.
-                next.members.push(member.clone());
+                None if same_epoch => next.members.push(kept),
+                None => {}
+                Some(rounds) => {
+                    let rounds = if is_named(&member.address) {
+                        0
+                    } else {
+                        rounds + 1
+                    };
+                    if rounds < MISSING_ROUNDS {
+                        kept.missing = Some(rounds);
+                        next.members.push(kept);
+                        is_unsure = true;
+                    } else {
+                        left.push(Arc::clone(&member.server));
+                    }
+                }
             }
         }
         let is_same =
@@ -331,7 +280,42 @@ impl Topology {
         if !is_same {
             self.changed();
         }
+        if is_unsure {
+            self.hint();
+        }
         Ok(())
+    }
+
+    /// What is known by this view. Servers that are known stay.
+    fn known_by(&self, view: &View, known: &Known) -> Result<Known, Error> {
+        let mut next = Known {
+            epoch: view.epoch,
+            seen_at: Instant::now(),
+            older_rounds: 0,
+            nodes: view.nodes.clone(),
+            members: Vec::new(),
+            owners: vec![NOBODY; usize::from(SLOTS)],
+        };
+        for (first, last, address) in &view.ranges {
+            let index = match next.member_at(address) {
+                Some(index) => index,
+                None => {
+                    let server = match known.member_at(address) {
+                        Some(index) => Arc::clone(&known.members[index].server),
+                        None => Arc::new(self.server(address)?),
+                    };
+                    next.members.push(Member {
+                        address: address.clone(),
+                        server,
+                        missing: Some(0),
+                    });
+                    next.members.len() - 1
+                }
+            };
+            let range = usize::from(*first)..usize::from(*last) + 1;
+            next.owners[range].fill(u16::try_from(index).unwrap_or(NOBODY));
+        }
+        Ok(next)
     }
 
     fn server(&self, address: &Address) -> Result<Server, Error> {
@@ -346,40 +330,6 @@ impl Topology {
     fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Drop for Topology {
-    fn drop(&mut self) {
-        let watch = self.watch.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = watch.take() {
-            task.abort();
-        }
-    }
-}
-
-/// Asks the nodes every few seconds, and soon after each hint.
-async fn follow(topology: Weak<Topology>, hint: Arc<Notify>) {
-    loop {
-        let interval = REFRESH_INTERVAL.mul_f64(0.9 + 0.2 * fastrand::f64());
-        let _ = timeout(interval, hint.notified()).await;
-        let Some(topology) = topology.upgrade() else {
-            return;
-        };
-        if let Err(error) = topology.refresh().await {
-            events::cluster_unknown(&error);
-        }
-        drop(topology);
-        sleep(MIN_INTERVAL).await;
-    }
-}
-
-/// The cluster of this node serves no calls.
-fn down(address: &Address) -> Error {
-    let message = format!(
-        "the cluster of redis at {address} is down: it reaches no majority of masters, or slots \
-         are served by none (redis-cli -u \"$REDIS_URL\" CLUSTER NODES)"
-    );
-    Error::new(ErrorKind::Unavailable, Applied::No, message)
 }
 
 #[cfg(test)]

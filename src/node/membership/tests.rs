@@ -106,7 +106,7 @@ impl Coordinator {
         let wake = self.wake.as_mut().expect("it claims");
         tokio::select! {
             biased;
-            _ = wake.wait() => {}
+            _ = wake.wait(true) => {}
             () = std::future::ready(()) => {}
         }
         assert!(self.wake.as_ref().is_some_and(WakeUps::is_waiting));

@@ -25,6 +25,11 @@ fn token(number: u32) -> WakeUp {
     WakeUp::Token(QueueNumber(number))
 }
 
+/// The failure of a pop of the queues 1 and 2.
+fn failed() -> WakeUp {
+    WakeUp::Failed(vec![QueueNumber(1), QueueNumber(2)])
+}
+
 /// A user `limited` with the right to pop from these keys; returns the URL.
 fn limited(server: &Server, rules: &[&str]) -> String {
     let words = [&["ACL", "SETUSER", "limited", "on", ">secret"], rules].concat();
@@ -40,7 +45,7 @@ async fn a_token_is_reported_with_its_queue() {
     wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
     for (key, number) in [("two", 2), ("one", 1), ("two", 2)] {
         server.command(&["RPUSH", key, "1"]).expect("a token");
-        assert_eq!(wakes.wait().await, token(number));
+        assert_eq!(wakes.wait(true).await, token(number));
     }
 }
 
@@ -60,7 +65,7 @@ async fn a_served_list_is_the_last_of_the_next_pop() {
         list(&route, 3, "three"),
     ]);
     for number in [1, 2, 3, 1, 2, 3] {
-        assert_eq!(wakes.wait().await, token(number));
+        assert_eq!(wakes.wait(true).await, token(number));
     }
 }
 
@@ -71,10 +76,10 @@ async fn a_list_of_another_type_is_left_out() {
     let mut wakes = WakeUps::default();
     let route = route(&server.url());
     wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
-    assert_eq!(wakes.wait().await, WakeUp::Failed);
+    assert_eq!(wakes.wait(true).await, failed());
     assert!(!wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "two", "1"]).expect("a token");
-    assert_eq!(wakes.wait().await, token(2));
+    assert_eq!(wakes.wait(true).await, token(2));
 }
 
 #[tokio::test]
@@ -85,10 +90,10 @@ async fn a_list_that_the_user_may_not_pop_is_left_out() {
     let mut wakes = WakeUps::default();
     let route = route(&url);
     wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
-    assert_eq!(wakes.wait().await, WakeUp::Failed);
+    assert_eq!(wakes.wait(true).await, failed());
     assert!(!wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "two", "1"]).expect("a token");
-    assert_eq!(wakes.wait().await, token(2));
+    assert_eq!(wakes.wait(true).await, token(2));
 }
 
 #[tokio::test]
@@ -98,12 +103,12 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     let mut wakes = WakeUps::default();
     let route = route(&limited(&server, &selectors));
     wakes.listen(vec![list(&route, 1, "one"), list(&route, 2, "two")]);
-    assert_eq!(wakes.wait().await, WakeUp::Failed);
+    assert_eq!(wakes.wait(true).await, failed());
     assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
     for key in ["two", "one"] {
         server.command(&["RPUSH", key, "1"]).expect("a token");
     }
-    assert_eq!(wakes.wait().await, token(1));
+    assert_eq!(wakes.wait(true).await, token(1));
     assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
     // One rule grants both now. After the pause, a pop covers both again.
     let rules = ["ACL", "SETUSER", "limited", "+blpop", "~*"];
@@ -111,7 +116,7 @@ async fn lists_of_different_acl_rules_are_popped_one_at_a_time() {
     for pop in wakes.pops.values_mut() {
         pop.one_until = Some(Instant::now());
     }
-    assert_eq!(wakes.wait().await, token(2));
+    assert_eq!(wakes.wait(true).await, token(2));
     assert!(wakes.covers(QueueNumber(1)) && wakes.covers(QueueNumber(2)));
 }
 
@@ -136,13 +141,13 @@ async fn no_lists_cause_no_command() {
     let route = route(&format!("redis://127.0.0.1:{}/", server.port));
     let mut wakes = WakeUps::default();
     let limit = Duration::from_millis(20);
-    tokio::time::timeout(limit, wakes.wait())
+    tokio::time::timeout(limit, wakes.wait(true))
         .await
         .expect_err("it pends");
     assert!(!wakes.is_waiting());
     assert_eq!((*pops.borrow(), route.servers().opened()), (0, 0));
     wakes.listen(vec![list(&route, 1, "one")]);
-    assert_eq!(wakes.wait().await, token(1));
+    assert_eq!(wakes.wait(true).await, token(1));
     assert_eq!(*pops.borrow(), 1);
 }
 
@@ -153,13 +158,13 @@ async fn a_dropped_wait_keeps_its_pop() {
     let route = route(&server.url());
     wakes.listen(vec![list(&route, 1, "one")]);
     let limit = Duration::from_millis(20);
-    tokio::time::timeout(limit, wakes.wait())
+    tokio::time::timeout(limit, wakes.wait(true))
         .await
         .expect_err("no token");
     assert!(wakes.is_waiting());
     wakes.listen(vec![list(&route, 2, "two")]);
     assert!(wakes.covers(QueueNumber(1)) && !wakes.covers(QueueNumber(2)));
     server.command(&["RPUSH", "one", "1"]).expect("a token");
-    assert_eq!(wakes.wait().await, token(1));
+    assert_eq!(wakes.wait(true).await, token(1));
     assert!(wakes.covers(QueueNumber(2)));
 }

@@ -5,6 +5,7 @@ use redis::IntoConnectionInfo;
 
 use super::*;
 use crate::server::fake::{Fake, bulk, usual};
+use crate::server::refresher;
 use crate::server::servers::Cluster;
 use crate::server::topology::Topology;
 
@@ -50,7 +51,7 @@ fn commands(seen: &Seen) -> Vec<String> {
 async fn lane(server: &Fake) -> (RoutedLane, Keys) {
     let url = format!("redis://127.0.0.1:{}/", server.port);
     let topology = Topology::new(vec![url.into_connection_info().expect("a URL")]);
-    topology.refresh().await.expect("a cluster");
+    refresher::refresh(&topology).await.expect("a cluster");
     let servers = Arc::new(Servers::Cluster(Arc::new(Cluster::new(topology, false))));
     let keys = Keys::of_queue("orders").expect("a name");
     (RoutedLane::control(&servers.route(&keys)), keys)

@@ -34,7 +34,9 @@ fn port_of(topology: &Topology, slot: u16) -> Option<String> {
 }
 
 fn apply(topology: &Topology, view: &View) {
-    topology.apply(view).expect("addresses");
+    topology
+        .apply(std::slice::from_ref(view))
+        .expect("addresses");
 }
 
 #[test]
@@ -45,7 +47,11 @@ fn a_master_without_slots_is_superseded_and_others_stay() {
     let (low, high) = (topology.master_of(0), topology.master_of(100));
     let (low, high) = (low.expect("known"), high.expect("known"));
     apply(&topology, &view(2, [3, 2]));
+    // One node may know the epoch before it knows the master.
+    assert!(!low.is_superseded() && topology.has(&low));
+    apply(&topology, &view(2, [3, 2]));
     assert!(low.is_superseded() && !high.is_superseded());
+    assert!(!topology.has(&low));
     assert_eq!(port_of(&topology, 99).as_deref(), Some("3"));
     assert!(topology.master_of(100).expect("known").is_same(&high));
     // It comes back: its calls must not end at once.
@@ -54,20 +60,53 @@ fn a_master_without_slots_is_superseded_and_others_stay() {
 }
 
 #[test]
-fn an_older_view_counts_after_three_rounds_without_a_newer_one() {
+fn of_views_of_one_epoch_the_one_that_most_nodes_share_counts() {
+    let topology = topology();
+    let (new, old) = (view(2, [3, 2]), view(2, [1, 2]));
+    topology
+        .apply(&[new.clone(), old.clone(), new.clone()])
+        .expect("addresses");
+    let promoted = topology.master_of(0).expect("known");
+    assert_eq!(port_of(&topology, 0).as_deref(), Some("3"));
+    // A late node is asked again and again, and another one knows better.
+    for _ in 0..4 {
+        topology
+            .apply(&[old.clone(), old.clone(), new.clone()])
+            .expect("addresses");
+        assert!(!promoted.is_superseded());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_epoch_counts_when_the_newer_one_is_gone_for_long() {
     let topology = topology();
     apply(&topology, &view(7, [1, 2]));
-    for _ in 1..OLDER_ROUNDS {
+    for _ in 0..2 * OLDER_ROUNDS {
         apply(&topology, &view(6, [3, 4]));
         assert_eq!(port_of(&topology, 0).as_deref(), Some("1"));
     }
+    tokio::time::advance(OLDER_TIME).await;
     apply(&topology, &view(7, [1, 2]));
-    for _ in 1..OLDER_ROUNDS {
+    for _ in 0..2 * OLDER_ROUNDS {
         apply(&topology, &view(6, [3, 4]));
     }
     assert_eq!(port_of(&topology, 0).as_deref(), Some("1"));
+    tokio::time::advance(OLDER_TIME).await;
     apply(&topology, &view(6, [3, 4]));
     assert_eq!(port_of(&topology, 0).as_deref(), Some("3"));
+}
+
+#[test]
+fn a_node_of_the_url_is_asked_in_each_round() {
+    let topology = topology();
+    assert_eq!(topology.to_ask(), [at(1)]);
+    let mut many = view(1, [2, 3]);
+    many.nodes.extend((4..20).map(at));
+    apply(&topology, &many);
+    for _ in 0..20 {
+        let asked = topology.to_ask();
+        assert!(asked.len() == ASKED_NODES && asked.contains(&at(1)));
+    }
 }
 
 #[test]

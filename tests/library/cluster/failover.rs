@@ -1,7 +1,7 @@
 //! A master that dies or freezes: its replica is promoted, and work goes on there.
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery};
+use dueq::{Client, Delivery, Durability};
 use dueq_testkit::Server;
 
 use crate::faults::signal;
@@ -39,11 +39,12 @@ async fn work_goes_on_after(fault: Fault) -> Result<()> {
     let worker = client.worker().queue(&queue, handler).spawn();
     queue.push("").id("before").await?;
     assert_eq!(handled.next().await?, "before");
-    queue.push("").id("waits").delay(HOUR).await?;
-    let copied = ["WAIT", "1", &LIMIT.as_millis().to_string()].map(str::to_owned);
-    let copied: Vec<&str> = copied.iter().map(String::as_str).collect();
-    let count: u64 = cluster.command(master, &copied).await?;
-    assert_eq!(count, 1);
+    let copied = Durability::Replicated {
+        replicas: 1,
+        timeout: LIMIT,
+    };
+    let waits = queue.push("").id("waits").delay(HOUR);
+    waits.durability(copied).await?;
 
     fault.strike(&mut cluster.masters[master])?;
     // The id makes a repetition harmless, however long the failover takes.
