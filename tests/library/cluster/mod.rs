@@ -3,4 +3,5 @@
 mod connecting;
 mod failover;
 mod moving;
+mod rights;
 mod serving;
