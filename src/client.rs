@@ -71,6 +71,12 @@ impl Client {
     /// [`ErrorKind::Unavailable`] at once if the connection is refused, [`ErrorKind::Timeout`]
     /// after about 10 s without a reply, [`ErrorKind::Denied`] if user or password are refused,
     /// [`ErrorKind::InvalidInput`] if the URL cannot be read.
+    ///
+    /// [`ErrorKind::Unsupported`]: crate::ErrorKind::Unsupported
+    /// [`ErrorKind::Unavailable`]: crate::ErrorKind::Unavailable
+    /// [`ErrorKind::Timeout`]: crate::ErrorKind::Timeout
+    /// [`ErrorKind::Denied`]: crate::ErrorKind::Denied
+    /// [`ErrorKind::InvalidInput`]: crate::ErrorKind::InvalidInput
     pub async fn connect(url: &str) -> Result<Self, Error> {
         Self::connect_with(url, &ClientOptions::new()).await
     }
@@ -78,7 +84,7 @@ impl Client {
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors
-    /// Those of `connect`, and [`ErrorKind::InvalidInput`] if there are certificates and the URL is
+    /// Those of `connect`, and `InvalidInput` if there are certificates and the URL is
     /// not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
