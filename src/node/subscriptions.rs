@@ -89,7 +89,7 @@ pub(crate) async fn listen(
         } else {
             failures + 1
         };
-        channels.lost(&error);
+        channels.lost(&error).await;
         tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64())).await;
     }
 }
@@ -221,10 +221,12 @@ impl<R: Fn(Hint)> Channels<R> {
         }
     }
 
-    /// The connection is lost.
-    fn lost(&mut self, error: &Error) {
+    /// The connection is lost, or was refused.
+    async fn lost(&mut self, error: &Error) {
         if let Some(channel) = self.wanted.values().next() {
             events::subscription_failed(&channel.queue_name, error);
+            // Another node of the cluster may serve the slots by now.
+            channel.route.learn(&self.link, error).await;
         }
         for queue in std::mem::take(&mut self.numbers).into_values() {
             (self.report)(Hint::Lost(queue));

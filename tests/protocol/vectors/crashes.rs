@@ -260,3 +260,35 @@ fn a_reschedule_of_a_crashed_message_sets_its_due_time() -> Result<()> {
     );
     Ok(())
 }
+
+/// After the second crash the message waits, and its attributes keep the due time that it had.
+#[test]
+fn a_reschedule_after_crashes_forgets_the_due_time_before_them() -> Result<()> {
+    for (verb, arguments) in [
+        (
+            "upsert",
+            words!["", "a", T0 + 90 * SECOND, "new", "on_conflict=reschedule"],
+        ),
+        ("reschedule", words!["a", T0 + 90 * SECOND, ""]),
+    ] {
+        let mut queue = Queue::start()?;
+        queue.push(T0, "a", T0 + 7, "payload")?;
+        let mut now = T0 + 10 * SECOND;
+        for _ in 0..2 {
+            awake(&mut queue, now - 9 * SECOND, now)?;
+            queue.ok("promote", now, words![10])?;
+            queue.ok("claim", now, words![1, token('a'), 1_000])?;
+            now += 1_000;
+            awake(&mut queue, now - 1_000, now)?;
+            ensure!(reap(&mut queue, now, 10)? == (1, 0));
+        }
+        let attrs = |queue: &mut Queue| {
+            Ok::<_, anyhow::Error>(queue.state()?.attrs.get(&"a".into()).cloned())
+        };
+        let kept = format!("0 2 {} \n", T0 + 7);
+        ensure!(attrs(&mut queue)? == Some(kept.into()), "{verb}");
+        queue.ok(verb, now, arguments)?;
+        ensure!(attrs(&mut queue)? == Some("0 2 - \n".into()), "{verb}");
+    }
+    Ok(())
+}
