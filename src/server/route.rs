@@ -86,7 +86,10 @@ impl Route {
                 .moved(slot, &to)
                 .map(|()| Redirected::Known),
             Some(Redirect::Ask(to)) => match cluster.topology.node(&to) {
-                Ok(server) => cluster.link_to(&server).await.map(Redirected::Once),
+                // Boxed: every call's future has room for this one.
+                Ok(server) => Box::pin(cluster.link_to(&server))
+                    .await
+                    .map(Redirected::Once),
                 Err(error) => Err(error),
             },
             None => {

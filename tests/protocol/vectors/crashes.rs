@@ -263,13 +263,14 @@ fn a_reschedule_of_a_crashed_message_sets_its_due_time() -> Result<()> {
 
 /// After the second crash the message waits, and its attributes keep the due time that it had.
 #[test]
-fn a_reschedule_after_crashes_forgets_the_due_time_before_them() -> Result<()> {
+fn a_move_after_crashes_forgets_the_due_time_before_them() -> Result<()> {
     for (verb, arguments) in [
         (
             "upsert",
             words!["", "a", T0 + 90 * SECOND, "new", "on_conflict=reschedule"],
         ),
         ("reschedule", words!["a", T0 + 90 * SECOND, ""]),
+        ("run_now", words!["a"]),
     ] {
         let mut queue = Queue::start()?;
         queue.push(T0, "a", T0 + 7, "payload")?;
