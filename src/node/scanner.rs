@@ -122,7 +122,7 @@ impl Scanner {
         found
     }
 
-    /// Adds the names on one server to what was found; returns whether some had no room. A failed
+    /// Adds the names on one server to what was found; returns whether the limit left some out. A failed
     /// step on the only server is repeated from its cursor until it succeeds. A server of several
     /// on which a step fails is left out until the next pass.
     async fn scan(

@@ -91,8 +91,8 @@ impl WakeUps {
     /// there are no lists.
     ///
     /// Cancel safe: a dropped wait leaves its pops in flight, and the next call awaits them.
-    /// Whoever drops `WakeUps` returns a token to each of the [`last_covered`](Self::last_covered)
-    /// lists: the server may have sent one.
+    /// The caller that drops `WakeUps` returns a token to each of the
+    /// [`last_covered`](Self::last_covered) lists: the server may have sent one.
     pub(crate) async fn wait(&mut self, may_start: bool) -> WakeUp {
         std::future::poll_fn(|context| {
             let mut pops = self.pops.values_mut();

@@ -47,7 +47,7 @@ impl Servers {
     }
 
     /// Connects to the server, or the cluster, at this URL, and checks that it is fit for queues.
-    /// A server that is a node of a cluster stands for all of them.
+    /// If the server is a node of a cluster, the client uses all masters of that cluster.
     ///
     /// # Errors
     /// Those of [`Client::connect`](crate::Client::connect).
@@ -265,7 +265,7 @@ impl Cluster {
     }
 }
 
-/// Checks that a server is fit for queues; returns what it reports, if the user may know that.
+/// Checks that a server is fit for queues. Returns its INFO; `None` if the user may not call INFO.
 async fn check(link: &ServerLink, accept_unfit: bool) -> Result<Option<Info>, Error> {
     let address = link.connector().address();
     match link.control.info(&FITNESS).await {

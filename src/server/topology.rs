@@ -21,7 +21,7 @@ const ASKED_NODES: usize = 3;
 /// In how many rounds in a row no view may name a master before it is left.
 const MISSING_ROUNDS: u32 = 2;
 /// After this many rounds in a row, and this time, with older epochs only, the cluster was set up
-/// anew. The time is longer than nodes that were cut off report to be well.
+/// anew. A node that is cut off reports `cluster_state:ok` for a shorter time.
 const OLDER_ROUNDS: u32 = 3;
 const OLDER_TIME: Duration = Duration::from_secs(30);
 
@@ -44,11 +44,11 @@ struct Known {
     older_rounds: u32,
     nodes: BTreeSet<Address>,
     members: Vec<Member>,
-    /// For each slot the index of its master among `members`, or `NOBODY`.
+    /// For each slot the index of its master among `members`, or `NO_OWNER`.
     owners: Vec<u16>,
 }
 
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 #[derive(Clone)]
 struct Member {
@@ -83,7 +83,7 @@ impl Topology {
                 older_rounds: 0,
                 nodes: BTreeSet::new(),
                 members: Vec::new(),
-                owners: vec![NOBODY; usize::from(SLOTS)],
+                owners: vec![NO_OWNER; usize::from(SLOTS)],
             }),
             changes: watch::Sender::new(0),
             hints: watch::Sender::new(()),
@@ -154,7 +154,7 @@ impl Topology {
     /// A node said that the node at this address serves the slot.
     pub(crate) fn moved(&self, slot: u16, to: &Address) -> Result<(), Error> {
         let mut known = self.lock();
-        let index = u16::try_from(self.member(&mut known, to)?).unwrap_or(NOBODY);
+        let index = u16::try_from(self.member(&mut known, to)?).unwrap_or(NO_OWNER);
         let owner = known.owners.get_mut(usize::from(slot));
         let before = owner.map(|owner| std::mem::replace(owner, index));
         drop(known);
@@ -175,6 +175,9 @@ impl Topology {
     /// The index of the node at this address, which it adds if it is new.
     fn member(&self, known: &mut Known, address: &Address) -> Result<usize, Error> {
         if let Some(index) = known.member_at(address) {
+            // A redirection names it: the rounds in which no view did so count no more.
+            let missing = &mut known.members[index].missing;
+            *missing = missing.map(|_| 0);
             return Ok(index);
         }
         known.members.push(Member {
@@ -294,7 +297,7 @@ impl Topology {
             older_rounds: 0,
             nodes: view.nodes.clone(),
             members: Vec::new(),
-            owners: vec![NOBODY; usize::from(SLOTS)],
+            owners: vec![NO_OWNER; usize::from(SLOTS)],
         };
         for (first, last, address) in &view.ranges {
             let index = match next.member_at(address) {
@@ -313,7 +316,7 @@ impl Topology {
                 }
             };
             let range = usize::from(*first)..usize::from(*last) + 1;
-            next.owners[range].fill(u16::try_from(index).unwrap_or(NOBODY));
+            next.owners[range].fill(u16::try_from(index).unwrap_or(NO_OWNER));
         }
         Ok(next)
     }

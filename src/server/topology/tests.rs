@@ -60,6 +60,19 @@ fn a_master_without_slots_is_superseded_and_others_stay() {
 }
 
 #[test]
+fn a_redirection_to_a_missing_master_keeps_it() {
+    let topology = topology();
+    apply(&topology, &view(1, [1, 2]));
+    let low = topology.master_of(0).expect("known");
+    apply(&topology, &view(2, [3, 2]));
+    topology.moved(0, &at(1)).expect("an address");
+    apply(&topology, &view(2, [3, 2]));
+    assert!(!low.is_superseded() && topology.has(&low));
+    apply(&topology, &view(2, [3, 2]));
+    assert!(low.is_superseded());
+}
+
+#[test]
 fn of_views_of_one_epoch_the_one_that_most_nodes_share_counts() {
     let topology = topology();
     let (new, old) = (view(2, [3, 2]), view(2, [1, 2]));

@@ -1,12 +1,12 @@
 //! A master that dies or freezes: its replica is promoted, and work goes on there.
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, Durability};
+use dueq::{Client, Durability};
 use dueq_testkit::Server;
 
 use crate::faults::signal;
 use crate::support::cluster::Cluster;
-use crate::support::{HOUR, LIMIT, seen, stats_until, until};
+use crate::support::{HOUR, LIMIT, acking, stats_until, until};
 
 /// What happens to the master of the queue.
 #[derive(Clone, Copy)]
@@ -31,12 +31,7 @@ async fn work_goes_on_after(fault: Fault) -> Result<()> {
     cluster.add_replica(master).await?;
     let client = Client::connect(&cluster.masters[(master + 1) % 3].url()).await?;
     let queue = client.queue("orders")?;
-    let (sender, mut handled) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.id().to_string());
-        async {}
-    };
-    let worker = client.worker().queue(&queue, handler).spawn();
+    let (worker, mut handled) = acking(queue.worker());
     queue.push("").id("before").await?;
     assert_eq!(handled.next().await?, "before");
     let copied = Durability::Replicated {
@@ -61,7 +56,7 @@ async fn work_goes_on_after(fault: Fault) -> Result<()> {
         "{}",
         client.address()
     );
-    Ok(worker.shutdown().await?)
+    worker.stop().await
 }
 
 #[tokio::test]

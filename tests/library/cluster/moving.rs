@@ -6,22 +6,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, Delivery, Message, Rescheduled};
+use dueq::{Client, Message, Rescheduled};
 
 use crate::support::cluster::Cluster;
-use crate::support::{HOUR, ids, messages, push_all, seen, stats_until};
+use crate::support::{HOUR, acking, ids, messages, push_all, stats_until};
 
 #[tokio::test]
 async fn messages_of_a_moved_queue_are_delivered() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
-    let (sender, mut handled) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.id().to_string());
-        async {}
-    };
-    let worker = client.worker().queue(&queue, handler).spawn();
+    let (worker, mut handled) = acking(queue.worker());
     queue.push("first").id("first").await?;
     assert_eq!(handled.next().await?, "first");
     let (slot, mut owner) = cluster.place("orders").await?;
@@ -38,7 +33,7 @@ async fn messages_of_a_moved_queue_are_delivered() -> Result<()> {
         assert_eq!(handled.next().await?, id);
     }
     stats_until(&queue, "all acked", |stats| stats.leased == 0).await?;
-    Ok(worker.shutdown().await?)
+    worker.stop().await
 }
 
 #[tokio::test]
@@ -46,12 +41,7 @@ async fn a_move_under_load_loses_and_doubles_nothing() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
     let queue = client.queue("orders")?;
-    let (sender, mut handled) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.id().to_string());
-        async {}
-    };
-    let worker = client.worker().queue(&queue, handler).spawn();
+    let (worker, mut handled) = acking(queue.worker());
     let (slot, mut owner) = cluster.place("orders").await?;
     let ended = Arc::new(AtomicBool::new(false));
     let (pushing, stop) = (queue.clone(), Arc::clone(&ended));
@@ -79,7 +69,7 @@ async fn a_move_under_load_loses_and_doubles_nothing() -> Result<()> {
     .await?;
     let rest_alone: BTreeSet<_> = rest.iter().collect();
     assert_eq!(rest.len(), rest_alone.len(), "none came twice");
-    Ok(worker.shutdown().await?)
+    worker.stop().await
 }
 
 #[tokio::test]

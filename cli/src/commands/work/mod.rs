@@ -41,7 +41,7 @@ Runs a worker: it claims messages when they become due, and handles each by --ex
 dies, another one handles its messages again. So handling a message twice must do no harm; its id is
 the same each time.
 
-A PATTERN stands for all queues whose names match, also for those that are created later: * for any
+A PATTERN selects every queue whose name matches, also one that is created later: * matches any
 characters, ? for one. Quote it, so that the shell leaves it alone. The worker scans the server for
 them about every 30 s, so it finds a new queue that late. Its weight and --max are those of each
 queue that it finds. A queue that is also named keeps its own; of several patterns, the first that
