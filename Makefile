@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants chaos fuzz instructions many-queues poison cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -15,6 +15,8 @@ help:
 	@echo '               ARGS="--only claim --some 10 --jobs 4" passes options on'
 	@echo 'make chaos     runs the queue under faults: SEED=1 DURATION=60 (seconds) unless set; chaos/README.md describes it'
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" passes options on'
+	@echo 'make chaos-cluster       runs fifty queues on a cluster of six servers under faults, with five seeds of a minute each'
+	@echo 'make chaos-cluster-long  the same with SEED=1 for a quarter of an hour'
 	@echo 'make fuzz      feeds arbitrary bytes to every parser of outside input: TARGET=reply DURATION=60 (seconds for each target)'
 	@echo '               with cargo-fuzz and nightly Rust if they are installed, else without; fuzz/README.md lists the targets'
 	@echo 'make instructions  counts the instructions of Redis for each message (callgrind), beside bench/instructions.json; 3 minutes'
@@ -31,7 +33,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, fuzz, instructions, many-queues, poison, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -60,6 +62,21 @@ chaos:
 	@cargo build --target-dir target --release --locked --package dueq-chaos
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	target/release/dueq-chaos run --seed $(SEED) --duration $(DURATION) $(ARGS)
+
+CLUSTER_SEEDS ?= 1 2 3 4 5
+chaos-cluster:
+	@echo 'dueq chaos-cluster: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then takes 7 minutes'
+	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	for seed in $(CLUSTER_SEEDS); do \
+		target/release/dueq-chaos run --cluster --seed $$seed --duration 60 $(ARGS) || exit; \
+	done
+
+chaos-cluster-long:
+	@echo 'dueq chaos-cluster-long: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then takes 16 minutes'
+	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	target/release/dueq-chaos run --cluster --seed $(SEED) --duration 900 $(ARGS)
 
 fuzz:
 	@scripts/fuzz '$(TARGET)' $(DURATION)

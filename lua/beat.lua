@@ -8,23 +8,41 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
 --        | with stay, if the node parks: for how long, 1,000 to 60,000 ms
+--        Of a queue with a map:
+--        now | node | first, of the node that should lead, or second, of its standbys | perhaps park, as with stay
+--        A first takes the lead from a second. A second takes a free lead only after 1 s.
+--        now | node | watch, at the home: enters the roster, for 3 s | number of the roster that the caller has, or 0
+--        | tags of partitions that need help, with a blank between
+--        now | node | unwatch, at the home: leaves the roster
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages}
+--        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
+--        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log nodes + trimmed)
+-- Cost   O(log nodes + trimmed); of watch O(nodes) if the roster changed
 -- Again  harmless
 
 --- use: prelude
---- use: trim_recent
 local node, word, park = ARGV[2], ARGV[3], 0
-local form = #ARGV == 3 and (word == 'stay' or word == 'leave')
-if #ARGV == 4 and word == 'stay' and string.find(ARGV[4], '^%d+$') then
+local attends = word == 'stay' or word == 'first' or word == 'second'
+local form = #ARGV == 3 and (attends or word == 'leave' or word == 'unwatch' and slash == '')
+if #ARGV == 4 and attends and string.find(ARGV[4], '^%d+$') then
   park = tonumber(ARGV[4])
   form = park >= 1000 and park <= 60000
+elseif #ARGV == 5 and word == 'watch' then
+  --- use: is_tag
+  form = slash == '' and #ARGV[4] <= 16 and string.find(ARGV[4], '^%d+$') and #ARGV[5] <= 2560
+  for tag in string.gmatch(ARGV[5], '[^ ]+') do
+    form = form and is_tag(tag)
+  end
 end
 if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
-  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave, and after stay perhaps '
-    .. 'park ms (1000 to 60000)')
+  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
+    .. 'leaves perhaps park ms (1000 to 60000); at the home also watch, number of the roster, tags; or unwatch')
 end
+if word == 'watch' or word == 'unwatch' then
+  --- use: watch
+end
+--- use: trim_recent
 if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
   'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
@@ -36,7 +54,9 @@ local announced = tonumber(parked_until or 0) or 0
 if announced > now + 60000 then
   announced = 0
 end
-local overdue = redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
+local ranked = epoch or word == 'first' or word == 'second'
+local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
+local overdue = redis.call('ZREMRANGEBYSCORE', NODES, epoch and '0' or '-inf', now - 3000) -- not the roster
 local silence = now - tonumber(last_beat or now)
 if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
   reap_after = now + 5000
@@ -45,10 +65,16 @@ end
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
 local free = not leader or leader == '' or until_ms <= now or until_ms > math.max(now + 2500, announced)
+if word == 'first' and leader_rank == 'second' then
+  free = true
+elseif word == 'second' and free and until_ms and until_ms <= now and now - until_ms < 1000 then
+  free = false
+end
 if word == 'leave' then
   redis.call('ZREM', NODES, node)
   if leader == node then
     leader = ''
+    leader_until = epoch and now or leader_until -- a second counts from now
   end
 else
   redis.call('ZADD', NODES, now + park, node)
@@ -68,6 +94,9 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
+if ranked and leader == node and leader_rank ~= word then
+  redis.call('HSET', META, 'leader_rank', word)
+end
 
 trim_recent(500)
 local too_old = redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000))
@@ -80,4 +109,5 @@ if over > 0 then
   redis.call('HINCRBY', META, 'trimmed', #ids)
 end
 local ready = math.max(0, redis.call('LLEN', READY) - 1)
-return {finish(over > 0), leader == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(reap_after or 0), ready}
+local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
+return {finish(over > 0), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}

@@ -9,7 +9,7 @@
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
 -- Again  CANCELLED for 12 s; with since, a message pushed under the id meanwhile stays
 
---- use: prelude
+--- use: fenced_prelude
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready

@@ -30,6 +30,7 @@ for i = 2, #ARGV, 2 do
     return redis.error_reply('BADARGS ' .. name .. ' must be ' .. least .. ' to ' .. int(most[name]))
   end
 end
+--- use: needs_map
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 create()
 for i = 2, #ARGV, 2 do

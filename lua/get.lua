@@ -9,7 +9,7 @@
 -- Cost   O(log n); one scan of the ready list if it is ready
 -- Again  harmless
 
---- use: prelude
+--- use: fenced_prelude
 --- use: state_of
 --- use: ready_entry
 --- use: attrs

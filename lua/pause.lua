@@ -10,6 +10,7 @@
 --- use: prelude
 --- use: create
 if #ARGV ~= 1 then return redis.error_reply('BADARGS pause takes now') end
+--- use: needs_map
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 create()
 local changed = not paused

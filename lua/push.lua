@@ -12,7 +12,7 @@
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
 
---- use: prelude
+--- use: fenced_prelude
 --- use: recent_marks
 -- Making a function costs as much as a command: functions that most calls do not need are made where they are needed.
 local create_queue

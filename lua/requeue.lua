@@ -9,7 +9,12 @@
 -- Cost   O(log n) a message
 -- Again  ids: NOT_DEAD, until it is dead again; oldest: takes the next ones
 
---- use: prelude
+--- use: partition
+if ARGV[2] == 'ids' then
+  --- use: fence
+end
+--- use: clock
+--- use: finish
 --- use: state_of
 --- use: attrs
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')

@@ -8,7 +8,7 @@
 -- Again  with an absolute due and an expected one: MOVED, or CONFLICT if another call moved it meanwhile; else moves it
 --        again
 
---- use: prelude
+--- use: fenced_prelude
 --- use: state_of
 --- use: ready_entry
 --- use: remove_ready

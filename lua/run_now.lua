@@ -7,7 +7,7 @@
 -- Cost   O(log n) an id
 -- Again  ALREADY, until it is claimed
 
---- use: prelude
+--- use: fenced_prelude
 --- use: state_of
 --- use: attrs
 --- use: recent_marks

@@ -4,6 +4,7 @@
 -- ARGV   now
 -- Reply  {header, {name, value, ...}}; {header, {}} if there is no such queue. Names:
 --        scheduled, due (those of them that are due), ready, leased, dead, recent, nodes,
+--        nodes at the home of a queue with a map: how many nodes watch it; else how many nodes beat here
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, the limits, leader_until, reap_after, leader, parked_until
@@ -18,10 +19,14 @@ local oldest = math.min(old_head, tonumber(string.match(redis.call('LINDEX', REA
 local scheduled, ready = redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1
 local dead = redis.call('ZCARD', DEAD) - 1
 local leased = math.max(0, redis.call('HLEN', MESSAGES) - 1 - scheduled - ready - dead) -- each message is in one state
+local nodes = redis.call('ZCOUNT', NODES, now - 3000, '(inf')
+if epoch and slash == '' then -- the roster, with negative times
+  nodes = redis.call('ZCOUNT', NODES, int(-now), '(' .. int(3000 - now))
+end
 local pairs_of = {
   'scheduled', scheduled, 'due', redis.call('ZCOUNT', SCHEDULED, '-inf', now), 'ready', ready,
   'leased', leased, 'dead', dead, 'recent', redis.call('ZCARD', RECENT) - 1,
-  'nodes', redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 'overdue_ms', oldest <= now and now - oldest or 0,
+  'nodes', nodes, 'overdue_ms', oldest <= now and now - oldest or 0,
 }
 local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000,
   dead_keep = 100000}

@@ -10,7 +10,7 @@
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
 -- Again  with the same attempt: a message that still waits is moved again; otherwise as push
 
---- use: prelude
+--- use: fenced_prelude
 --- use: recent_marks
 --- use: create
 --- use: due_ms

@@ -6,11 +6,11 @@ use crate::protocol::keys::Keys;
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`. The queue must
-    /// exist: an operator creates it with any `configure`.
+    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`, and `remap` with
+    /// `forward`. The queue must exist: an operator creates it with any `configure`.
     Producer,
     /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `reap`, `stats`;
-    /// receives notices and wake-up tokens.
+    /// `remap` with `forward`; receives notices and wake-up tokens.
     Consumer,
     /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, and the calls of
     /// the other roles.
@@ -49,7 +49,7 @@ const PRODUCER: Grants = &[
     ("+hset +hdel", "messages attrs"),
     ("+zrem", "dead"),
     ("+zadd +zremrangebyrank", "recent"),
-    ("+hincrby", "meta"),
+    ("+hset +hincrby", "meta"), // HSET for a newer map of the partitions
     ("+rpush", "wake"),
 ];
 
@@ -82,7 +82,7 @@ const OPERATOR: Grants = &[(
      +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
      +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
      +exists +type +object|encoding +unlink",
-    "",
+    "*",
 )];
 
 /// The rules of `ACL SETUSER` that give a user exactly the rights of this role on this queue; each
@@ -98,7 +98,7 @@ const OPERATOR: Grants = &[(
 /// ```
 /// let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
 /// assert_eq!(rules[0], "reset");
-/// assert!(rules.contains(&"(+lrem ~dueq:{orders}:ready)".to_owned()));
+/// assert!(rules.contains(&"(+lrem ~dueq:{orders}:ready ~dueq:{orders/*}:ready)".to_owned()));
 /// # Ok::<(), dueq::Error>(())
 /// ```
 ///
@@ -115,9 +115,12 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
             "queue name {queue:?} holds {bad:?}, which no rule of an ACL can"
         )));
     }
-    let base = glob(keys.wake.trim_end_matches(":wake"));
+    let home = glob(keys.wake.trim_end_matches(":wake"));
+    // A queue with a map has more partitions. No queue name has a slash, so none of another queue matches.
+    let partitions = format!("{}/*}}", home.trim_end_matches('}'));
     let mut rules: Vec<String> = ["reset", "resetchannels"].map(str::to_owned).to_vec();
-    rules.push(format!("&{base}:notice"));
+    let bases = [home, partitions];
+    rules.extend(bases.iter().map(|base| format!("&{base}:notice")));
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         Role::Producer => (PRODUCER, &["+wait"]),
@@ -125,22 +128,27 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
         Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe", "+scan"]),
         Role::Operator => (
             OPERATOR,
-            &["+ssubscribe", "+sunsubscribe", "+script|exists", "+wait"],
+            // The last for the doctor, which looks for slots that are stuck between two masters.
+            &[
+                "+ssubscribe",
+                "+sunsubscribe",
+                "+script|exists",
+                "+wait",
+                "+cluster|nodes",
+            ],
         ),
     };
     rules.extend(more.iter().map(|&command| command.to_owned()));
-    rules.push(format!("({CALLS} ~{base}:*)"));
-    for (commands, places) in grants {
-        let patterns: Vec<String> = match *places {
-            "" => vec![format!("~{base}:*")],
-            _ => places
-                .split(' ')
-                .map(|place| match place.strip_prefix('%') {
+    for (commands, places) in [&(CALLS, "*")].into_iter().chain(grants) {
+        let patterns: Vec<String> = places
+            .split(' ')
+            .flat_map(|place| {
+                bases.iter().map(move |base| match place.strip_prefix('%') {
                     Some(place) => format!("%R~{base}:{place}"),
                     None => format!("~{base}:{place}"),
                 })
-                .collect(),
-        };
+            })
+            .collect();
         rules.push(format!("({commands} {})", patterns.join(" ")));
     }
     Ok(rules)
@@ -178,7 +186,8 @@ mod tests {
                     .split(' ')
                     .filter(|word| word.contains('~') || word.starts_with('&'))
                 {
-                    assert!(pattern.contains("dueq:{orders}:"), "{pattern}");
+                    let mut bases = ["dueq:{orders}:", "dueq:{orders/*}:"].iter();
+                    assert!(bases.any(|base| pattern.contains(base)), "{pattern}");
                 }
                 assert!(!rule.contains("+@") && !rule.contains("allkeys"), "{rule}");
             }

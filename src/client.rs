@@ -140,8 +140,8 @@ impl Client {
     /// # });
     /// ```
     pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
-        let partition = self.queues.partition(name, &self.servers)?;
-        Ok(Queue::new(partition, self.durability, codec))
+        let router = self.queues.router(name, &self.servers)?;
+        Ok(Queue::new(router, self.durability, codec))
     }
 
     /// The same client with this [`Durability`] for its queues, unless a queue or a message sets

@@ -149,6 +149,15 @@ impl Error {
         }))
     }
 
+    /// The same for a call that `earlier` ended before: if that may have been applied, this error
+    /// says so.
+    pub(crate) fn like(self, earlier: &Self) -> Self {
+        match earlier.was_applied() {
+            Applied::No => self,
+            _ => self.of_repeated(),
+        }
+    }
+
     /// The same for a call that only reads: it changed nothing, even if its reply was lost.
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
@@ -187,6 +196,16 @@ impl Error {
         }))
     }
 
+    /// The same for a call on several partitions, of which some have done it; `done` says how many.
+    pub(crate) fn partly(self, done: &str) -> Self {
+        let message = format!("{done}: {self} (the same call again does the rest)");
+        Self(Arc::new(Inner {
+            applied: Applied::Yes,
+            message,
+            ..self.inner()
+        }))
+    }
+
     /// The same with the code of the server's error.
     pub(crate) fn with_code(self, code: &str) -> Self {
         Self(Arc::new(Inner {
@@ -201,6 +220,16 @@ impl Error {
             connection: Some(fault),
             ..self.inner()
         }))
+    }
+
+    /// Whether a partition refused the call because its map has another epoch than the call.
+    pub(crate) fn is_remapped(&self) -> bool {
+        self.is_behind() || self.code() == Some("REMAPPED")
+    }
+
+    /// Whether the partition has an older map than the call, or none.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.code() == Some("BEHIND")
     }
 
     pub(crate) fn connection(&self) -> Option<ConnectionFault> {

@@ -36,6 +36,7 @@ pub use model::message::{Message, OnConflict};
 pub use model::outcomes::{
     Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
 };
+pub use model::partition_info::PartitionInfo;
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
 pub use model::settlement::{IntoSettlement, Settlement};
@@ -54,6 +55,7 @@ pub use worker::{
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::inject::{internal_tasks, limit_end, panic_in};
+    pub use crate::node::simulated;
     pub use crate::server::harness::*;
 }
 

@@ -4,9 +4,13 @@
 //! one file of 50 lines.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use dueq_testkit::Port;
 
 fn read(file: &str) -> Result<String> {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file))
@@ -107,5 +111,69 @@ fn dockerfile_builds_what_the_services_name() -> Result<()> {
         let exists = Path::new(env!("CARGO_MANIFEST_DIR")).join(copied).exists();
         ensure!(copied.starts_with("--from=") || exists, "{copied}");
     }
+    Ok(())
+}
+
+/// A shell that ends with all of its children.
+struct Shell(Child);
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let group = format!("-{}", self.0.id());
+        let _ = Command::new("kill")
+            .args(["-KILL", "--", &group])
+            .stderr(Stdio::null())
+            .status();
+        let _ = self.0.wait();
+    }
+}
+
+/// The command of the service runs here, with other ports, because there may be no Docker.
+#[test]
+fn cluster_command_forms_a_cluster_and_ends_by_sigterm() -> Result<()> {
+    if Command::new("redis-cli").arg("--version").output().is_err() {
+        println!("SKIPPED: redis-cli is not installed");
+        return Ok(());
+    }
+    let file = read("docker-compose.yml")?;
+    let cluster = block(&file, "  cluster:")?;
+    ensure!(cluster.contains(&"      - \"127.0.0.1:7001-7006:7001-7006\""));
+    let script = block(&file, "      - |")?.join("\n").replace("$$", "$");
+    let ports = (0..6)
+        .map(|_| Port::reserve())
+        .collect::<Result<Vec<_>>>()?;
+    let mut script = script.replace("redis-server", &dueq_testkit::program()?.to_string_lossy());
+    for (place, port) in ports.iter().enumerate() {
+        let published = (7_001 + place).to_string();
+        ensure!(script.contains(&published), "no port {published}: {script}");
+        script = script.replace(&published, &port.number().to_string());
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("compose-cluster");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder)?;
+    let shell = Command::new("sh")
+        .args(["-ec", &script])
+        .current_dir(&folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .spawn()?;
+    let mut shell = Shell(shell);
+    let (begun, last) = (Instant::now(), ports[5].number());
+    let formed = || {
+        let ask = |words: &[&str]| dueq_testkit::command(last, words).unwrap_or_default();
+        ask(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+            && ask(&["INFO", "replication"]).contains("master_link_status:up")
+    };
+    while !formed() {
+        let limit = Duration::from_secs(60);
+        ensure!(begun.elapsed() < limit, "no cluster within {limit:?}");
+        ensure!(shell.0.try_wait()?.is_none(), "the command has ended");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let pid = shell.0.id().to_string();
+    Command::new("kill").args(["-TERM", &pid]).status()?;
+    shell.0.wait()?;
+    ensure!(dueq_testkit::command(last, &["PING"]).is_err(), "it runs");
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! dueq beside its peers, in one run.
 
+mod cluster;
 mod curves;
 mod drive;
 mod instructions;
@@ -8,6 +9,7 @@ mod peers;
 mod plot;
 mod poison;
 mod process;
+mod simulate;
 mod soak;
 mod wheel;
 
@@ -28,10 +30,14 @@ enum What {
     Peers(peers::Arguments),
     Scale(curves::scale::Arguments),
     Nodes(curves::nodes::Arguments),
+    Partitions(curves::partitions::Arguments),
+    ClusterCost(cluster::cost::Arguments),
+    Failovers(cluster::failovers::Arguments),
     ManyQueues(curves::queues::Arguments),
     Legs(curves::legs::Arguments),
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
+    Simulate(simulate::Arguments),
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Poison(poison::Arguments),
@@ -52,11 +58,15 @@ fn main() -> Result<()> {
         What::Peers(arguments) => peers::run(&arguments),
         What::Scale(arguments) => curves::scale::run(&arguments),
         What::Nodes(arguments) => curves::nodes::run(&arguments),
+        What::Partitions(arguments) => curves::partitions::run(&arguments),
+        What::ClusterCost(arguments) => cluster::cost::run(&arguments),
+        What::Failovers(arguments) => cluster::failovers::run(&arguments),
         What::ManyQueues(arguments) => curves::queues::run(&arguments),
         What::ManyQueuesNode(arguments) => curves::queues::node::run(&arguments),
         What::Legs(arguments) => curves::legs::run(&arguments),
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),
+        What::Simulate(arguments) => simulate::run(&arguments),
         What::Instructions(arguments) => instructions::run(&arguments),
         What::Soak(arguments) => soak::run(&arguments),
         What::Poison(arguments) => poison::run(&arguments),

@@ -23,10 +23,15 @@ pub enum Event {
         process: String,
         pid: u32,
     },
-    /// A script call is about to be sent.
+    /// A script call is about to be sent, on a cluster to this master.
     Invoke {
         call: u64,
         queue: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        master: String,
+        /// Of the map by which a call with ids was routed; 0 without one.
+        #[serde(default, skip_serializing_if = "is_none")]
+        epoch: u64,
         what: Call,
     },
     /// Its reply. `seq` is the number of this change, or of the last change before it if the call
@@ -36,6 +41,9 @@ pub enum Event {
         seq: u64,
         now_us: i64,
         incarnation: String,
+        /// Of the partition's map; 0 without one.
+        #[serde(default, skip_serializing_if = "is_none")]
+        epoch: u64,
         answer: Answer,
     },
     /// It was certainly not applied.
@@ -102,6 +110,19 @@ pub enum Event {
         survived: u64,
         next: u64,
     },
+    /// On a cluster: this master was replaced when its queue had `survived` changes. It may answer
+    /// for a while longer.
+    Replaced {
+        queue: String,
+        incarnation: String,
+        survived: u64,
+        master: String,
+    },
+    /// The map of a queue's partitions, as its home has it.
+    Map { queue: String, map: String },
+    /// A fault of a cluster, over now, touched the masters or the slots of these partitions, from
+    /// `since_us` on.
+    Touched { queues: Vec<String>, since_us: u64 },
     /// The harness emptied the store.
     Emptied { queue: String, incarnation: String },
     /// Ids of one state that remain after the run has drained.
@@ -133,6 +154,10 @@ pub struct Share {
 
 fn is_zero(number: &u32) -> bool {
     *number == 0
+}
+
+fn is_none(epoch: &u64) -> bool {
+    *epoch == 0
 }
 
 fn is_false(value: &bool) -> bool {

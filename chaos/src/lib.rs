@@ -8,6 +8,8 @@
 pub mod broken;
 pub mod check;
 mod claims;
+pub mod cluster;
+pub mod drills;
 pub mod faults;
 pub mod history;
 pub mod leftovers;

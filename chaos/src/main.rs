@@ -9,11 +9,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dueq_chaos::broken::{VARIANTS, Variant};
+use dueq_chaos::broken::{OF_MAPS, VARIANTS, Variant};
 use dueq_chaos::check::{self, Verdict};
 use dueq_chaos::queues::MOST;
 use dueq_chaos::report::Report;
 use dueq_chaos::run::{self, Options};
+use dueq_chaos::{cluster, drills};
 use dueq_chaos::{recovery, roles};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::LocalSet;
@@ -122,7 +123,11 @@ async fn judge(folder: &Path) -> Result<Verdict> {
 }
 
 async fn run(options: Options) -> Result<bool> {
-    let ran = run::run(options.clone()).await?;
+    let ran = if options.cluster {
+        cluster::run(options.clone()).await?
+    } else {
+        run::run(options.clone()).await?
+    };
     if !options.quiet {
         eprintln!("checking the histories in {}", ran.folder.display());
     }
@@ -148,14 +153,26 @@ async fn run(options: Options) -> Result<bool> {
 }
 
 async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
+    let known = || VARIANTS.into_iter().chain(OF_MAPS);
     for name in names {
         anyhow::ensure!(
-            VARIANTS.iter().any(|variant| variant.name == name),
+            known().any(|variant| variant.name == name),
             "there is no variant {name}"
         );
     }
-    let chosen: Vec<_> = VARIANTS
-        .into_iter()
+    let sound = drills::run(
+        options.server.clone(),
+        None,
+        Path::new("target/chaos/drill"),
+    )
+    .await?;
+    anyhow::ensure!(
+        sound.is_green(),
+        "the drill of maps does not go well with the shipped scripts: {:?} {:?}",
+        sound.invalid_because,
+        sound.examples
+    );
+    let chosen: Vec<_> = known()
         .filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name))
         .collect();
     let (all, left) = (chosen.len(), Rc::new(RefCell::new(chosen.into_iter())));
@@ -187,6 +204,11 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
 async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
     let folder = Path::new("target/chaos/broken").join(variant.name);
     variant.write(&folder.join("lua"))?;
+    if OF_MAPS.iter().any(|known| known.name == variant.name) {
+        let scripts = folder.join("lua").canonicalize()?;
+        let verdict = drills::run(options.server.clone(), Some(&scripts), &folder).await?;
+        return Ok(tell(variant, &verdict));
+    }
     let options = Options {
         seed: options.seed,
         duration: options.duration,
@@ -197,6 +219,9 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
         keep: Some(folder),
         faults: None,
         no_faults: true,
+        cluster: false,
+        cluster_faults: None,
+        partitions: 1,
         server: options.server.clone(),
         report: None,
         lease_ms: 2_000,
@@ -205,7 +230,11 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
         quiet: true,
     };
     let ran = run::run(options).await?;
-    let verdict = judge(&ran.folder).await?;
+    Ok(tell(variant, &judge(&ran.folder).await?))
+}
+
+/// Prints what caught a broken script, if anything did.
+fn tell(variant: &Variant, verdict: &Verdict) -> bool {
     let violations = verdict.violations.iter().filter(|(_, count)| **count > 0);
     let violations: Vec<_> = violations
         .map(|(kind, count)| format!("{count} {kind:?}"))
@@ -216,5 +245,5 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
     } else {
         println!("{name}: caught ({what}): {found}");
     }
-    Ok(!violations.is_empty())
+    !violations.is_empty()
 }

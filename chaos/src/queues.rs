@@ -1,5 +1,6 @@
 //! The queues of a run: their names, their shares of the handlers, and their traffic.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -51,14 +52,48 @@ const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) 
     }
 }
 
-/// The first so many queues.
+/// How many queues a run on a cluster has; more than [`MOST`].
+pub const ON_CLUSTER: usize = SLOTS + 1;
+/// How many of them have one slot.
+const SLOTS: usize = 50;
+/// The last one may have several.
+const PARTITIONED: &str = "parts";
+/// Workers find so many of them by the pattern: on every master some.
+const FOUND_ON_CLUSTER: usize = 10;
+
+/// The queues of a run on a cluster. Those of one slot have an equal part of the messages, the one
+/// with partitions as many as fifteen of them.
+static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
+    let part = |number: usize| {
+        let is_found = number >= SLOTS - FOUND_ON_CLUSTER;
+        let first = if is_found { "found" } else { "slot" };
+        let name = &*format!("{first}-{number:02}").leak(); // once in a process
+        Planned {
+            is_found,
+            ..planned(name, 1, 0, 2)
+        }
+    };
+    let partitioned = planned(PARTITIONED, 3, 0, 30);
+    (0..SLOTS).map(part).chain([partitioned]).collect()
+});
+
+/// Whether the queue of this name may have several partitions.
+pub fn is_partitioned(name: &str) -> bool {
+    name == PARTITIONED
+}
+
+/// The first so many queues; more than [`MOST`] are those of a run on a cluster.
 pub fn planned_queues(number: usize) -> &'static [Planned] {
+    if number > MOST {
+        return &CLUSTER[..number.min(ON_CLUSTER)];
+    }
     &ALL[..number.clamp(1, MOST)]
 }
 
 /// Whether the name is that of a queue that workers find by the pattern.
 pub fn is_found(name: &str) -> bool {
-    ALL.iter().any(|queue| queue.is_found && queue.name == name)
+    let mut all = ALL.iter().chain(&*CLUSTER);
+    all.any(|queue| queue.is_found && queue.name == name)
 }
 
 /// The bursts of a queue that workers find, the same for all producers of a run: a burst of 1 to 2 s
@@ -109,6 +144,8 @@ mod tests {
     #[test]
     fn the_queues_share_all_traffic() {
         assert_eq!(ALL.iter().map(|queue| queue.traffic).sum::<u32>(), 100);
+        assert_eq!(CLUSTER.iter().map(|queue| queue.traffic).sum::<u32>(), 130);
         assert_eq!(planned_queues(1).len(), 1);
+        assert_eq!(planned_queues(ON_CLUSTER).len(), ON_CLUSTER);
     }
 }

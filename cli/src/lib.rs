@@ -15,6 +15,7 @@ mod ndjson;
 mod output;
 mod server;
 mod shown;
+mod sizing;
 mod time;
 mod when;
 
@@ -25,8 +26,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, completions, configure, dev, doctor, functions, ids, import, inspect, keys, push,
-    queues, reschedule, stats, work,
+    acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
+    keys, partitions, push, queues, reschedule, stats, work,
 };
 use output::Outcome;
 
@@ -125,6 +126,8 @@ enum Command {
     DeleteQueue(queues::DeleteQueue),
     /// Show or set the limits of a queue
     Configure(configure::Configure),
+    /// Show the partitions of a queue, or give a new or empty queue another number of them
+    Partitions(partitions::Partitions),
     /// Check the server and its queues, and name the remedy for each problem
     Doctor(doctor::Doctor),
     /// Print the Redis rights that a producer, a consumer or an operator of a queue needs
@@ -137,6 +140,8 @@ enum Command {
     Import(import::Import),
     /// Measure throughput and lateness on your server, in 20 s
     Bench(bench::Bench),
+    /// Compute how many masters, partitions and nodes a queue needs
+    Capacity(capacity::Capacity),
     /// Run a private Redis or Valkey for experiments, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
@@ -216,12 +221,14 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Purge(purge) => purge.run(common).await,
         Command::DeleteQueue(delete) => delete.run(common).await,
         Command::Configure(configure) => configure.run(common).await,
+        Command::Partitions(partitions) => partitions.run(common).await,
         Command::Doctor(doctor) => doctor.run(common).await,
         Command::Acl(acl) => acl.run(common),
         Command::Functions(functions) => functions.run(common).await,
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
+        Command::Capacity(capacity) => capacity.run(common),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, BufReader, Read};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -33,6 +34,7 @@ struct Line<'a> {
     delay: Option<Cow<'a, str>>,
     #[serde(borrow)]
     at: Option<Cow<'a, str>>,
+    spread_ms: Option<u64>,
     max_attempts: Option<u32>,
     #[serde(borrow)]
     traceparent: Option<Cow<'a, str>>,
@@ -44,6 +46,7 @@ pub(crate) struct Defaults {
     pub(crate) source: String,
     pub(crate) due: Option<Due>,
     pub(crate) when: When,
+    pub(crate) spread: Option<Duration>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
     pub(crate) traceparent: Option<String>,
@@ -177,6 +180,9 @@ impl Defaults {
         };
         if let Some(due) = due {
             message = message.due(due);
+        }
+        if let Some(window) = line.spread_ms.map(Duration::from_millis).or(self.spread) {
+            message = message.spread(window);
         }
         if let Some(max_attempts) = line.max_attempts.or(self.max_attempts) {
             message = message.max_attempts(max_attempts);

@@ -3,30 +3,107 @@
 // usage: java -cp 'jedis.jar:...' Push.java QUEUE ID DELAY_MS PAYLOAD   (PAYLOAD -: standard input,
 // any bytes)
 // Needs Java 17, Jedis (redis.clients:jedis) and, once on the server that REDIS_URL names, `dueq functions load`.
+import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
 
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
+import java.util.zip.CRC32;
 import redis.clients.jedis.Jedis;
+import redis.clients.jedis.exceptions.JedisDataException;
 
 public class Push {
     static final String[] KEYS = "scheduled ready leases claims messages attrs dead recent nodes meta".split(" ");
 
-    /** True: stored. False: the id was pushed before. */
-    static boolean push(Jedis client, String queue, byte[] id, long delayMs, byte[] payload) {
+    /** The partitions of a queue: ARGV[1] of calls, their tags by index, and the map itself. */
+    record Partitions(String epoch, List<String> tags, String text) {}
+
+    static final Partitions ONE = new Partitions("", List.of("-"), "");
+    static final Map<String, Partitions> maps = new HashMap<>(); // by queue
+
+    static List<byte[]> keysOf(String queue, String tag) {
         List<byte[]> keys = new ArrayList<>(); // all ten, in this order
         for (String key : KEYS) {
-            keys.add(("dueq:{" + queue + "}:" + key).getBytes(UTF_8));
+            keys.add(bytes("dueq:{" + queue + (tag.equals("-") ? "" : "/" + tag) + "}:" + key));
         }
+        return keys;
+    }
+
+    /** Null while the partitions change. */
+    static Partitions readMap(Jedis client, String queue) {
+        byte[] map = client.hget(keysOf(queue, "-").get(9), bytes("map"));
+        if (map == null) {
+            return ONE;
+        }
+        String text = new String(map, UTF_8);
+        String[] parts = text.split("\\|", -1); // epoch, tags before, tags after a change
+        boolean settled = parts[1].equals(parts[2]);
+        return settled ? new Partitions("m" + parts[0], List.of(parts[2].split(" ")), text) : null;
+    }
+
+    /** The tag of the partition that holds the id. */
+    static String tagOf(Partitions known, byte[] id) {
+        String text = new String(id, ISO_8859_1); // one char for each byte
+        int open = text.indexOf('{');
+        int close = open < 0 ? -1 : text.indexOf('}', open);
+        CRC32 crc = new CRC32();
+        crc.update(close > open + 1 ? Arrays.copyOfRange(id, open + 1, close) : id);
+        return known.tags().get((int) (crc.getValue() * known.tags().size() >> 32));
+    }
+
+    /** Calls a function at the partition of the id. Waits for up to ten seconds while the partitions change. */
+    static List<?> call(Jedis client, String queue, byte[] id, String function, byte[]... args) {
+        long end = System.nanoTime() + 10_000_000_000L;
+        while (true) {
+            Partitions known = maps.getOrDefault(queue, ONE);
+            List<byte[]> keys = keysOf(queue, tagOf(known, id));
+            List<byte[]> argv = new ArrayList<>(List.of(args));
+            argv.add(0, bytes(known.epoch()));
+            boolean behind;
+            try {
+                return (List<?>) client.fcall(bytes(function), keys, argv);
+            } catch (JedisDataException error) {
+                behind = error.getMessage().startsWith("BEHIND ");
+                boolean remapped = error.getMessage().startsWith("REMAPPED ");
+                if (!behind && !remapped || System.nanoTime() > end) {
+                    throw error;
+                }
+            }
+            // The partition has another map: the call did nothing.
+            Partitions newest = readMap(client, queue);
+            if (newest != null && !newest.equals(known)) {
+                maps.put(queue, newest);
+            } else if (newest != null && behind && known != ONE) {
+                List<byte[]> forward = List.of(new byte[0], bytes("forward"), bytes(known.text()));
+                client.fcall(bytes("dueq_remap"), keys, forward);
+            } else {
+                sleep();
+            }
+        }
+    }
+
+    static void sleep() {
+        try {
+            Thread.sleep(100);
+        } catch (InterruptedException interrupted) {
+            throw new IllegalStateException(interrupted);
+        }
+    }
+
+    /** True: stored. False: the id was pushed before. */
+    static boolean push(Jedis client, String queue, byte[] id, long delayMs, byte[] payload) {
         // If the connection breaks, the same call may be sent again. The script recognises the repetition for ten seconds.
         List<String> time = client.time();
         long us = (Long.parseLong(time.get(0)) + 10) * 1_000_000 + Long.parseLong(time.get(1));
         String nonce = UUID.randomUUID().toString().replace("-", "");
         String attempt = String.format("%d.%03d %s", us / 1000, us % 1000, nonce);
         byte[] empty = {};
-        List<byte[]> args = List.of(empty, bytes(attempt), id, bytes("+" + delayMs), payload, empty);
-        List<?> reply = (List<?>) client.fcall("dueq_push".getBytes(UTF_8), keys, args);
+        List<?> reply =
+                call(client, queue, id, "dueq_push", bytes(attempt), id, bytes("+" + delayMs), payload, empty);
         String result = new String((byte[]) ((List<?>) reply.get(1)).get(0), UTF_8);
         if (result.equals("CREATED")) {
             return true;

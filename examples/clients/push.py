@@ -4,21 +4,60 @@ usage: python push.py QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input,
 Needs redis-py (pip install redis) and, once on the server that REDIS_URL names, `dueq functions load`.
 """
 import os
+import re
 import secrets
 import sys
+import time
+import zlib
 
 import redis
 
 KEYS = ["scheduled", "ready", "leases", "claims", "messages", "attrs", "dead", "recent", "nodes", "meta"]
+ONE = "", ["-"], ""  # what maps has of a queue of one partition
+maps = {}  # by queue: the epoch, the tags of its partitions, and the map itself
+
+
+def keys_of(queue, tag):
+    base = queue if tag == "-" else f"{queue}/{tag}"
+    return [f"dueq:{{{base}}}:{key}" for key in KEYS]  # all ten, in this order
+
+
+def read_map(client, queue):
+    """None while the partitions change."""
+    text = (client.hget(keys_of(queue, "-")[9], "map") or b"").decode()
+    epoch, old, new = text.split("|") if text else ("", "-", "-")
+    return (epoch and f"m{epoch}", new.split(" "), text) if old == new else None
+
+
+def call(client, queue, id, function, *args):
+    """Calls a function at the partition of the id. Waits for up to ten seconds while the partitions change."""
+    end = time.monotonic() + 10
+    while True:
+        epoch, tags, text = known = maps.get(queue, ONE)
+        part = re.match(rb"[^{]*{([^}]+)}", id)
+        tag = tags[zlib.crc32(part[1] if part else id) * len(tags) >> 32]
+        try:
+            return client.fcall(function, 10, *keys_of(queue, tag), epoch, *args)
+        except redis.ResponseError as error:
+            code = str(error).split(" ")[0]
+            if code not in ("REMAPPED", "BEHIND") or time.monotonic() > end:
+                raise
+        # The partition has another map: the call did nothing.
+        newest = read_map(client, queue)
+        if newest and newest != known:
+            maps[queue] = newest
+        elif newest and code == "BEHIND" and text:
+            client.fcall("dueq_remap", 10, *keys_of(queue, tag), "", "forward", text)
+        else:
+            time.sleep(0.1)
 
 
 def push(client, queue, id, delay_ms, payload):
-    """True: stored. False: the id was pushed before. The id and the payload may be bytes."""
-    keys = [f"dueq:{{{queue}}}:{key}" for key in KEYS]  # all ten, in this order
+    """True: stored. False: the id was pushed before. The id and the payload are bytes."""
     # A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
     seconds, us = client.time()
     attempt = f"{seconds + 10}{us // 1000:03}.{us % 1000:03} {secrets.token_hex(12)}"
-    reply = client.fcall("dueq_push", len(keys), *keys, "", attempt, id, f"+{delay_ms}", payload, "")
+    reply = call(client, queue, id, "dueq_push", attempt, id, f"+{delay_ms}", payload, "")
     result = bytes(reply[1][0]).decode()
     if result == "CREATED":
         return True

@@ -1,18 +1,14 @@
 #!/bin/sh
 # Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 # usage: sh push.sh QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
-# Needs redis-cli 7.0 or newer and, once on the server that REDIS_URL names, `dueq functions load`.
+# Needs redis-cli 7.0 or newer, gzip and, once on the server that REDIS_URL names, `dueq functions load`.
 set -eu
 queue=$1 id=$2 delay_ms=$3 payload=$4
 
 redis() { redis-cli -e --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379/}" "$@"; }
-payload() { if [ "$payload" = - ]; then cat; else printf %s "$payload"; fi; }
-
-# All ten keys, in this order.
-set --
-for key in scheduled ready leases claims messages attrs dead recent nodes meta; do
-  set -- "$@" "dueq:{$queue}:$key"
-done
+content=$(mktemp)
+trap 'rm -f "$content"' EXIT
+if [ "$payload" = - ]; then cat; else printf %s "$payload"; fi >"$content"
 
 # redis-cli sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
 now=$(redis TIME) # seconds and microseconds, one per line
@@ -20,13 +16,58 @@ us=${now##*[!0-9]}
 until=$(printf '%d%03d.%03d' "$((${now%%[!0-9]*} + 10))" "$((us / 1000))" "$((us % 1000))")
 attempt="$until $(od -An -N12 -tx1 /dev/urandom | tr -d ' \n')"
 
-# redis-cli replaces the tag by its standard input. The tag is a control character, which no id
-# contains.
+# fcall PARTITION FUNCTION ARGV..., with the content in place of the tag
+fcall() {
+  keys=$1 function=$2
+  shift 2
+  set -- "dueq:{$keys}:nodes" "dueq:{$keys}:meta" "$@" # all ten keys, in this order
+  for key in recent dead attrs messages claims leases ready scheduled; do
+    set -- "dueq:{$keys}:$key" "$@"
+  done
+  # redis-cli replaces the tag by its standard input. The tag is a control character, which no id
+  # contains.
+  case $function in
+  dueq_push) redis -X "$tag" FCALL "$function" 10 "$@" <"$content" 2>&1 || true ;;
+  *) redis FCALL "$function" 10 "$@" ;;
+  esac
+}
 tag=$(printf '\001')
-reply=$(payload | redis -X "$tag" FCALL dueq_push 10 "$@" "" "$attempt" "$id" "+$delay_ms" "$tag" "")
-result=$(printf '%s\n' "$reply" | tail -n 1)
+
+# CRC-32 of the part of the id between { and }, or of the whole id; gzip ends with it and a length.
+rest=${id#*\{}
+part=${rest%%\}*}
+case $id in *\{*\}*) ;; *) part= ;; esac
+case $rest in *\}*) ;; *) part= ;; esac
+crc=0 factor=1
+for byte in $(printf %s "${part:-$id}" | gzip -c | tail -c 8 | od -An -N4 -tu1); do
+  crc=$((crc + byte * factor)) factor=$((factor * 256))
+done
+
+# A queue of one partition has no map. Others answer REMAPPED; the map in meta then has the tags of the partitions.
+map='' epoch='' tags=- end=$((${now%%[!0-9]*} + 10))
+while :; do
+  set -- $tags
+  shift $((crc * $# >> 32))
+  base=$queue/$1
+  reply=$(fcall "${base%/-}" dueq_push "${epoch:+m$epoch}" "$attempt" "$id" "+$delay_ms" "$tag" "")
+  result=$(printf '%s\n' "$reply" | tail -n 1)
+  case $result in REMAPPED* | BEHIND*) ;; *) break ;; esac
+  # The partition has another map: the call did nothing. While the partitions change, wait.
+  newest=$(redis HGET "dueq:{$queue}:meta" map)
+  tags=${newest#*|}
+  if [ "${tags%|*}" = "${tags#*|}" ] && [ "$newest" != "$map" ]; then
+    map=$newest epoch=${newest%%|*} tags=${newest##*|} tags=${tags:--}
+  elif [ "${tags%|*}" = "${tags#*|}" ] && [ -n "$map" ] && [ "${result%% *}" = BEHIND ]; then
+    fcall "${base%/-}" dueq_remap "" forward "$map" >/dev/null
+    tags=${map##*|}
+  else
+    tags=${map##*|} tags=${tags:--}
+    [ "$(redis TIME | head -n 1)" -lt "$end" ] || break
+    sleep 0.1
+  fi
+done
 case $result in
 CREATED) echo "created $id" ;;
 EXISTS* | FINISHED) echo "$id was pushed before" ;;
-*) echo "push.sh: $result" >&2 && exit 1 ;;
+*) echo "push.sh: $reply" >&2 && exit 1 ;;
 esac

@@ -9,9 +9,17 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | node: 1 to 200 bytes | stay, or leave to be forgotten at once
 --        | with stay, if the node parks: for how long, 1,000 to 60,000 ms
+--        Of a queue with a map:
+--        now | node | first, of the node that should lead, or second, of its standbys | perhaps park, as with stay
+--        A first takes the lead from a second. A second takes a free lead only after 1 s.
+--        now | node | watch, at the home: enters the roster, for 3 s | number of the roster that the caller has, or 0
+--        | tags of partitions that need help, with a blank between
+--        now | node | unwatch, at the home: leaves the roster
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages}
+--        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
+--        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log nodes + trimmed)
+-- Cost   O(log nodes + trimmed); of watch O(nodes) if the roster changed
 -- Again  harmless
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -25,21 +33,25 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
 if layout and layout ~= '1' then
-  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+  if layout ~= '2' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  end
+  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
 end
 local now_us
-if ARGV[1] == '' then
+if clock == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
-local function int(number) return string.format('%.0f', number) end
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
 -- type stops it in time.
@@ -78,23 +90,72 @@ local function finish(changed, quiet, head, deadline, length)
   end
   local none = math.huge
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
-    paused and 1 or 0}
+    paused and 1 or 0, epoch}
+end
+local node, word, park = ARGV[2], ARGV[3], 0
+local attends = word == 'stay' or word == 'first' or word == 'second'
+local form = #ARGV == 3 and (attends or word == 'leave' or word == 'unwatch' and slash == '')
+if #ARGV == 4 and attends and string.find(ARGV[4], '^%d+$') then
+  park = tonumber(ARGV[4])
+  form = park >= 1000 and park <= 60000
+elseif #ARGV == 5 and word == 'watch' then
+  local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
+    return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
+  end
+  form = slash == '' and #ARGV[4] <= 16 and string.find(ARGV[4], '^%d+$') and #ARGV[5] <= 2560
+  for tag in string.gmatch(ARGV[5], '[^ ]+') do
+    form = form and is_tag(tag)
+  end
+end
+if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
+  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
+    .. 'leaves perhaps park ms (1000 to 60000); at the home also watch, number of the roster, tags; or unwatch')
+end
+if word == 'watch' or word == 'unwatch' then
+  -- The roster of a queue with a map: the nodes that watch its home. NODES has them with negative times, and a byte 1
+  -- before the name. META's roster is the roster's number, and help has tags, each with the time at which it was given.
+  if not epoch then return {finish(false, true), 0, {}, {}} end
+  local number, help = unpack(redis.call('HMGET', META, 'roster', 'help'))
+  number, help = tonumber(number or 0) or 0, help or ''
+  local changed = redis.call('ZREMRANGEBYSCORE', NODES, int(3000 - now), '(0')
+    + redis.call('ZREMRANGEBYSCORE', NODES, '-inf', '(' .. int(-now)) -- of the future: the clock went back
+  if word == 'watch' then
+    changed = changed + redis.call('ZADD', NODES, int(-now), '\1' .. node)
+  else
+    changed = changed + redis.call('ZREM', NODES, '\1' .. node)
+  end
+  if changed > 0 then -- a time, for a replica that becomes the master may have an older number: none is used twice
+    number = math.max(number + 1, now)
+    redis.call('HSET', META, 'roster', int(number))
+  end
+  local names, asked, times = {}, {}, {}
+  if word == 'watch' and number ~= tonumber(ARGV[4]) then
+    for i, name in ipairs(redis.call('ZRANGE', NODES, '-inf', '(0', 'BYSCORE')) do
+      names[i] = string.sub(name, 2)
+    end
+  end
+  local function ask(tag, at)
+    asked[#asked + 1], times[#times + 1] = tag, tag .. ':' .. int(at)
+    asked[tag] = true
+  end
+  for tag in string.gmatch(ARGV[5] or '', '[^ ]+') do
+    ask(tag, now)
+  end
+  for tag, at in string.gmatch(help, '([^ :]+):(%d+)') do
+    if not asked[tag] and tonumber(at) <= now and now - tonumber(at) < 2000 then
+      ask(tag, tonumber(at))
+    end
+  end
+  if (ARGV[5] or '') ~= '' then
+    redis.call('HSET', META, 'help', table.concat(times, ' '))
+  end
+  return {finish(false, true), number, names, asked}
 end
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
   if over > 0 then
     redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
   end
-end
-local node, word, park = ARGV[2], ARGV[3], 0
-local form = #ARGV == 3 and (word == 'stay' or word == 'leave')
-if #ARGV == 4 and word == 'stay' and string.find(ARGV[4], '^%d+$') then
-  park = tonumber(ARGV[4])
-  form = park >= 1000 and park <= 60000
-end
-if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
-  return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay or leave, and after stay perhaps '
-    .. 'park ms (1000 to 60000)')
 end
 if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
@@ -107,7 +168,9 @@ local announced = tonumber(parked_until or 0) or 0
 if announced > now + 60000 then
   announced = 0
 end
-local overdue = redis.call('ZREMRANGEBYSCORE', NODES, '-inf', now - 3000)
+local ranked = epoch or word == 'first' or word == 'second'
+local leader_rank = ranked and redis.call('HGET', META, 'leader_rank') -- the word of the leader's last beat
+local overdue = redis.call('ZREMRANGEBYSCORE', NODES, epoch and '0' or '-inf', now - 3000) -- not the roster
 local silence = now - tonumber(last_beat or now)
 if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
   reap_after = now + 5000
@@ -116,10 +179,16 @@ end
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
 local free = not leader or leader == '' or until_ms <= now or until_ms > math.max(now + 2500, announced)
+if word == 'first' and leader_rank == 'second' then
+  free = true
+elseif word == 'second' and free and until_ms and until_ms <= now and now - until_ms < 1000 then
+  free = false
+end
 if word == 'leave' then
   redis.call('ZREM', NODES, node)
   if leader == node then
     leader = ''
+    leader_until = epoch and now or leader_until -- a second counts from now
   end
 else
   redis.call('ZADD', NODES, now + park, node)
@@ -139,6 +208,9 @@ if announced ~= (tonumber(parked_until or 0) or 0) then
 end
 redis.call('HSET', META, 'last_beat', now, 'reap_after', reap_after or 0, 'leader', leader or '',
   'leader_until', leader_until or 0)
+if ranked and leader == node and leader_rank ~= word then
+  redis.call('HSET', META, 'leader_rank', word)
+end
 
 trim_recent(500)
 local too_old = redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000))
@@ -151,4 +223,5 @@ if over > 0 then
   redis.call('HINCRBY', META, 'trimmed', #ids)
 end
 local ready = math.max(0, redis.call('LLEN', READY) - 1)
-return {finish(over > 0), leader == node and 1 or 0, redis.call('ZCARD', NODES) - 1, tonumber(reap_after or 0), ready}
+local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
+return {finish(over > 0), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}

@@ -19,21 +19,25 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
 end
 local layout, incarnation, seq, paused, parked_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
 if layout and layout ~= '1' then
-  return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1: use a newer dueq')
+  if layout ~= '2' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  end
+  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
 end
 local now_us
-if ARGV[1] == '' then
+if clock == '' then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
-elseif string.find(ARGV[1] or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
-  now_us = math.floor(ARGV[1] * 1000 + 0.5)
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
 else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
-local function int(number) return string.format('%.0f', number) end
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
 -- type stops it in time.
@@ -72,7 +76,7 @@ local function finish(changed, quiet, head, deadline, length)
   end
   local none = math.huge
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
-    paused and 1 or 0}
+    paused and 1 or 0, epoch}
 end
 -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
 -- equal dues: due, index of the run's last id, due, index, ...

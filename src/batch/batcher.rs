@@ -9,7 +9,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 
 use crate::batch::call::CallSpec;
 use crate::batch::gather;
-use crate::batch::item::{Answer, Arrival, Group, Item, Pending, gone};
+use crate::batch::item::{Answer, Answered, Arrival, Group, Item, Pending, gone};
 use crate::batch::verb::BatchVerb;
 use crate::error::{Applied, Error};
 
@@ -54,6 +54,18 @@ impl<V: BatchVerb> Batcher<V> {
 
     /// Sends one item along with the others that wait, and returns its own result.
     pub(crate) async fn submit(&self, item: Item) -> Result<V::Output, Error> {
+        self.pending(item).await?.get().await
+    }
+
+    /// The same for a caller that can route the item anew.
+    pub(crate) async fn submit_routed(&self, item: Item) -> Answered<V::Output> {
+        match self.pending(item).await {
+            Ok(answer) => answer.answered().await,
+            Err(error) => Answered::Result(Err(error)),
+        }
+    }
+
+    async fn pending(&self, item: Item) -> Result<Answer<V::Output>, Error> {
         let _room = self.room(share(item.size())).await?;
         let (sender, answer) = Answer::channel();
         self.send(Arrival::One(Pending {
@@ -62,7 +74,7 @@ impl<V: BatchVerb> Batcher<V> {
             answer: sender,
             _room,
         }));
-        answer.get().await
+        Ok(answer)
     }
 
     /// Hands in a caller's items as soon as there is room. They go in one call.

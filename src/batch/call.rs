@@ -1,11 +1,13 @@
 //! The settings that all calls of one batcher share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::batch::supervise::Supervisor;
 use crate::model::durability::Durability;
 use crate::protocol::keys::Keys;
+use crate::server::rounds::Rounds;
 use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Meters;
 
@@ -21,6 +23,10 @@ pub(crate) const LINGER: Duration = Duration::from_millis(1);
 /// The keys, connection, meters, durability, linger and supervisor of a batcher's calls.
 #[derive(Clone)]
 pub(crate) struct CallSpec {
+    /// The first argument: the epoch of the map by which ids were routed here, or nothing.
+    pub(crate) fence: Arc<str>,
+    /// Set for producers of a queue with a map.
+    pub(crate) open: Option<OpenPartition>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) lane: Arc<RoutedLane>,
     pub(crate) meters: Arc<Meters>,
@@ -34,6 +40,8 @@ pub(crate) struct CallSpec {
 impl CallSpec {
     pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
         Self {
+            fence: Arc::from(""),
+            open: None,
             keys: Arc::clone(keys),
             lane: Arc::clone(lane),
             meters: Arc::clone(meters),
@@ -41,6 +49,22 @@ impl CallSpec {
             linger: Duration::ZERO,
             supervisor: None,
         }
+    }
+
+    /// For producers of a queue with a map.
+    pub(crate) fn of_many(self, fence: Arc<str>, open: OpenPartition) -> Self {
+        Self {
+            fence,
+            open: Some(open),
+            ..self
+        }
+    }
+
+    /// The rounds in which calls of a queue with a map go. A call that waits for replicas or disks
+    /// has its own connection, and delays no other.
+    pub(crate) fn rounds(&self) -> Option<Arc<Rounds>> {
+        let shares = self.open.is_some() && self.durability == Durability::Memory;
+        shares.then(|| self.lane.rounds()).flatten()
     }
 
     /// For items whose callers do not wait for the results: a call goes 1 ms after the one before,
@@ -60,6 +84,27 @@ impl CallSpec {
     /// For items that must be this durable before their callers get results.
     pub(crate) fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
+    }
+}
+
+/// The open partition of a queue: the one to which ids of the library's own go. They would make
+/// small calls if they were spread over all partitions.
+#[derive(Clone)]
+pub(crate) struct OpenPartition {
+    /// Its index, shared by all partitions of the queue.
+    pub(crate) open: Arc<AtomicUsize>,
+    /// The index of the partition that has this copy.
+    pub(crate) index: usize,
+    pub(crate) partitions: usize,
+}
+
+impl OpenPartition {
+    /// A call of this partition is sent. If it is the open one, the next becomes it.
+    pub(crate) fn sent(&self) {
+        let next = (self.index + 1) % self.partitions;
+        let _ = self
+            .open
+            .compare_exchange(self.index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 

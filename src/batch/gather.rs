@@ -114,14 +114,28 @@ pub(crate) async fn run<V: BatchVerb>(
                 () = waiting.enough.notified(), if in_flight.0.len() == 1 => {}
             }
         }
+        let turn = match spec.rounds() {
+            Some(rounds) => Some(rounds.turn(batch.items.len() >= V::ENOUGH).await),
+            None => None,
+        };
+        while turn.is_some()
+            && next.is_none()
+            && batch.has_room()
+            && let Ok(group) = receiver.try_recv()
+        {
+            next = batch.add(group);
+        }
         waiting.count.fetch_sub(batch.items.len(), Ordering::AcqRel);
+        if let Some(open) = &spec.open {
+            open.sent();
+        }
         ordered = batch.ordered;
         linger_until = Instant::now() + spec.linger;
         let call = InFlightBatch::<V>::new(Arc::clone(&spec), batch.items);
         let spec = Arc::clone(&spec);
         in_flight
             .0
-            .spawn(async move { supervise(&spec, call.finish()).await });
+            .spawn(async move { supervise(&spec, call.finish(turn)).await });
     }
     while in_flight.0.join_next().await.is_some() {}
 }

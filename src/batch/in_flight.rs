@@ -14,6 +14,7 @@ use crate::model::id::compact;
 use crate::server::durable::Waited;
 use crate::server::lane::Lane;
 use crate::server::patience::{Patience, Repeat};
+use crate::server::rounds::Turn;
 use crate::server::timeouts::{PATIENCE, RESPONSE_LIMIT};
 use crate::telemetry::metrics::Count;
 
@@ -62,9 +63,10 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Sends until every item has a result.
-    pub(crate) async fn finish(mut self) {
+    /// Sends until every item has a result. The first try has its turn in a round.
+    pub(crate) async fn finish(mut self, turn: Option<Turn>) {
         self.send().await;
+        drop(turn);
         while !self.batch.is_empty() {
             self.patience.pause().await;
             self.send().await;
@@ -114,6 +116,9 @@ impl<V: BatchVerb> InFlightBatch<V> {
 
     /// The call ended with an error: keeps the items that may be sent again, and fails the others.
     fn not_replied(&mut self, error: &Error) {
+        if error.is_remapped() {
+            return self.hand_back(error);
+        }
         self.spec.meters.call_failed(error);
         let if_harmless = self.patience.allows(error, Repeat::Harmless);
         let if_unsafe = self.patience.allows(error, Repeat::Unsafe);
@@ -126,6 +131,15 @@ impl<V: BatchVerb> InFlightBatch<V> {
         self.fail(error);
         self.repeated |= error.was_applied() != Applied::No;
         self.batch = again;
+    }
+
+    /// Gives all items back to their callers, who route them by the newer map. The refusal says
+    /// whether an earlier try may have been applied.
+    fn hand_back(&mut self, error: &Error) {
+        let error = self.of_all_tries(error);
+        for pending in std::mem::take(&mut self.batch) {
+            pending.answer.hand_back(pending.item, error.clone());
+        }
     }
 
     async fn prefix(&mut self) -> Result<Option<String>, Error> {
@@ -215,13 +229,14 @@ impl<V: BatchVerb> InFlightBatch<V> {
     /// Sends one call. Returns the result of each item, and whether replicas or disks confirmed.
     async fn call(&self, prefix: Option<&str>) -> Result<(Results<V::Output>, Waited), Error> {
         let CallSpec {
+            fence,
             keys,
             lane,
             durability,
             ..
         } = &*self.spec;
         let batch = &self.batch;
-        let mut args: Vec<&[u8]> = vec![b""];
+        let mut args: Vec<&[u8]> = vec![fence.as_bytes()];
         args.extend(prefix.map(str::as_bytes));
         let by_claim = V::GROUPED_BY_CLAIM.then(|| ByClaim::of(batch));
         match &by_claim {
@@ -280,13 +295,18 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
     }
 
-    /// Fails all items. If an earlier try may have been applied, the error says so.
-    fn fail(&mut self, error: &Error) {
-        let error = if self.repeated {
+    /// The error of the last try. If an earlier try may have been applied, it says so.
+    fn of_all_tries(&self, error: &Error) -> Error {
+        if self.repeated {
             error.clone().of_repeated()
         } else {
             error.clone()
-        };
+        }
+    }
+
+    /// Fails all items.
+    fn fail(&mut self, error: &Error) {
+        let error = self.of_all_tries(error);
         for pending in std::mem::take(&mut self.batch) {
             self.answer(pending, Err(error.clone()), None);
         }

@@ -46,14 +46,41 @@ pub(crate) trait OfClaim: Send + Sync {
     fn token(&self) -> &[u8];
 }
 
+/// What became of an item.
+pub(crate) enum Answered<T> {
+    Result(Result<T, Error>),
+    /// The partition has another map than the one that routed the item here. Nothing was applied;
+    /// the caller routes the item by the newer map.
+    Remapped(Item, Error),
+}
+
+impl<T> Answered<T> {
+    /// The result, for a caller that has nowhere else to send the item.
+    fn result(self) -> Result<T, Error> {
+        match self {
+            Self::Result(result) => result,
+            Self::Remapped(_, error) => Err(error),
+        }
+    }
+}
+
 /// Where the result of one item goes. If a panic drops it, the result is an error that says so.
-pub(crate) struct Sender<T>(Option<oneshot::Sender<Result<T, Error>>>);
+pub(crate) struct Sender<T>(Option<oneshot::Sender<Answered<T>>>);
 
 impl<T> Sender<T> {
-    pub(crate) fn send(mut self, result: Result<T, Error>) {
+    pub(crate) fn send(self, result: Result<T, Error>) {
+        self.answer(Answered::Result(result));
+    }
+
+    /// Hands the item back, because the partition has another map.
+    pub(crate) fn hand_back(self, item: Item, error: Error) {
+        self.answer(Answered::Remapped(item, error));
+    }
+
+    fn answer(mut self, answered: Answered<T>) {
         if let Some(sender) = self.0.take() {
             // A caller that dropped its future needs no result.
-            let _ = sender.send(result);
+            let _ = sender.send(answered);
         }
     }
 }
@@ -63,13 +90,13 @@ impl<T> Drop for Sender<T> {
         if std::thread::panicking()
             && let Some(sender) = self.0.take()
         {
-            let _ = sender.send(Err(panicked()));
+            let _ = sender.send(Answered::Result(Err(panicked())));
         }
     }
 }
 
 /// The result of one item, once it is there.
-pub(crate) struct Answer<T>(oneshot::Receiver<Result<T, Error>>);
+pub(crate) struct Answer<T>(oneshot::Receiver<Answered<T>>);
 
 impl<T> Answer<T> {
     pub(crate) fn channel() -> (Sender<T>, Self) {
@@ -79,7 +106,13 @@ impl<T> Answer<T> {
 
     /// Waits for the result. Dropped, the item is sent all the same.
     pub(crate) async fn get(self) -> Result<T, Error> {
-        self.0.await.unwrap_or_else(|_| Err(gone(Applied::Unknown)))
+        self.answered().await.result()
+    }
+
+    /// The same for a caller that can route the item anew.
+    pub(crate) async fn answered(self) -> Answered<T> {
+        let gone = |_| Answered::Result(Err(gone(Applied::Unknown)));
+        self.0.await.unwrap_or_else(gone)
     }
 }
 

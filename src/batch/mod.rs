@@ -16,8 +16,8 @@ mod supervise;
 mod verb;
 
 pub(crate) use batcher::Batcher;
-pub(crate) use call::{BATCH_ITEMS, CallSpec};
-pub(crate) use item::{Group, Item, OfClaim};
+pub(crate) use call::{BATCH_ITEMS, CallSpec, OpenPartition};
+pub(crate) use item::{Answer, Answered, Group, Item, OfClaim};
 pub(crate) use supervise::Supervisor;
 pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};
 

@@ -5,13 +5,14 @@ use redis::{ConnectionAddr, Value};
 use crate::error::{Applied, ErrorKind};
 use crate::protocol::keys::{Keys, queue_of_meta};
 use crate::protocol::limits;
+use crate::protocol::slot::SLOTS;
 use crate::server::cluster_view::View;
 use crate::server::connector::Connector;
 use crate::server::info::Info;
 use crate::server::options::ClientOptions;
 use crate::server::sentinel::Answer;
 use crate::server::sentinel_url::Parts;
-use crate::server::slots::{Address, SLOTS};
+use crate::server::slots::Address;
 use crate::server::{failure, subscription};
 
 /// The password in the URLs of the corpus.

@@ -1,12 +1,16 @@
 //! Finds out what is wrong with a server or a queue, what follows from it, and how to repair it.
 
 mod checkup;
+mod cluster;
+mod cluster_findings;
 mod deliveries;
 mod findings;
+mod partitions;
 mod queue;
 mod server;
 mod server_findings;
 mod shell;
+mod spread;
 
 pub use checkup::{Checkup, Finding, Unchecked};
 #[cfg(any(test, feature = "harness"))]

@@ -1,15 +1,19 @@
 //! Examines a queue and repairs it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::doctor::checkup::{Checkup, Unchecked, is_denied};
+use crate::doctor::checkup::{Checkup, Finding, Unchecked, is_denied};
 use crate::doctor::deliveries::{SHORT_PARK, is_late};
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
 use crate::doctor::shell::{redis_cli, shell_word};
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
+use crate::partition::Partition;
+use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::router::Partitions;
 use crate::server::patience::Repeat;
 
 /// The parts of an audit, in order: a lease without a claim must be repaired before the audit uses
@@ -104,24 +108,34 @@ impl<C: Codec> Queue<C> {
             tokio::time::sleep(BEAT + left).await;
             stats = self.stats().await;
         }
-        let mut frame = self.verify(false).await;
-        if frame.as_ref().is_ok_and(Frame::is_silent) {
+        let Some(partitions) = self.examined_partitions(checkup).await? else {
+            return Ok(());
+        };
+        checkup.maps(&partitions, self.name(), repair).await?;
+        checkup.spread(self.router(), &partitions).await?;
+        let mut frames = verify_all(&partitions, false).await;
+        let is_silent = |frames: &Result<Vec<Frame>, Error>| {
+            let mut frames = frames.iter().flatten();
+            frames.any(Frame::is_silent)
+        };
+        if is_silent(&frames) {
             tokio::time::sleep(BEAT).await;
-            frame = self.verify(false).await;
+            frames = verify_all(&partitions, false).await;
         }
         if let Ok(stats) = &stats {
-            let is_silent = frame.as_ref().is_ok_and(Frame::is_silent);
-            checkup.deliveries(self.name(), stats, is_silent);
+            checkup.deliveries(self.name(), stats, is_silent(&frames));
         }
-        let mut frame = frame?;
-        if repair && !frame.findings.is_empty() {
-            frame = self.verify(true).await?;
+        let mut frames = frames?;
+        if repair && frames.iter().any(|frame| !frame.findings.is_empty()) {
+            frames = verify_all(&partitions, true).await?;
         }
-        for raw in frame.findings {
-            checkup.found(finding(self.name(), raw));
+        checkup.fact("exists", frames.iter().any(|frame| frame.exists));
+        for (partition, frame) in partitions.list().iter().zip(frames) {
+            for raw in frame.findings {
+                checkup.found(finding_at(&partitions, partition, raw));
+            }
         }
-        checkup.fact("exists", frame.exists);
-        self.audit(repair, checkup).await?;
+        audit(&partitions, repair, checkup).await?;
         if let Err(error) = stats
             && checkup.findings.is_empty()
         {
@@ -133,44 +147,41 @@ impl<C: Codec> Queue<C> {
         Ok(())
     }
 
-    /// Calls `verify`.
-    async fn verify(&self, repair: bool) -> Result<Frame, Error> {
-        let word: &[u8] = if repair { b"1" } else { b"" };
-        let mut reply = self.call(Verb::Verify, &[word], Repeat::Harmless).await?;
-        Ok(Frame {
-            exists: !reply.header.incarnation.is_empty(),
-            findings: raw_findings(&mut reply.body)?,
-        })
-    }
-
-    /// Calls `audit` for each part, step by step.
-    async fn audit(&self, repair: bool, checkup: &mut Checkup) -> Result<(), Error> {
-        let word: &[u8] = if repair { b"1" } else { b"" };
-        for part in PARTS {
-            let mut cursor = "0".to_owned();
-            let mut checked = 0;
-            loop {
-                let args = [part.as_bytes(), cursor.as_bytes(), STEP.as_bytes(), word];
-                let mut reply = self.call(Verb::Audit, &args, Repeat::Harmless).await?;
-                cursor = reply.body.text()?;
-                checked += reply.body.count()?;
-                for raw in raw_findings(&mut reply.body)? {
-                    checkup.found(finding(self.name(), raw));
-                }
-                if cursor == "0" {
-                    break;
-                }
-            }
-            checkup.fact(part, checked);
+    /// The partitions by the map at the home; none if that cannot be read.
+    async fn examined_partitions(
+        &self,
+        checkup: &mut Checkup,
+    ) -> Result<Option<Arc<Partitions>>, Error> {
+        let router = self.router();
+        let (known, home) = (router.current(), router.home());
+        let meta = home.keys().meta();
+        let text = home.control().fields(meta, ["map"]).await;
+        let Some([text]) = checkup.allowed("the map of the partitions (HMGET)", text)? else {
+            return Ok(Some(known));
+        };
+        if let Some(Err(error)) = text.map(|text| PartitionMap::parse(self.name(), &text)) {
+            checkup.unreadable_map(self.name(), meta, &error);
+            return Ok(None);
         }
-        Ok(())
+        router.refresh(&known).await.map(Some)
     }
 
     /// Adds a finding for each key of the queue that has another type than dueq gives it.
     async fn foreign_keys(&self, checkup: &mut Checkup) -> Result<(), Error> {
+        for partition in self.router().current().list() {
+            self.foreign_keys_of(partition, checkup).await?;
+        }
+        Ok(())
+    }
+
+    async fn foreign_keys_of(
+        &self,
+        partition: &Partition,
+        checkup: &mut Checkup,
+    ) -> Result<(), Error> {
         // The wake-up list is left out: `verify` checks it, and a wrong type there fails no call.
-        for (key, due) in self.partition().keys().typed().take(self.keys().len()) {
-            let kind = self.control().type_of(key).await;
+        for (key, due) in partition.keys().typed().take(self.keys().len()) {
+            let kind = partition.control().type_of(key).await;
             let Some(kind) = checkup.allowed("types of the keys (TYPE)", kind)? else {
                 return Ok(());
             };
@@ -184,4 +195,56 @@ impl<C: Codec> Queue<C> {
         }
         Ok(())
     }
+}
+
+/// Calls `verify` at each partition.
+async fn verify_all(partitions: &Partitions, repair: bool) -> Result<Vec<Frame>, Error> {
+    let word: &[u8] = if repair { b"1" } else { b"" };
+    let mut frames = Vec::new();
+    for partition in partitions.list() {
+        let args = [word];
+        let verified = partition.call(Verb::Verify, &args, Repeat::Harmless);
+        let mut reply = verified.await?;
+        frames.push(Frame {
+            exists: !reply.header.incarnation.is_empty(),
+            findings: raw_findings(&mut reply.body)?,
+        });
+    }
+    Ok(frames)
+}
+
+/// Calls `audit` for each part of each partition, step by step.
+async fn audit(partitions: &Partitions, repair: bool, checkup: &mut Checkup) -> Result<(), Error> {
+    let word: &[u8] = if repair { b"1" } else { b"" };
+    for part in PARTS {
+        let mut checked = 0;
+        for partition in partitions.list() {
+            let mut cursor = "0".to_owned();
+            loop {
+                let args = [part.as_bytes(), cursor.as_bytes(), STEP.as_bytes(), word];
+                let audited = partition.call(Verb::Audit, &args, Repeat::Harmless);
+                let mut reply = audited.await?;
+                cursor = reply.body.text()?;
+                checked += reply.body.count()?;
+                for raw in raw_findings(&mut reply.body)? {
+                    checkup.found(finding_at(partitions, partition, raw));
+                }
+                if cursor == "0" {
+                    break;
+                }
+            }
+        }
+        checkup.fact(part, checked);
+    }
+    Ok(())
+}
+
+/// The finding of a partition. Of several, its problem names the partition.
+fn finding_at(partitions: &Partitions, partition: &Partition, raw: RawFinding) -> Finding {
+    let mut finding = finding(partition.queue_name(), raw);
+    if partitions.list().len() > 1 {
+        let (index, tag) = (partition.index(), partition.tag());
+        finding.problem = format!("partition {index} ({tag}): {}", finding.problem);
+    }
+    finding
 }

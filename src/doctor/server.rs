@@ -41,7 +41,8 @@ impl Client {
     /// Checks whether the server is fit to hold queues: version, eviction policy, persistence,
     /// replicas, memory, clients, buffers, round trip and Functions library. It changes nothing.
     /// Checks that the user has no right to make are listed as unchecked. In a cluster it checks
-    /// each master; the findings name it, and the facts are those of the first.
+    /// each master; the findings name it, and the facts are those of the first. It also compares
+    /// the masters' clocks and libraries, and checks the settings and the slots of the cluster.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -63,6 +64,7 @@ impl Client {
             all.add(&link.connector().address(), examine(link).await?);
         }
         all.of_functions(self).await?;
+        all.masters(&links).await?;
         Ok(all)
     }
 }
@@ -98,7 +100,7 @@ impl Checkup {
 }
 
 /// The reading of a server's clock with the shortest round trip.
-async fn time_of(link: &ServerLink) -> Result<ServerTime, Error> {
+pub(super) async fn time_of(link: &ServerLink) -> Result<ServerTime, Error> {
     let mut best: Option<ServerTime> = None;
     for _ in 0..SAMPLES {
         let (now_us, sent, round_trip) = link.control.time().await?;
@@ -133,7 +135,10 @@ async fn examine(link: &ServerLink) -> Result<Checkup, Error> {
                 .allowed("how many replicas must follow (CONFIG GET)", setting)?
                 .flatten();
         }
-        checkup.replication(&info, min_replicas.and_then(|number| number.parse().ok()));
+        let min_replicas = min_replicas.and_then(|number| number.parse().ok());
+        checkup.replication(&info, min_replicas);
+        checkup.min_replicas_in_cluster(&info, min_replicas.unwrap_or(0));
+        checkup.cluster_settings(lane, &info).await?;
         let save = lane.setting("save").await;
         let save = checkup.allowed("when snapshots are made (CONFIG GET save)", save)?;
         let mut stops_writes = true;

@@ -119,7 +119,10 @@ impl Checkup {
                 consequence,
                 remedy,
             );
-        } else if replicas > 0 && info.field("min_slaves_good_slaves").is_none() {
+        // With one replica in a cluster, the setting would stop writes after a failover.
+        } else if replicas > u64::from(info.is_clustered())
+            && info.field("min_slaves_good_slaves").is_none()
+        {
             let problem =
                 format!("the server has {replicas} replicas, but min-replicas-to-write is 0");
             let consequence = "while cut off from its replicas, the server still acknowledges pushes; a failover loses them";

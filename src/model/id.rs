@@ -2,6 +2,10 @@
 
 use uuid::Uuid;
 
+/// The digits of base 62, in the order of their bytes.
+pub(crate) const DIGITS: &[u8; 62] =
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
 /// The id of a message that its producer did not name: a UUIDv7 in 22 characters.
 pub(crate) fn new_id() -> Vec<u8> {
     compact(Uuid::now_v7()).into_bytes()
@@ -9,7 +13,6 @@ pub(crate) fn new_id() -> Vec<u8> {
 
 /// A UUID in 22 characters of base 62, in the order of the UUIDs.
 pub(crate) fn compact(uuid: Uuid) -> String {
-    const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     /// Ten digits at a time fit 64 bits, whose divisions are many times as fast.
     const TEN: u128 = 62_u128.pow(10);
     let mut rest = uuid.as_u128();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::model::due::ceil_ms;
+use crate::model::stats::Stats;
 
 /// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). Limits that are
 /// not set stay as they are.
@@ -61,6 +62,32 @@ impl Limits {
     #[must_use]
     pub fn keep_dead(self, number: u64) -> Self {
         self.with("dead_keep", number.to_string())
+    }
+
+    /// The limits that these stats tell, with `factor` times what is divided among partitions.
+    pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
+        let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
+        let max_messages = stats.max_messages.saturating_mul(factor);
+        Self::new()
+            .max_attempts(small(stats.max_attempts))
+            .max_crashes(small(stats.max_crashes))
+            .max_messages((max_messages > 0).then_some(max_messages))
+            .max_payload_bytes(small(stats.max_payload_bytes))
+            .keep_dead_for(Duration::from_millis(stats.keep_dead_ms))
+            .keep_dead(stats.keep_dead.saturating_mul(factor))
+    }
+
+    /// The arguments of `configure` at each of so many partitions: names and values.
+    pub(crate) fn of_partition(&self, partitions: usize) -> Vec<Vec<u8>> {
+        let shared = ["max_messages", "dead_keep"];
+        let of_one = |name: &str, value: &str| match value.parse::<u64>() {
+            Ok(total) if shared.contains(&name) => total.div_ceil(partitions as u64).to_string(),
+            _ => value.to_owned(),
+        };
+        let pair = |(name, value): &(&str, String)| {
+            [name.as_bytes().to_vec(), of_one(name, value).into_bytes()]
+        };
+        self.0.iter().flat_map(pair).collect()
     }
 
     fn with(mut self, name: &'static str, value: String) -> Self {

@@ -1,5 +1,7 @@
 //! A message to push: its payload, its id, when it is due, and its options.
 
+use std::time::Duration;
+
 use serde::Serialize;
 
 use crate::error::Error;
@@ -31,6 +33,8 @@ pub struct Message {
     pub(crate) id: Option<Vec<u8>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
+    /// How much later than `due` the message may become due; 0 for not at all.
+    pub(crate) spread_ms: u64,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
     pub(crate) durability: Option<Durability>,
@@ -70,6 +74,7 @@ impl Message {
             id: None,
             payload: payload.into(),
             due: Due::AfterMs(0),
+            spread_ms: 0,
             max_attempts: None,
             on_conflict: OnConflict::Keep,
             durability: None,
@@ -130,6 +135,29 @@ impl Message {
     #[must_use]
     pub fn due(mut self, due: impl Into<Due>) -> Self {
         self.due = due.into();
+        self
+    }
+
+    /// Makes the message due up to `window` later, never earlier: for many messages with one due
+    /// time, such as a campaign, that would otherwise be due in one millisecond.
+    ///
+    /// How much later depends on the id alone, so that a repeated push asks for the same due time:
+    /// `crc32("spread" + id) % (window in ms + 1)` milliseconds, with the CRC-32 of zlib. Windows
+    /// above 49 days have the effect of 49 days. Due time and window together reach at most 100
+    /// years ahead. Fractions of a millisecond do not count. Checked at the push.
+    ///
+    /// ```
+    /// use dueq::Message;
+    /// use std::time::Duration;
+    ///
+    /// let (tomorrow, minute) = (Duration::from_secs(86_400), Duration::from_secs(60));
+    /// let mail = |customer: u32| Message::new("sale").id(format!("sale:{customer}"));
+    /// let campaign = (0..10_000).map(|customer| mail(customer).due(tomorrow).spread(minute));
+    /// # let _ = campaign.count();
+    /// ```
+    #[must_use]
+    pub fn spread(mut self, window: Duration) -> Self {
+        self.spread_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
         self
     }
 

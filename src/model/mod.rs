@@ -8,6 +8,7 @@ pub(crate) mod id;
 pub(crate) mod limits;
 pub(crate) mod message;
 pub(crate) mod outcomes;
+pub(crate) mod partition_info;
 pub(crate) mod receipt;
 pub(crate) mod retry;
 pub(crate) mod settlement;

@@ -2,7 +2,8 @@
 
 /// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
 ///
-/// All counts are of the same moment: one script call reads them. Each message counts in exactly
+/// All counts of a partition are of the same moment: one script call reads them. Those of a queue
+/// with several partitions are their sums. Each message counts in exactly
 /// one of `scheduled`, `ready`, `leased` and `dead`. If `scheduled + ready + leased == 0`, no work
 /// is left: each message has been acked, cancelled or purged, or is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,11 +23,11 @@ pub struct Stats {
     /// Entries of the deduplication memory: ids that ended, and calls, remembered so that late
     /// repetitions are recognised.
     pub recent: u64,
-    /// Live workers.
+    /// Live workers of the queue, over all its partitions.
     pub nodes: u64,
     /// Age of the oldest due, unclaimed message in milliseconds; 0 if there is none.
     pub overdue_ms: u64,
-    /// Whether the queue is paused.
+    /// Whether the queue is paused; of several partitions, whether one of them is.
     pub paused: bool,
     /// For how many more milliseconds a worker that parked the queue may be silent; 0 if none is.
     /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
@@ -70,4 +71,38 @@ pub struct Stats {
     pub keep_dead_ms: u64,
     /// How many dead messages are kept, the youngest.
     pub keep_dead: u64,
+}
+
+impl Stats {
+    /// Adds those of another partition of the same queue. `self` began with those of the home, which
+    /// counts the workers of all partitions, and has the limits that are not divided.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.scheduled, other.scheduled),
+            (&mut self.due, other.due),
+            (&mut self.ready, other.ready),
+            (&mut self.leased, other.leased),
+            (&mut self.dead, other.dead),
+            (&mut self.recent, other.recent),
+            (&mut self.pushed, other.pushed),
+            (&mut self.claimed, other.claimed),
+            (&mut self.acked, other.acked),
+            (&mut self.repeated, other.repeated),
+            (&mut self.retried, other.retried),
+            (&mut self.released, other.released),
+            (&mut self.crashed, other.crashed),
+            (&mut self.died, other.died),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.requeued, other.requeued),
+            (&mut self.purged, other.purged),
+            (&mut self.trimmed, other.trimmed),
+            (&mut self.max_messages, other.max_messages),
+            (&mut self.keep_dead, other.keep_dead),
+        ] {
+            *sum = sum.saturating_add(part);
+        }
+        self.overdue_ms = self.overdue_ms.max(other.overdue_ms);
+        self.parked_ms = self.parked_ms.max(other.parked_ms);
+        self.paused |= other.paused;
+    }
 }

@@ -1,4 +1,5 @@
-//! One queue as a node attends it: what the replies told of it, and what to do about that.
+//! One partition of a queue as a node attends it: what the replies told of it, and what to do about
+//! that. Most queues have one partition.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,15 +28,19 @@ pub(crate) type Removal = Option<oneshot::Sender<Result<(), Error>>>;
 /// Whether the node takes messages of a queue.
 pub(crate) enum Phase {
     Attending,
-    /// The queue was removed; its handlers and settlements end.
-    Draining(Removal),
+    /// The queue was removed, or the partition is another node's; its handlers and settlements end.
+    Draining,
     /// The node's leave is in flight.
-    Leaving(Removal),
+    Leaving,
 }
 
-/// A queue and all that the node knows of it.
+/// A partition and all that the node knows of it.
 pub(crate) struct AttendedQueue {
     pub(crate) number: QueueNumber,
+    /// The number of the queue.
+    pub(crate) group: QueueNumber,
+    /// How many nodes come before this one; `None` if the queue has one partition.
+    pub(crate) rank: Option<usize>,
     pub(crate) partition: Arc<Partition>,
     pub(crate) handling: Arc<dyn Handling>,
     pub(crate) context: Arc<HandlerContext>,
@@ -68,6 +73,8 @@ pub(crate) struct AttendedQueue {
 /// What a node needs to attend a queue.
 pub(crate) struct Setup {
     pub(crate) number: QueueNumber,
+    pub(crate) group: QueueNumber,
+    pub(crate) rank: Option<usize>,
     pub(crate) partition: Arc<Partition>,
     pub(crate) handling: Arc<dyn Handling>,
     pub(crate) context: Arc<HandlerContext>,
@@ -94,6 +101,8 @@ impl AttendedQueue {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
             number: setup.number,
+            group: setup.group,
+            rank: setup.rank,
             partition: setup.partition,
             handling: setup.handling,
             context: setup.context,

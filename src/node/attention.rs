@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::node::queue_number::QueueNumber;
-use crate::node::timers::{BEAT_INTERVAL, LEADER_TTL};
-use crate::partition::Presence;
+use crate::node::timers::LEADER_TTL;
+use crate::partition::{Presence, Standing};
 
 /// How many wake-up lists a blocking pop covers at most: its cost grows with each.
 pub(crate) const MAX_LISTS: usize = 64;
@@ -132,19 +132,20 @@ pub(crate) enum Attended {
 }
 
 impl Attended {
-    pub(crate) fn presence(self) -> Presence {
-        match self {
-            Self::Listening => Presence::Stay,
-            Self::ByNotice => Presence::Park(BY_NOTICE),
-            Self::Parked(silence) => Presence::Park(silence),
-        }
+    pub(crate) fn presence(self, standing: Standing) -> Presence {
+        let park = match self {
+            Self::Listening => None,
+            Self::ByNotice => Some(BY_NOTICE),
+            Self::Parked(silence) => Some(silence),
+        };
+        Presence::Alive(standing, park)
     }
 
-    /// The time between the beat that says so and the next. `part` (0 to 1) spreads the beats of
-    /// parked queues.
-    pub(crate) fn beat_interval(self, part: f64) -> Duration {
+    /// The time between the beat that says so and the next: `usual`, unless the queue is parked.
+    /// `part` (0 to 1) spreads the beats of parked queues.
+    pub(crate) fn beat_interval(self, usual: Duration, part: f64) -> Duration {
         match self {
-            Self::Listening | Self::ByNotice => BEAT_INTERVAL,
+            Self::Listening | Self::ByNotice => usual,
             Self::Parked(silence) => silence.mul_f64(0.9 + 0.07 * part),
         }
     }
@@ -161,6 +162,7 @@ impl Attended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::timers::BEAT_INTERVAL;
 
     fn numbers(attention: &Attention) -> Vec<u32> {
         attention.lists().map(|queue| queue.0).collect()
@@ -214,9 +216,10 @@ mod tests {
     fn a_parked_queue_beats_before_its_silence_ends() {
         let silence = Duration::from_secs(10);
         let parked = Attended::Parked(silence);
-        assert!(parked.beat_interval(1.0) < silence);
-        assert!(parked.beat_interval(0.0) >= silence / 2);
+        assert!(parked.beat_interval(BEAT_INTERVAL, 1.0) < silence);
+        assert!(parked.beat_interval(BEAT_INTERVAL, 0.0) >= silence / 2);
         assert_eq!(parked.leader_ttl(), silence);
-        assert_eq!(Attended::ByNotice.beat_interval(1.0), BEAT_INTERVAL);
+        let by_notice = Attended::ByNotice.beat_interval(BEAT_INTERVAL, 1.0);
+        assert_eq!(by_notice, BEAT_INTERVAL);
     }
 }

@@ -11,8 +11,8 @@ use crate::model::retry::Retry;
 use crate::node::handling::Handling;
 use crate::node::health::SharedHealth;
 use crate::node::shares::ShareSettings;
-use crate::partition::Partition;
 use crate::protocol::pattern::Pattern;
+use crate::router::Router;
 use crate::server::servers::Servers;
 
 /// The settings of a worker, as [`Worker`](crate::Worker) documents them.
@@ -34,7 +34,7 @@ pub(crate) struct Settings {
 /// A queue to attend.
 #[derive(Clone)]
 pub(crate) struct QueueEntry {
-    pub(crate) partition: Arc<Partition>,
+    pub(crate) router: Arc<Router>,
     pub(crate) handling: Arc<dyn Handling>,
     pub(crate) share: ShareSettings,
     pub(crate) lease: Duration,

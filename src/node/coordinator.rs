@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
+use crate::node::attendance::{beat_interval, standing};
 use crate::node::attended_queue::AttendedQueue;
 use crate::node::attention::{Attended, Attention};
 use crate::node::event::{Event, Reply};
@@ -15,7 +16,8 @@ use crate::node::leases::Leases;
 use crate::node::membership::Membership;
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::queue_number::QueueNumber;
-use crate::node::shares::Shares;
+use crate::node::rosters::unwatch;
+use crate::node::share_groups::ShareGroups;
 use crate::node::slots::NodeSlots;
 use crate::node::subscriptions::Hint;
 use crate::node::tasks::{Task, Tasks};
@@ -56,7 +58,7 @@ pub(crate) struct Coordinator {
     pub(crate) tasks: Tasks,
     pub(crate) timers: NodeTimers,
     pub(crate) queues: HashMap<QueueNumber, AttendedQueue>,
-    pub(crate) shares: Shares,
+    pub(crate) shares: ShareGroups,
     pub(crate) concurrency: usize,
     pub(crate) attention: Attention,
     /// `None` once the node claims no more.
@@ -115,6 +117,8 @@ impl Coordinator {
             Event::Hint(hint) => self.hinted(&hint, now),
             Event::Found(found) => self.found(found, now),
             Event::Command(command) => self.command(command, now),
+            Event::Watched(queue, sent, result) => self.watched(queue, sent, result, now),
+            Event::Mapped(queue, read) => self.mapped(queue, read, now),
         }
     }
 
@@ -162,21 +166,25 @@ impl Coordinator {
                 result,
             } => {
                 timers.completed(number, Action::Beat, now, Duration::ZERO);
-                let interval = attended.beat_interval(fastrand::f64());
+                let is_leader = result.as_ref().is_ok_and(|beat| beat.leader);
+                let usual = beat_interval(queue.rank, is_leader);
+                let interval = attended.beat_interval(usual, fastrand::f64());
                 timers.beat_at(number, sent + interval, now);
                 let health = &self.membership.health;
                 match result {
                     Ok(beat) => {
+                        self.membership.crowd.saw(beat.nodes);
                         let is_parked = matches!(attended, Attended::Parked(_));
-                        health.beaten(queue.name(), sent, beat.leader, is_parked);
+                        health.beaten(queue.name(), number, sent, beat.leader, is_parked);
                         let has_ready = queue.beat_answered(&beat, sent, timers, now);
                         self.shares.set_paused(number, !queue.takes_messages());
                         if has_ready {
                             self.want(number, now);
                         }
+                        self.check_epoch(number, beat.header.epoch);
                     }
                     Err(error) => {
-                        health.failed(queue.name(), &error);
+                        health.failed(queue.name(), number, &error);
                         queue.beat_failed(&error, timers, now);
                     }
                 }
@@ -191,7 +199,7 @@ impl Coordinator {
             Reply::Reaped(result) => queue.moved(Action::Reap, &result, timers, now),
             Reply::Claimed(claimed) => self.claimed(number, *claimed, now),
             Reply::TokenReturned => {}
-            Reply::Left => self.left(number),
+            Reply::Left => self.left(number, now),
         }
     }
 
@@ -211,6 +219,7 @@ impl Coordinator {
             }
             Action::Beat => self.beat(number, now),
             Action::Claim => self.want(number, now),
+            Action::Watch => self.watch(number, now),
             Action::CheckLeases(claim) => {
                 for extension in self.leases.check(number, claim, &mut self.timers, now) {
                     self.tasks.spawn(Task::Extension, extension);
@@ -233,12 +242,13 @@ impl Coordinator {
         } else if queue.is_attending() {
             self.attention.activate(number);
         }
+        let presence = attended.presence(standing(queue.rank));
         let node = self.node.clone();
         self.call(number, move |partition| async move {
             Reply::Beat {
                 sent: now,
                 attended,
-                result: partition.beat(&node, attended.presence()).await,
+                result: partition.beat(&node, presence).await,
             }
         });
     }
@@ -304,16 +314,22 @@ impl Coordinator {
             self.handle(event);
         }
         let mut leaves = tokio::task::JoinSet::new();
+        for home in self.homes_of_rosters() {
+            let node = self.node.clone();
+            leaves.spawn(async move { unwatch(&home, &node).await });
+        }
         for (_, queue) in self.queues.drain() {
             let node = self.node.clone();
             let registered = Arc::clone(&self.membership.registered);
             leaves.spawn(async move {
                 leave(&queue.partition, &node).await;
-                registered.remove(queue.name());
-                events::worker_stopped(queue.name(), &node);
+                registered.remove(&queue.partition);
             });
         }
         leaves.join_all().await;
+        for queue in self.membership.queues.values() {
+            events::worker_stopped(queue.name(), &self.node);
+        }
     }
 }
 

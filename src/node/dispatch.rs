@@ -106,16 +106,19 @@ impl Coordinator {
     /// not, because it would take messages that idle nodes could handle at once, unless it is alone.
     pub(crate) fn claims_instead(&mut self, number: QueueNumber, now: Instant) -> bool {
         self.collect_ended();
-        let is_idle = self.busy.is_empty();
+        let Some(queue) = self.queues.get(&number) else {
+            return false;
+        };
+        // Of several partitions one often has a claim in flight: there a node is busy when fewer
+        // than half of its handlers are free.
+        let is_idle = self.busy.is_empty()
+            || queue.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
         if self.wake.is_none()
             || !self.timers.is_leader(number, now)
             || !(is_idle || self.timers.is_alone(number))
         {
             return false;
         }
-        let Some(queue) = self.queues.get(&number) else {
-            return false;
-        };
         if !queue.claim.is_idle(now) || !queue.is_attending() || self.room(queue) == 0 {
             return false;
         }
@@ -306,6 +309,10 @@ impl Coordinator {
         for queue in self.queues.values_mut() {
             queue.claim.stop();
             queue.held = None;
+        }
+        let groups: Vec<_> = self.membership.queues.keys().copied().collect();
+        for group in groups {
+            self.leave_roster(group);
         }
         for number in lists {
             self.return_token(number);

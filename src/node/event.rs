@@ -1,5 +1,6 @@
 //! The events that the parts of a node send to its coordinator.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Error;
@@ -10,7 +11,8 @@ use crate::node::scanner::Found;
 use crate::node::slots::HandlerPermits;
 use crate::node::subscriptions::Hint;
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::roles::{Beat, Moved};
+use crate::protocol::results::roles::{Beat, Moved, Watched};
+use crate::router::Partitions;
 
 /// Something the coordinator has to know.
 pub(crate) enum Event {
@@ -22,6 +24,10 @@ pub(crate) enum Event {
     Found(Found),
     /// The user adds or removes a queue.
     Command(NodeCommand),
+    /// The home of a queue with a map answered a watch that was sent then.
+    Watched(QueueNumber, Instant, Result<Watched, Error>),
+    /// The map of a queue was read.
+    Mapped(QueueNumber, Result<Arc<Partitions>, Error>),
 }
 
 /// The answer to a call of the coordinator.

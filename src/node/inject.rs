@@ -46,7 +46,7 @@ pub(crate) fn end_limit(settings: &Settings) -> Option<Duration> {
     let limits = END_LIMITS.lock().unwrap_or_else(PoisonError::into_inner);
     let entries = &settings.queues;
     let is_named = |queue: &String| {
-        let mut names = entries.iter().map(|entry| entry.partition.queue_name());
+        let mut names = entries.iter().map(|entry| entry.router.queue_name());
         names.any(|name| name == queue)
     };
     let found = limits.iter().find(|(queue, _)| is_named(queue));

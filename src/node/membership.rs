@@ -1,26 +1,25 @@
 //! Which queues a node attends: those it starts with, those of its patterns, and those that are
 //! added and removed while it runs.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::Error;
-use crate::node::attended_queue::{AttendedQueue, Phase, Removal, Setup};
+use crate::node::attended_queue::{AttendedQueue, Setup};
 use crate::node::commands::{NodeCommand, PatternEntry, QueueEntry};
-use crate::node::coordinator::{Coordinator, PACED_BEATS, leave};
-use crate::node::event::Reply;
+use crate::node::coordinator::{Coordinator, PACED_BEATS};
 use crate::node::handling::HandlerContext;
 use crate::node::health::SharedHealth;
+use crate::node::node_queue::NodeQueue;
 use crate::node::queue_number::QueueNumber;
-use crate::node::scanner::Found;
+use crate::node::registered::Registered;
+use crate::node::scanner::{Crowd, Found};
 use crate::node::slots::QueueSlots;
 use crate::node::subscriptions::{Channel, SubscriptionChange};
 use crate::node::tasks::NodeSupervisor;
-use crate::node::timers::Action;
-use crate::node::wakes::WakeUps;
 use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::server::servers::Servers;
@@ -40,57 +39,29 @@ pub(crate) struct Membership {
     pub(crate) context: HandlerContext,
     pub(crate) registered: Arc<Registered>,
     pub(crate) subscriptions: UnboundedSender<SubscriptionChange>,
-    pub(crate) numbers: HashMap<String, Member>,
+    pub(crate) crowd: Arc<Crowd>,
+    /// The numbers of the queues by name.
+    pub(crate) numbers: HashMap<String, QueueNumber>,
+    pub(crate) queues: HashMap<QueueNumber, NodeQueue>,
     /// Queues that the user removed: no scan adds them again.
     pub(crate) excluded: BTreeSet<String>,
-    /// The number of the last queue.
+    /// The number of the last queue or partition.
     pub(crate) last: u32,
-    /// How many queues were removed and still have handlers.
+    /// How many partitions the node leaves, which still have handlers.
     pub(crate) draining: usize,
-    /// The queues that the node has left while a pop covered their lists: it gives their tokens
+    /// The partitions that the node has left while a pop covered their lists: it gives their tokens
     /// back.
     pub(crate) left: HashMap<QueueNumber, Arc<Partition>>,
-}
-
-/// The queues in which Redis counts the node as alive, by name, on the connections of the client:
-/// if the coordinator panics, the worker leaves them for it.
-#[derive(Default)]
-pub(crate) struct Registered(Mutex<HashMap<String, Arc<Partition>>>);
-
-impl Registered {
-    pub(crate) fn add(&self, partition: &Arc<Partition>) {
-        let name = partition.queue_name().to_owned();
-        self.lock().insert(name, Arc::clone(partition));
-    }
-
-    /// The node has left this queue.
-    pub(crate) fn remove(&self, name: &str) {
-        self.lock().remove(name);
-    }
-
-    pub(crate) fn take(&self) -> Vec<Arc<Partition>> {
-        self.lock()
-            .drain()
-            .map(|(_, partition)| partition)
-            .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Partition>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// One attended queue.
-#[derive(Clone, Copy)]
-pub(crate) struct Member {
-    number: QueueNumber,
-    /// The pattern that found it; `None` if the user named it.
-    pattern: Option<usize>,
 }
 
 impl Membership {
     pub(crate) fn is_draining(&self) -> bool {
         self.draining > 0
+    }
+
+    pub(crate) fn next_number(&mut self) -> QueueNumber {
+        self.last += 1;
+        QueueNumber(self.last)
     }
 }
 
@@ -98,7 +69,7 @@ impl Coordinator {
     /// Attends the queues that the user named at the start.
     pub(crate) fn attend_initial(&mut self, now: Instant) {
         for entry in std::mem::take(&mut self.membership.initial) {
-            let name = entry.partition.queue_name().to_owned();
+            let name = entry.router.queue_name().to_owned();
             // The builder has checked names and shares.
             if let Err(error) = self.attend(entry, None, now) {
                 events::queue_refused(&name, &error);
@@ -119,7 +90,7 @@ impl Coordinator {
     /// A scan found queues of a pattern.
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
         let pattern = found.pattern;
-        let leaving = self.leaving();
+        let leaving = self.removed_names();
         for name in &found.names {
             // A later pass finds a queue again that the node is still leaving.
             if self.membership.numbers.contains_key(name)
@@ -140,94 +111,120 @@ impl Coordinator {
         if !found.is_complete {
             return;
         }
-        let gone: Vec<_> = self
-            .membership
-            .numbers
-            .iter()
-            .filter(|(name, member)| {
-                member.pattern == Some(pattern) && !found.names.contains(*name)
-            })
-            .map(|(name, _)| name.clone())
-            .collect();
+        let queues = self.membership.queues.values();
+        let gone = queues.filter(|queue| {
+            queue.pattern == Some(pattern)
+                && queue.removal.is_none()
+                && !found.names.contains(queue.name())
+        });
+        let gone: Vec<_> = gone.map(|queue| queue.name().to_owned()).collect();
         for name in gone {
             self.remove(&name, None);
         }
     }
 
-    /// Attends a queue from now on.
+    /// Attends a queue from now on: its home first, which tells whether the queue has a map.
     fn attend(
         &mut self,
         entry: QueueEntry,
         pattern: Option<usize>,
         now: Instant,
     ) -> Result<(), Error> {
-        let name = entry.partition.queue_name().to_owned();
-        if let Some(member) = self.membership.numbers.get(&name) {
-            let why = member
-                .pattern
+        let name = entry.router.queue_name().to_owned();
+        if let Some(number) = self.membership.numbers.get(&name) {
+            let queue = self.membership.queues.get(number);
+            let why = queue
+                .and_then(|queue| queue.pattern)
                 .map_or("", |_| ", because a pattern matches it");
             return Err(Error::invalid(format!(
                 "queue {name}: the worker attends it already{why}"
             )));
         }
-        if self.leaving().contains(&name) {
+        if self.removed_names().contains(&name) {
             return Err(Error::invalid(format!(
                 "queue {name}: the worker is still leaving it: await its removal first"
             )));
         }
-        let number = QueueNumber(self.membership.last + 1);
         let lease_ms = limits::lease_ms(entry.lease)?;
+        let group = QueueNumber(self.membership.last + 1);
         self.shares
-            .add(number, entry.share)
+            .add_group(group, entry.share)
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.last += 1;
         self.membership.excluded.remove(&name);
-        self.membership.registered.add(&entry.partition);
-        let is_fixed = pattern.is_none() && self.attention.add_named(number);
-        let partition = Arc::new(entry.partition.on_servers(
-            &self.membership.servers,
-            Arc::new(NodeSupervisor {
-                tasks: self.tasks.clone(),
-                _thread: Arc::clone(&self.membership.context.thread),
-            }),
-        ));
-        let change = SubscriptionChange::Add(
-            number,
-            Channel {
-                queue_name: name.clone(),
-                name: partition.keys().notice.clone(),
-                route: partition.route().clone(),
-            },
-        );
-        // The subscription runs as long as this task.
-        let _ = self.membership.subscriptions.send(change);
+        let home = self.on_servers(&entry.router.home());
+        let queue = NodeQueue {
+            entry,
+            lease_ms,
+            pattern,
+            home: Arc::clone(&home),
+            members: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+            removal: None,
+            ranks: None,
+            is_reading_map: false,
+        };
+        self.membership.queues.insert(group, queue);
+        events::worker_started(&name, &self.node, self.concurrency, lease_ms);
+        #[cfg(any(test, feature = "harness"))]
+        self.tasks.attends(&name);
+        self.membership.numbers.insert(name, group);
+        self.add_member(group, group, home, None, now);
+        Ok(())
+    }
+
+    /// The same partition on the connections of the node.
+    pub(crate) fn on_servers(&self, partition: &Partition) -> Arc<Partition> {
+        let supervisor = NodeSupervisor {
+            tasks: self.tasks.clone(),
+            _thread: Arc::clone(&self.membership.context.thread),
+        };
+        Arc::new(partition.on_servers(&self.membership.servers, Arc::new(supervisor)))
+    }
+
+    /// Attends a partition of a queue from now on.
+    pub(crate) fn add_member(
+        &mut self,
+        group: QueueNumber,
+        number: QueueNumber,
+        partition: Arc<Partition>,
+        rank: Option<usize>,
+        now: Instant,
+    ) {
+        let Some(queue) = self.membership.queues.get_mut(&group) else {
+            return;
+        };
+        queue.members.insert(partition.tag(), number);
+        let is_named = queue.pattern.is_none();
+        let is_fixed = is_named && self.attention.add_named(number);
+        let entry = &queue.entry;
         let context = HandlerContext {
             retry: entry.retry,
             time_limit: entry.time_limit,
             ..self.membership.context.clone()
         };
-        let queue = AttendedQueue::new(Setup {
+        let attended = AttendedQueue::new(Setup {
             number,
-            partition,
-            handling: entry.handling,
+            group,
+            rank,
+            partition: Arc::clone(&partition),
+            handling: Arc::clone(&entry.handling),
             context: Arc::new(context),
             lease: entry.lease,
-            lease_ms,
+            lease_ms: queue.lease_ms,
             max_handlers: entry.share.max.min(self.concurrency),
             slots: QueueSlots::new(&self.slots),
             silence: Some(self.membership.silence)
                 .filter(|silence| !is_fixed && !silence.is_zero()),
             now,
         });
-        events::worker_started(&name, &self.node, self.concurrency, lease_ms);
-        #[cfg(any(test, feature = "harness"))]
-        self.tasks.attends(&name);
-        self.queues.insert(number, queue);
+        self.membership.registered.add(&partition);
+        self.membership.health.added(attended.name(), number);
+        self.queues.insert(number, attended);
+        self.shares.add(number, group);
         self.timers.add(number);
-        self.membership.health.added(&name);
-        self.membership
-            .numbers
-            .insert(name, Member { number, pattern });
+        self.timers.set_rank(number, rank);
+        self.subscribe(number, &partition);
         if is_fixed {
             self.timers.beat_at(number, now, now);
             // The first claim needs no token: messages may have been pushed before this node
@@ -239,104 +236,19 @@ impl Coordinator {
             let at = now + Duration::from_millis(added * 1_000 / u64::from(PACED_BEATS));
             self.timers.beat_at(number, at, now);
         }
-        Ok(())
     }
 
-    /// The queues that were removed and whose handlers have not ended.
-    fn leaving(&self) -> BTreeSet<String> {
-        if !self.membership.is_draining() {
-            return BTreeSet::new();
-        }
-        let leaving = self.queues.values().filter(|queue| !queue.is_attending());
-        leaving.map(|queue| queue.name().to_owned()).collect()
-    }
-
-    /// Takes no more messages of the queue, and leaves it when its handlers have ended.
-    fn remove(&mut self, name: &str, reply: Removal) {
-        let Some(member) = self.membership.numbers.remove(name) else {
-            if let Some(reply) = reply {
-                let error = Error::invalid(format!("queue {name}: the worker does not attend it"));
-                let _ = reply.send(Err(error));
-            }
-            return;
+    pub(crate) fn subscribe(&self, number: QueueNumber, partition: &Partition) {
+        let channel = Channel {
+            queue_name: partition.queue_name().to_owned(),
+            name: partition.keys().notice.clone(),
+            route: partition.route().clone(),
         };
-        if reply.is_some() && !self.membership.patterns.is_empty() {
-            self.membership.excluded.insert(name.to_owned());
-        }
-        let number = member.number;
-        let Some(queue) = self.queues.get_mut(&number) else {
-            return;
-        };
-        queue.phase = Phase::Draining(reply);
-        queue.claim.stop();
-        queue.held = None;
-        queue.handling.close();
-        self.membership.draining += 1;
-        self.wanting.remove(&number);
-        self.shares.set_paused(number, true);
-        self.return_token(number);
-        self.attention.remove(number);
-        let _ = self
-            .membership
-            .subscriptions
-            .send(SubscriptionChange::Remove(number));
-    }
-
-    /// Leaves the removed queues that have no handlers and no unsettled deliveries any more.
-    pub(crate) fn end_drained(&mut self) {
-        if !self.membership.is_draining() {
-            return;
-        }
-        let mut drained = Vec::new();
-        for (number, queue) in &self.queues {
-            let is_idle = !queue.claim.is_in_flight()
-                && self.shares.running(*number) == 0
-                && queue.slots.unsettled() == 0;
-            if is_idle && matches!(queue.phase, Phase::Draining(_)) {
-                drained.push(*number);
-            }
-        }
-        for number in drained {
-            // A beat in flight must not reach Redis after the leave: it would register the node
-            // again.
-            if self.timers.is_in_flight(number, Action::Beat) {
-                continue;
-            }
-            self.timers.remove(number);
-            let Some(queue) = self.queues.get_mut(&number) else {
-                continue;
-            };
-            if let Phase::Draining(removal) = &mut queue.phase {
-                queue.phase = Phase::Leaving(removal.take());
-            }
-            let node = self.node.clone();
-            self.call(number, move |partition| async move {
-                leave(&partition, &node).await;
-                Reply::Left
-            });
-        }
-    }
-
-    /// The node has left a removed queue.
-    pub(crate) fn left(&mut self, number: QueueNumber) {
-        let Some(queue) = self.queues.remove(&number) else {
-            return;
-        };
-        let covered: BTreeSet<_> = self.wake.iter().flat_map(WakeUps::last_covered).collect();
-        let left = &mut self.membership.left;
-        left.insert(number, Arc::clone(&queue.partition));
-        left.retain(|number, _| covered.contains(number));
-        self.membership.draining = self.membership.draining.saturating_sub(1);
-        self.shares.remove(number);
-        self.busy.remove(&number);
-        self.membership.health.removed(queue.name());
-        self.membership.registered.remove(queue.name());
-        events::worker_stopped(queue.name(), &self.node);
-        if let Phase::Leaving(Some(reply)) = queue.phase {
-            let _ = reply.send(Ok(()));
-        }
+        let change = SubscriptionChange::Add(number, channel);
+        // The subscription runs as long as this task.
+        let _ = self.membership.subscriptions.send(change);
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

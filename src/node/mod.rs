@@ -12,6 +12,7 @@
 //! handlers; both are pure. The tasks of a node run on a thread of its own, so that a handler that
 //! blocks threads of the caller's runtime delays no other queue. `run` starts and stops them.
 
+pub(crate) mod attendance;
 pub(crate) mod attended_queue;
 pub(crate) mod attention;
 pub(crate) mod batch_runner;
@@ -30,15 +31,22 @@ pub(crate) mod health;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod inject;
 pub(crate) mod leases;
+pub(crate) mod leaving;
 pub(crate) mod listeners;
 pub(crate) mod membership;
 pub(crate) mod newest_reply;
+pub(crate) mod node_queue;
 pub(crate) mod oldest_due;
 pub(crate) mod precise_timer;
 pub(crate) mod queue_number;
+pub(crate) mod registered;
+pub(crate) mod rosters;
 pub(crate) mod run;
 pub(crate) mod scanner;
+pub(crate) mod share_groups;
 pub(crate) mod shares;
+#[cfg(feature = "harness")]
+pub mod simulated;
 pub(crate) mod slots;
 pub(crate) mod subscriptions;
 pub(crate) mod tasks;

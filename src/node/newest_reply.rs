@@ -92,6 +92,7 @@ mod tests {
             head_ms: None,
             lease_deadline_ms: None,
             paused: false,
+            epoch: None,
         }
     }
 

@@ -19,9 +19,12 @@ use crate::node::coordinator::{Coordinator, Stop, leave};
 use crate::node::event::Event;
 use crate::node::handling::HandlerContext;
 use crate::node::leases::Leases;
-use crate::node::membership::{Membership, Registered};
+use crate::node::membership::Membership;
 use crate::node::precise_timer::PreciseTimer;
-use crate::node::shares::{Order, Shares};
+use crate::node::registered::Registered;
+use crate::node::scanner::Crowd;
+use crate::node::share_groups::ShareGroups;
+use crate::node::shares::Order;
 use crate::node::slots::NodeSlots;
 use crate::node::subscriptions::SubscriptionChange;
 use crate::node::tasks::{Task, Tasks};
@@ -29,7 +32,7 @@ use crate::node::thread::NodeThread;
 use crate::node::timers::NodeTimers;
 use crate::node::wakes::WakeUps;
 use crate::node::{listeners, scanner, subscriptions};
-use crate::partition::{Partition, Presence};
+use crate::partition::{Partition, Presence, Standing};
 use crate::server::servers::Servers;
 use crate::telemetry::events;
 
@@ -147,8 +150,9 @@ impl Started {
         let slots = Arc::<NodeSlots>::default();
         let (sender, events) = mpsc::unbounded_channel();
         let registered = Arc::<Registered>::default();
+        let crowd = Arc::<Crowd>::default();
         for entry in &settings.queues {
-            registered.add(&entry.partition);
+            registered.add(&entry.router.home());
         }
         let (subscriptions, changes) = mpsc::unbounded_channel();
         let order = settings
@@ -157,7 +161,8 @@ impl Started {
         if !settings.patterns.is_empty() {
             let patterns = settings.patterns.iter();
             let patterns = patterns.map(|entry| entry.pattern.clone()).collect();
-            let scanner = scanner::run(Arc::clone(&servers), patterns, sender.clone());
+            let crowd = Arc::clone(&crowd);
+            let scanner = scanner::run(Arc::clone(&servers), patterns, crowd, sender.clone());
             let scanner = stop.leave.clone().run_until_cancelled_owned(scanner);
             tasks.spawn(Task::Scanner, async { scanner.await.unwrap_or_default() });
         }
@@ -175,7 +180,7 @@ impl Started {
             tasks: tasks.clone(),
             timers: NodeTimers::new(Instant::now(), fastrand::u64(..)),
             queues: HashMap::new(),
-            shares: Shares::new(settings.concurrency, order),
+            shares: ShareGroups::new(settings.concurrency, order),
             concurrency: settings.concurrency,
             attention: Attention::default(),
             wake: Some(WakeUps::default()),
@@ -188,7 +193,9 @@ impl Started {
                 health: settings.health,
                 registered: Arc::clone(&registered),
                 subscriptions,
+                crowd,
                 numbers: HashMap::new(),
+                queues: HashMap::new(),
                 excluded: BTreeSet::new(),
                 last: 0,
                 draining: 0,
@@ -257,14 +264,15 @@ async fn relay(
 async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
     let mut beats = JoinSet::new();
     for entry in &settings.queues {
-        let (partition, node) = (Arc::clone(&entry.partition), node.to_owned());
+        let (partition, node) = (entry.router.home(), node.to_owned());
         beats.spawn(async move {
-            let error = partition.beat(&node, Presence::Stay).await.err()?;
+            let stay = Presence::Alive(Standing::Any, None);
+            let error = partition.beat(&node, stay).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }
-    let partitions = settings.queues.iter().map(|entry| &entry.partition);
-    let (partitions, node): (Vec<_>, _) = (partitions.cloned().collect(), node.to_owned());
+    let homes = settings.queues.iter().map(|entry| entry.router.home());
+    let (homes, node): (Vec<_>, _) = (homes.collect(), node.to_owned());
     let (report, reported) = oneshot::channel();
     let (starts, will_start) = oneshot::channel();
     tokio::spawn(async move {
@@ -272,7 +280,7 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
         let _ = report.send(beats.join_all().await);
         if will_start.await.is_err() {
             // The worker was dropped: without a leave, the node counts as alive for 3 s.
-            leave_each(partitions, &node).await;
+            leave_each(homes, &node).await;
         }
     });
     let failures = reported.await.unwrap_or_default();

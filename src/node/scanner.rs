@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -19,6 +20,8 @@ use crate::telemetry::events;
 const STEP_PAUSE: Duration = Duration::from_secs(1);
 /// Time from the end of a pass for each pattern to the next, with jitter of a fifth.
 const PASS_PAUSE: Duration = Duration::from_secs(30);
+/// Above this number of nodes the passes become rarer: all nodes together scan as much as so many.
+const SCANNING_NODES: u64 = 10;
 /// How many queues of a pattern a node attends at most.
 const MAX_QUEUES: usize = 10_000;
 
@@ -33,10 +36,28 @@ pub(crate) struct Found {
     pub(crate) is_complete: bool,
 }
 
+/// The largest number of live nodes in a queue of the node since the last pass, by its beats and
+/// watches.
+#[derive(Default)]
+pub(crate) struct Crowd(AtomicU64);
+
+impl Crowd {
+    pub(crate) fn saw(&self, nodes: u64) {
+        self.0.fetch_max(nodes, Ordering::Relaxed);
+    }
+
+    /// The pause after a pass of which a node alone makes one each `pause`.
+    fn stretched(&self, pause: Duration) -> Duration {
+        let nodes = self.0.swap(0, Ordering::Relaxed).min(1_000_000);
+        pause * nodes.max(SCANNING_NODES) as u32 / SCANNING_NODES as u32
+    }
+}
+
 /// Scans for one pattern after another, and reports the queues that match. Never returns.
 pub(crate) async fn run(
     servers: Arc<Servers>,
     patterns: Vec<Pattern>,
+    crowd: Arc<Crowd>,
     sender: UnboundedSender<Event>,
 ) {
     let mut scanner = Scanner::new(servers, sender, STEP_PAUSE, PASS_PAUSE);
@@ -46,7 +67,7 @@ pub(crate) async fn run(
             let found = scanner.pass(index, pattern, &mut attended[index]).await;
             scanner.report(found);
         }
-        tokio::time::sleep(jittered(scanner.pass_pause)).await;
+        tokio::time::sleep(jittered(crowd.stretched(scanner.pass_pause))).await;
     }
 }
 

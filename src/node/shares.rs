@@ -239,6 +239,7 @@ impl Shares {
     }
 
     /// How many handlers the queue has.
+    #[cfg(test)]
     pub(crate) fn running(&self, queue: QueueNumber) -> usize {
         self.queues.get(&queue).map_or(0, |share| share.running)
     }

@@ -21,6 +21,7 @@ pub(crate) const TICK: Duration = Duration::from_micros(100);
 /// long from when it received the beat, so the old leader stops before another node can lead.
 pub(crate) const LEADER_TTL: Duration = Duration::from_millis(2_500);
 /// A standby acts this much later than the leader would, plus a part of as much for each live node.
+/// In a queue of several partitions, the standby of rank n acts n times this much later.
 const STANDBY_MS: u64 = 25;
 /// The longest delay of a standby.
 const MAX_STANDBY_MS: u64 = 1_000;
@@ -35,6 +36,8 @@ pub(crate) enum Action {
     Claim,
     /// Check the leases of the claim with this number.
     CheckLeases(u64),
+    /// Watch the roster of the queue with this number.
+    Watch,
 }
 
 /// The timers of one node, all on one wheel. Their ticks are microseconds since `start`.
@@ -56,6 +59,8 @@ struct QueueTimers {
     leader_until: Option<Instant>,
     /// How many nodes were alive at the last beat.
     nodes: u64,
+    /// How many nodes come before this one, if the queue has several partitions.
+    rank: Option<u32>,
 }
 
 impl Default for QueueTimers {
@@ -67,6 +72,7 @@ impl Default for QueueTimers {
             claim: CallTimer::default(),
             leader_until: None,
             nodes: 1,
+            rank: None,
         }
     }
 }
@@ -189,6 +195,14 @@ impl NodeTimers {
         }
     }
 
+    /// How many nodes come before this one in a partition: as a standby it acts this many steps after
+    /// the leader. Without a rank, the delays of standbys are spread by the node's seed.
+    pub(crate) fn set_rank(&mut self, queue: QueueNumber, rank: Option<usize>) {
+        if let Some(timers) = self.queues.get_mut(&queue) {
+            timers.rank = rank.map(|rank| u32::try_from(rank).unwrap_or(u32::MAX));
+        }
+    }
+
     pub(crate) fn is_leader(&self, queue: QueueNumber, now: Instant) -> bool {
         let timers = self.queues.get(&queue);
         timers.is_some_and(|timers| timers.leader_until.is_some_and(|until| now < until))
@@ -248,7 +262,7 @@ impl NodeTimers {
             Action::Reap => Some(&mut timers.reap),
             Action::Beat => Some(&mut timers.beat),
             Action::Claim => Some(&mut timers.claim),
-            Action::CheckLeases(_) => None,
+            Action::CheckLeases(_) | Action::Watch => None,
         }
     }
 
@@ -258,7 +272,13 @@ impl NodeTimers {
         if self.is_leader(queue, now) {
             return Duration::ZERO;
         }
-        let nodes = self.queues.get(&queue).map_or(1, |timers| timers.nodes);
+        let timers = self.queues.get(&queue);
+        if let Some(rank) = timers.and_then(|timers| timers.rank) {
+            // Rank 0 takes the lead with its next beat. Until then it is a standby like rank 1.
+            let steps = u64::from(rank.max(1));
+            return Duration::from_millis((STANDBY_MS * steps).min(MAX_STANDBY_MS));
+        }
+        let nodes = timers.map_or(1, |timers| timers.nodes);
         let spread = (STANDBY_MS * nodes).min(MAX_STANDBY_MS - STANDBY_MS);
         // Fibonacci hashing: neighbouring instants give unrelated delays.
         let mixed = (self.seed ^ self.tick(at)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;

@@ -3,16 +3,19 @@
 
 mod claim;
 mod producers;
+mod remap;
 mod roles;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
-use crate::batch::{Batcher, CallSpec, Supervisor};
+use crate::batch::{Batcher, CallSpec, OpenPartition, Supervisor};
 use crate::error::Error;
 use crate::model::durability::Durability;
 use crate::partition::producers::ProducerPool;
 use crate::protocol::keys::Keys;
+use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
@@ -21,12 +24,36 @@ use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use producers::Producers;
-pub(crate) use roles::Presence;
+pub(crate) use remap::{StoredMap, Take};
+pub(crate) use roles::{Presence, Standing};
+
+/// Which partition of its queue a partition is, by one map.
+#[derive(Clone)]
+pub(crate) struct PlaceInQueue {
+    pub(crate) tag: Tag,
+    /// The epoch of the map; `None` for the partition of a queue without a map.
+    pub(crate) epoch: Option<u64>,
+    pub(crate) index: usize,
+    /// How many partitions the map has.
+    pub(crate) partitions: usize,
+    /// The index of the partition to which ids of the library's own go next.
+    pub(crate) open: Arc<AtomicUsize>,
+}
+
+impl PlaceInQueue {
+    /// The first argument of calls that name ids: the script compares the epoch with its own.
+    fn fence(&self) -> Arc<str> {
+        let fence = self.epoch.map(|epoch| format!("m{epoch}"));
+        fence.unwrap_or_default().into()
+    }
+}
 
 /// One set of ten keys, the way to the server that holds them, the batchers of its calls and its
-/// meters. A queue has one partition today.
+/// meters.
 pub(crate) struct Partition {
     queue_name: String,
+    place: PlaceInQueue,
+    fence: Arc<str>,
     keys: Arc<Keys>,
     route: Route,
     control: Arc<RoutedLane>,
@@ -34,6 +61,15 @@ pub(crate) struct Partition {
     meters: Arc<Meters>,
     producers: Arc<ProducerPool>,
     settlers: Settlers,
+}
+
+/// What the objects of one partition share, for the client and for its nodes.
+struct Parts {
+    queue_name: String,
+    place: PlaceInQueue,
+    keys: Arc<Keys>,
+    meters: Arc<Meters>,
+    producers: Arc<ProducerPool>,
 }
 
 /// The batchers of a consumer's calls: one for each verb that takes many items.
@@ -73,48 +109,69 @@ impl Settlers {
 }
 
 impl Partition {
-    /// The partition of the queue of this name.
+    /// A partition of the queue of this name. Its calls are counted by `meters`.
     ///
     /// # Errors
     /// `InvalidInput` if the name is not valid.
-    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
-        let keys = Arc::new(Keys::of_queue(queue_name)?);
+    pub(crate) fn new(
+        queue_name: &str,
+        place: PlaceInQueue,
+        servers: &Arc<Servers>,
+        meters: &Arc<Meters>,
+    ) -> Result<Self, Error> {
+        let keys = Arc::new(Keys::of_partition(queue_name, place.tag)?);
         let route = servers.route(&keys);
-        let meters = Arc::new(Meters::new());
         let pushes = Arc::new(RoutedLane::pushes(&route));
-        let producers = Arc::new(ProducerPool::new(&keys, &pushes, &meters));
-        Ok(Self::of(queue_name, keys, route, meters, producers, None))
+        let mut spec = CallSpec::new(&keys, &pushes, meters);
+        if place.epoch.is_some() {
+            let open = OpenPartition {
+                open: Arc::clone(&place.open),
+                index: place.index,
+                partitions: place.partitions,
+            };
+            spec = spec.of_many(place.fence(), open);
+        }
+        let parts = Parts {
+            queue_name: queue_name.to_owned(),
+            place,
+            keys,
+            meters: Arc::clone(meters),
+            producers: Arc::new(ProducerPool::new(spec)),
+        };
+        Ok(Self::of(parts, route, None))
     }
 
     /// The same partition for a node: the calls of consumers use the node's servers, and
-    /// `supervisor` runs their batchers. Keys, meters and producers are shared with `self`.
+    /// `supervisor` runs their batchers. The node shares keys, meters and producers with `self`.
     pub(crate) fn on_servers(
         &self,
         servers: &Arc<Servers>,
         supervisor: Arc<dyn Supervisor>,
     ) -> Self {
-        Self::of(
-            &self.queue_name,
-            Arc::clone(&self.keys),
-            servers.route(&self.keys),
-            Arc::clone(&self.meters),
-            Arc::clone(&self.producers),
-            Some(supervisor),
-        )
+        let parts = Parts {
+            queue_name: self.queue_name.clone(),
+            place: self.place.clone(),
+            keys: Arc::clone(&self.keys),
+            meters: Arc::clone(&self.meters),
+            producers: Arc::clone(&self.producers),
+        };
+        Self::of(parts, servers.route(&self.keys), Some(supervisor))
     }
 
-    fn of(
-        queue_name: &str,
-        keys: Arc<Keys>,
-        route: Route,
-        meters: Arc<Meters>,
-        producers: Arc<ProducerPool>,
-        supervisor: Option<Arc<dyn Supervisor>>,
-    ) -> Self {
+    fn of(parts: Parts, route: Route, supervisor: Option<Arc<dyn Supervisor>>) -> Self {
+        let Parts {
+            queue_name,
+            place,
+            keys,
+            meters,
+            producers,
+        } = parts;
         let control = Arc::new(RoutedLane::control(&route));
         let settlers = Settlers::new(&keys, &route, &control, &meters, supervisor);
         Self {
-            queue_name: queue_name.to_owned(),
+            queue_name,
+            fence: place.fence(),
+            place,
             keys,
             claims: RoutedLane::claims(&route),
             control,
@@ -125,14 +182,37 @@ impl Partition {
         }
     }
 
+    /// The only partition of the queue of this name.
+    #[cfg(test)]
+    pub(crate) fn only(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
+        let place = PlaceInQueue {
+            tag: Tag::Home,
+            epoch: None,
+            index: 0,
+            partitions: 1,
+            open: Arc::default(),
+        };
+        Self::new(queue_name, place, servers, &Arc::new(Meters::new()))
+    }
+
     /// A partition whose server does not exist.
     #[cfg(test)]
     pub(crate) fn unconnected() -> Arc<Self> {
-        Arc::new(Self::new("unconnected", &Servers::unconnected()).expect("a name"))
+        let partition = Self::only("unconnected", &Servers::unconnected());
+        Arc::new(partition.expect("a name"))
     }
 
     pub(crate) fn queue_name(&self) -> &str {
         &self.queue_name
+    }
+
+    pub(crate) fn tag(&self) -> Tag {
+        self.place.tag
+    }
+
+    /// Its index in the map of its queue.
+    pub(crate) fn index(&self) -> usize {
+        self.place.index
     }
 
     pub(crate) fn keys(&self) -> &Keys {
@@ -145,7 +225,7 @@ impl Partition {
     }
 
     /// The connection for calls that are not batched.
-    pub(crate) fn control(&self) -> &RoutedLane {
+    pub(crate) fn control(&self) -> &Arc<RoutedLane> {
         &self.control
     }
 
@@ -172,7 +252,29 @@ impl Partition {
         args: &[&[u8]],
         repeat: Repeat,
     ) -> Result<Reply, Error> {
-        let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
+        self.call_with("", verb, args, repeat).await
+    }
+
+    /// The same for a script that names an id: the epoch of the map comes first. The partition
+    /// refuses another epoch than its own.
+    pub(crate) async fn call_fenced(
+        &self,
+        verb: Verb,
+        args: &[&[u8]],
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        self.call_with(&self.fence, verb, args, repeat).await
+    }
+
+    async fn call_with(
+        &self,
+        first: &str,
+        verb: Verb,
+        args: &[&[u8]],
+        repeat: Repeat,
+    ) -> Result<Reply, Error> {
+        let first = [first.as_bytes()].into_iter();
+        let args: Vec<&[u8]> = first.chain(args.iter().copied()).collect();
         let failed = |error: &Error| self.meters.call_failed(error);
         let call = self
             .control()

@@ -8,10 +8,7 @@ use crate::batch::{Batcher, CallSpec};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::durability::Durability;
 use crate::partition::verbs;
-use crate::protocol::keys::Keys;
-use crate::server::route::RoutedLane;
 use crate::server::timeouts::PATIENCE;
-use crate::telemetry::metrics::Meters;
 
 /// How many durabilities besides `Memory` a partition keeps ready; each has a connection. A further
 /// one replaces the least recently used, whose calls in flight complete first.
@@ -56,8 +53,7 @@ pub(crate) struct ProducerPool {
 }
 
 impl ProducerPool {
-    pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
-        let spec = CallSpec::new(keys, lane, meters);
+    pub(crate) fn new(spec: CallSpec) -> Self {
         Self {
             memory: Arc::new(Producers::new(&spec)),
             spec,

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::partition::Partition;
 use crate::protocol::limits;
-use crate::protocol::results::roles::{Beat, Moved};
+use crate::protocol::partition_map::Tag;
+use crate::protocol::results::roles::{Beat, Moved, Watched};
 use crate::protocol::verbs::Verb;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
@@ -16,13 +17,32 @@ const STEP: &[u8] = b"256";
 /// What a beat says of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Presence {
-    /// The node is alive.
-    Stay,
-    /// The node is alive, and beats again after this time at the latest (1 s to 60 s). Until then it
-    /// waits for notices.
-    Park(Duration),
+    /// The node is alive. If it parks, it beats again after this time at the latest (1 s to 60 s),
+    /// and waits for notices until then.
+    Alive(Standing, Option<Duration>),
     /// The node stops.
     Leave,
+}
+
+/// How a node stands for the lead of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The queue has one partition: the first node to come leads.
+    Any,
+    /// It has the first rank: it takes the lead from a second.
+    First,
+    /// It has a later rank: it takes the lead only when it has been free for 1 s.
+    Second,
+}
+
+impl Standing {
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Any => b"stay",
+            Self::First => b"first",
+            Self::Second => b"second",
+        }
+    }
 }
 
 impl Partition {
@@ -30,15 +50,38 @@ impl Partition {
     pub(crate) async fn beat(&self, node: &str, presence: Presence) -> Result<Beat, Error> {
         let node = node.as_bytes();
         let reply = match presence {
-            Presence::Stay => self.call_once(Verb::Beat, &[node, b"stay"]).await,
             Presence::Leave => self.call_once(Verb::Beat, &[node, b"leave"]).await,
-            Presence::Park(time) => {
+            Presence::Alive(standing, None) => {
+                self.call_once(Verb::Beat, &[node, standing.word()]).await
+            }
+            Presence::Alive(standing, Some(time)) => {
                 let ms = limits::park_ms(time).to_string();
-                self.call_once(Verb::Beat, &[node, b"stay", ms.as_bytes()])
+                self.call_once(Verb::Beat, &[node, standing.word(), ms.as_bytes()])
                     .await
             }
         }?;
         Beat::decode(reply)
+    }
+
+    /// Enters the node in the roster, which forgets it after 3 s. Only for the home of a queue with a
+    /// map. Replies with the nodes unless `known` is the number of the present roster. `help` are
+    /// partitions that this node leads and whose nodes are all busy. Sent once.
+    pub(crate) async fn watch(
+        &self,
+        node: &str,
+        known: u64,
+        help: &[Tag],
+    ) -> Result<Watched, Error> {
+        let help: Vec<_> = help.iter().map(Tag::to_string).collect();
+        let (known, help) = (known.to_string(), help.join(" "));
+        let args = [node.as_bytes(), b"watch", known.as_bytes(), help.as_bytes()];
+        Watched::decode(self.call_once(Verb::Beat, &args).await?)
+    }
+
+    /// Takes the node out of the roster. Sent once.
+    pub(crate) async fn unwatch(&self, node: &str) -> Result<(), Error> {
+        let args = [node.as_bytes(), b"unwatch"];
+        self.call_once(Verb::Beat, &args).await.map(drop)
     }
 
     /// Moves up to 256 due messages to the ready list. Sent once, without a repetition.

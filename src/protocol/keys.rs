@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::protocol::limits;
+use crate::protocol::partition_map::Tag;
 
 /// The suffixes in the order of the KEYS vector that every script takes.
 const SUFFIXES: [&str; 10] = [
@@ -17,7 +18,7 @@ const SUFFIXES: [&str; 10] = [
     "meta",
 ];
 
-/// The keys of one queue. All share a hash tag, so that a cluster keeps them in one slot.
+/// The keys of one partition. All share a hash tag, so that a cluster keeps them in one slot.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// In the order of the KEYS vector.
@@ -31,8 +32,16 @@ pub(crate) struct Keys {
 impl Keys {
     /// The keys of the queue of this name, if it is a valid one.
     pub(crate) fn of_queue(name: &str) -> Result<Self, Error> {
+        Self::of_partition(name, Tag::Home)
+    }
+
+    /// The keys of one partition of the queue of this name, if it is a valid one.
+    pub(crate) fn of_partition(name: &str, tag: Tag) -> Result<Self, Error> {
         limits::check_queue_name(name)?;
-        let base = format!("dueq:{{{name}}}");
+        let base = match tag {
+            Tag::Home => format!("dueq:{{{name}}}"),
+            Tag::Numbered(number) => format!("dueq:{{{name}/{number}}}"),
+        };
         Ok(Self {
             vector: SUFFIXES.map(|suffix| format!("{base}:{suffix}")),
             wake: format!("{base}:wake"),
@@ -55,6 +64,11 @@ impl Keys {
             .chain([&self.wake])
             .map(String::as_str)
             .zip(kinds)
+    }
+
+    /// The sorted set of what is remembered of calls and of ids that ended.
+    pub(crate) fn recent(&self) -> &str {
+        &self.vector[7]
     }
 
     /// The hash of the attributes of messages.
@@ -82,6 +96,12 @@ pub(crate) fn queue_of_meta(key: &str) -> Option<&str> {
     limits::check_queue_name(name).is_ok().then_some(name)
 }
 
+/// The partition that this key is the meta hash of: `orders`, or `orders/17`.
+#[cfg(feature = "harness")]
+pub(crate) fn partition_of_meta(key: &str) -> Option<&str> {
+    key.strip_prefix("dueq:{")?.strip_suffix("}:meta")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,5 +126,14 @@ mod tests {
         for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
             assert!(key.starts_with("dueq:{orders}:"), "{key}");
         }
+    }
+
+    #[test]
+    fn keys_of_a_partition_share_its_tag_and_are_no_queue() {
+        let keys = Keys::of_partition("orders", Tag::Numbered(17)).expect("a valid name");
+        for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
+            assert!(key.starts_with("dueq:{orders/17}:"), "{key}");
+        }
+        assert_eq!(queue_of_meta(keys.meta()), None);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Header {
     pub(crate) lease_deadline_ms: Option<u64>,
     /// Whether the queue is paused.
     pub(crate) paused: bool,
+    /// The epoch of the partition's map, if the queue has one.
+    pub(crate) epoch: Option<u64>,
 }
 
 /// A reply: its header, and what follows it.
@@ -54,6 +56,7 @@ impl Reply {
             head_ms: time_ms(header.integer()?),
             lease_deadline_ms: time_ms(header.integer()?),
             paused: header.integer()? != 0,
+            epoch: (!header.is_empty()).then(|| header.count()).transpose()?,
         };
         Ok(Self { header, body })
     }
@@ -118,6 +121,12 @@ impl Body {
     pub(crate) fn text(&mut self) -> Result<String, Error> {
         Ok(String::from_utf8(self.bytes()?)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+    }
+
+    /// The next part, an array of texts.
+    pub(crate) fn texts(&mut self) -> Result<Vec<String>, Error> {
+        let mut parts = self.parts()?;
+        (0..parts.len()).map(|_| parts.text()).collect()
     }
 
     /// The next part, a text of words: first N counts, then options.
@@ -253,7 +262,8 @@ mod tests {
                 seq: 9,
                 head_ms: None,
                 lease_deadline_ms: None,
-                paused: true
+                paused: true,
+                epoch: None
             }
         );
         assert_eq!(reply.body.count().expect("moved"), 3);
@@ -268,6 +278,19 @@ mod tests {
             (Some(0), Some(0)),
             "past, not none"
         );
+    }
+
+    #[test]
+    fn a_header_of_a_queue_with_a_map_has_its_epoch() {
+        let decode = |epoch| {
+            let mut parts = vec![Value::Int(0); 6];
+            parts[1] = text("b");
+            parts.push(Value::Int(epoch));
+            let reply = Value::Array(vec![Value::Array(parts)]);
+            Reply::decode(Verb::Promote, reply, Instant::now())
+        };
+        assert_eq!(decode(7).expect("a header").header.epoch, Some(7));
+        assert!(decode(-7).is_err());
     }
 
     #[test]

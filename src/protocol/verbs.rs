@@ -85,5 +85,5 @@ verbs! {
     Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", Again "again", Retry "retry", Release "release",
     Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
-    Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit",
+    Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
 }

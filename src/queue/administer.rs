@@ -1,8 +1,11 @@
 //! The calls of operators on a whole queue: pause, resume, requeue all, purge, delete.
 
+use std::sync::Arc;
+
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
 use crate::model::outcomes::State;
+use crate::partition::Partition;
 use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::results::administer::Step;
 use crate::protocol::verbs::Verb;
@@ -22,7 +25,8 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn exists(&self) -> Result<bool, Error> {
-        patiently(|| self.control().has(self.partition().keys().meta())).await
+        let home = self.router.home();
+        patiently(|| home.control().has(home.keys().meta())).await
     }
 
     /// Revives all messages that are dead now, the oldest first, 1,000 a call; returns how many. A
@@ -36,22 +40,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn requeue_all(&self) -> Result<u64, Error> {
-        let (mut total, mut until) = (0, String::new());
-        loop {
-            let limit = MAX_ITEMS.to_string();
-            let args: [&[u8]; 3] = [b"oldest", limit.as_bytes(), until.as_bytes()];
-            let reply = self.call(Verb::Requeue, &args, Repeat::Unsafe).await;
-            let step = Step::decode(reply.map_err(|error| after(error, total, "requeued"))?)?;
-            if until.is_empty() {
-                until = (step.now_us / 1_000).to_string();
-            }
-            total += step.done;
-            // The first call finds only messages that were dead before it; `until` makes the later
-            // ones leave out messages that died since.
-            if step.left == 0 {
-                return Ok(total);
-            }
-        }
+        self.step_all("requeued", requeue_dead).await
     }
 
     /// Removes the messages in one state, scheduled, ready or dead, 1,000 a call. It ends when the
@@ -74,23 +63,8 @@ impl<C: Codec> Queue<C> {
                 "leased messages cannot be purged: their handlers have them",
             ));
         }
-        let (mut total, mut expected) = (0, None);
-        loop {
-            let limit = MAX_ITEMS.to_string();
-            let reply = self
-                .call(
-                    Verb::Purge,
-                    &[state.as_str().as_bytes(), limit.as_bytes()],
-                    Repeat::Unsafe,
-                )
-                .await;
-            let step = Step::decode(reply.map_err(|error| after(error, total, "purged"))?)?;
-            total += step.done;
-            let enough = total >= *expected.get_or_insert(step.done + step.left);
-            if step.left == 0 || step.done == 0 || enough {
-                return Ok(total);
-            }
-        }
+        self.step_all("purged", move |partition| purge_state(partition, state))
+            .await
     }
 
     /// Pauses claims. Pushes, settlements and the reaping of expired leases continue.
@@ -103,7 +77,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn pause(&self) -> Result<(), Error> {
-        self.call(Verb::Pause, &[], Repeat::Harmless)
+        self.call_all(Verb::Pause, |_| Vec::new(), Repeat::Harmless)
             .await
             .map(drop)
     }
@@ -118,13 +92,14 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn resume(&self) -> Result<(), Error> {
-        self.call(Verb::Resume, &[], Repeat::Harmless)
+        self.call_all(Verb::Resume, |_| Vec::new(), Repeat::Harmless)
             .await
             .map(drop)
     }
 
-    /// Removes the queue with all its messages, in one step; returns whether it existed. Claimed
-    /// deliveries return `Gone` from then on. Live workers report that the store was emptied, and
+    /// Removes the queue with all its messages; returns whether it existed. A partition is removed in
+    /// one step, and of several the home last: if the call fails halfway, pushes are refused until
+    /// the same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report that the store was emptied, and
     /// serve the queue again after the next push. Not repeated when the reply is lost.
     ///
     /// # Errors
@@ -140,10 +115,67 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn delete(&self) -> Result<bool, Error> {
-        match self.call(Verb::Stats, &[], Repeat::Harmless).await {
+        let home = self.router.home();
+        let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
             // A damaged queue can be deleted too. Keys of other programs are found by their type.
-            Err(error) if error.kind() != ErrorKind::Server => Err(error),
-            _ => self.control().delete_keys(self.partition().keys()).await,
+            Err(error) if error.kind() != ErrorKind::Server => return Err(error),
+            Err(_) => match home.stored_map().await {
+                Err(error) if error.kind() != ErrorKind::Server => return Err(error),
+                stored => stored
+                    .ok()
+                    .and_then(|stored| stored.map)
+                    .map(|map| map.epoch),
+            },
+            Ok(reply) => reply.header.epoch,
+        };
+        if epoch.is_some() {
+            self.router.delete_others().await?;
+        }
+        let deleted = home.control().delete_keys(home.keys()).await;
+        if epoch.is_none() {
+            return deleted;
+        }
+        let deleted = deleted.map_err(|error| error.after("the other partitions were deleted"))?;
+        let read = self.router.refresh(&self.router.current()).await;
+        read.map_err(|error| error.after("the queue was deleted"))?;
+        Ok(deleted)
+    }
+}
+
+/// Revives the messages of one partition that are dead now. Returns how many, and the epoch that
+/// the partition has.
+async fn requeue_dead(partition: Arc<Partition>) -> Result<(u64, Option<u64>), Error> {
+    let (mut total, mut until) = (0, String::new());
+    loop {
+        let limit = MAX_ITEMS.to_string();
+        let args: [&[u8]; 3] = [b"oldest", limit.as_bytes(), until.as_bytes()];
+        let reply = partition.call(Verb::Requeue, &args, Repeat::Unsafe).await;
+        let step = Step::decode(reply.map_err(|error| after(error, total, "requeued"))?)?;
+        if until.is_empty() {
+            until = (step.now_us / 1_000).to_string();
+        }
+        total += step.done;
+        // The first call finds only messages that were dead before it; `until` makes the later
+        // ones leave out messages that died since.
+        if step.left == 0 {
+            return Ok((total, step.epoch));
+        }
+    }
+}
+
+/// Removes the messages of one partition in this state. Returns how many, and the epoch that the
+/// partition has.
+async fn purge_state(partition: Arc<Partition>, state: State) -> Result<(u64, Option<u64>), Error> {
+    let (mut total, mut expected) = (0, None);
+    loop {
+        let limit = MAX_ITEMS.to_string();
+        let args = [state.as_str().as_bytes(), limit.as_bytes()];
+        let reply = partition.call(Verb::Purge, &args, Repeat::Unsafe).await;
+        let step = Step::decode(reply.map_err(|error| after(error, total, "purged"))?)?;
+        total += step.done;
+        let enough = total >= *expected.get_or_insert(step.done + step.left);
+        if step.left == 0 || step.done == 0 || enough {
+            return Ok((total, step.epoch));
         }
     }
 }

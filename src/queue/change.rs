@@ -5,8 +5,11 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::Due;
 use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, RunNow};
+use crate::partition::Producers;
 use crate::protocol::limits;
 use crate::queue::Queue;
+use crate::queue::routed::submit;
+use crate::router::Routing;
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
@@ -36,8 +39,13 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        let producers = self.producers(self.durability).await?;
-        submit(&producers.cancel, id.as_ref(), [], Repeat::Harmless).await
+        self.change(
+            |producers| &producers.cancel,
+            id.as_ref(),
+            [],
+            Repeat::Harmless,
+        )
+        .await
     }
 
     /// As [`cancel`](Queue::cancel), and removes a dead message too.
@@ -52,8 +60,13 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
-        let producers = self.producers(self.durability).await?;
-        submit(&producers.cancel_dead, id.as_ref(), [], Repeat::Harmless).await
+        self.change(
+            |producers| &producers.cancel_dead,
+            id.as_ref(),
+            [],
+            Repeat::Harmless,
+        )
+        .await
     }
 
     /// Gives a message that waits another due time; from then on only that one counts.
@@ -123,8 +136,8 @@ impl<C: Codec> Queue<C> {
         };
         let expected = expected_ms.map(|ms| ms.to_string()).unwrap_or_default();
         let rest = [due.encode()?.into_bytes(), expected.into_bytes()];
-        let producers = self.producers(self.durability).await?;
-        submit(&producers.reschedule, id, rest, repeat).await
+        self.change(|producers| &producers.reschedule, id, rest, repeat)
+            .await
     }
 
     /// Makes a scheduled message due now. Not repeated when the reply is lost.
@@ -139,8 +152,13 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
-        let producers = self.producers(self.durability).await?;
-        submit(&producers.run_now, id.as_ref(), [], Repeat::Unsafe).await
+        self.change(
+            |producers| &producers.run_now,
+            id.as_ref(),
+            [],
+            Repeat::Unsafe,
+        )
+        .await
     }
 
     /// Revives a dead message: it is due now. Not repeated when the reply is lost.
@@ -157,24 +175,31 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
-        let producers = self.producers(self.durability).await?;
-        submit(&producers.requeue, id.as_ref(), [], Repeat::Unsafe).await
+        self.change(
+            |producers| &producers.requeue,
+            id.as_ref(),
+            [],
+            Repeat::Unsafe,
+        )
+        .await
     }
-}
 
-async fn submit<V: BatchVerb, const N: usize>(
-    batcher: &Batcher<V>,
-    id: &[u8],
-    rest: [Vec<u8>; N],
-    repeat: Repeat,
-) -> Result<V::Output, Error> {
-    limits::check_id(id)?;
-    let args = [id.to_vec()].into_iter().chain(rest).collect();
-    let item = Item {
-        granted: None,
-        args,
-        repeat,
-    };
-    let result = batcher.submit(item).await;
-    result.map_err(|error| error.of_message(id))
+    async fn change<V: BatchVerb, const N: usize>(
+        &self,
+        batcher: impl Fn(&Producers) -> &Batcher<V>,
+        id: &[u8],
+        rest: [Vec<u8>; N],
+        repeat: Repeat,
+    ) -> Result<V::Output, Error> {
+        limits::check_id(id)?;
+        let args = [id.to_vec()].into_iter().chain(rest).collect();
+        let item = Item {
+            granted: None,
+            args,
+            repeat,
+        };
+        let mut routing = Routing::new(&self.router);
+        let result = submit(&mut routing, self.durability, &batcher, item).await;
+        result.map_err(|error| error.of_message(id))
+    }
 }

@@ -9,7 +9,8 @@ use crate::model::stored::{Cursor, Page, Stored};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
-use crate::queue::Queue;
+use crate::queue::{Queue, list, routed};
+use crate::router::Routing;
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
@@ -26,15 +27,15 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
         limits::check_id(id.as_ref())?;
-        let mut reply = self
-            .call(Verb::Get, &[id.as_ref()], Repeat::Harmless)
-            .await?;
+        let mut routing = Routing::new(&self.router);
+        let mut reply =
+            routed::call(&mut routing, Verb::Get, id.as_ref(), Repeat::Harmless).await?;
         inspect::stored(&mut reply.body)
     }
 
     /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
     /// a cursor it is the first page. A message that enters or leaves the state between two pages
-    /// may be missing or appear twice.
+    /// may be missing or appear twice. The messages of several partitions are merged by their times.
     ///
     /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
     ///
@@ -66,17 +67,11 @@ impl<C: Codec> Queue<C> {
                 "a page of {limit} messages: a page has 1 to {MAX_ITEMS}"
             )));
         }
-        let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
-        let args = [
-            state.as_str().as_bytes(),
-            cursor,
-            &limit.to_string().into_bytes(),
-        ];
-        let mut reply = self.call(Verb::Peek, &args, Repeat::Harmless).await?;
-        inspect::page(&mut reply.body)
+        list::page(&self.router, state, cursor, limit).await
     }
 
-    /// Counts of what the queue holds and has done.
+    /// Counts of what the queue holds and has done, over all its partitions. If one of them cannot
+    /// be reached, the error names it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -86,11 +81,23 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn stats(&self) -> Result<Stats, Error> {
-        let mut reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
-        inspect::stats(&mut reply)
+        let replies = self
+            .call_all(Verb::Stats, |_| Vec::new(), Repeat::Harmless)
+            .await
+            .map_err(Error::of_read)?;
+        let mut stats: Option<Stats> = None;
+        for mut reply in replies {
+            let part = inspect::stats(&mut reply)?;
+            match &mut stats {
+                None => stats = Some(part),
+                Some(stats) => stats.add(&part),
+            }
+        }
+        Ok(stats.unwrap_or_default())
     }
 
-    /// Sets limits of the queue. Creates the queue if it does not exist.
+    /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
+    /// `max_messages / P` and `keep_dead / P`, rounded up.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range,
@@ -105,12 +112,8 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
-        let args: Vec<&[u8]> = limits
-            .0
-            .iter()
-            .flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()])
-            .collect();
-        self.call(Verb::Configure, &args, Repeat::Harmless)
+        let args = |partitions| limits.of_partition(partitions);
+        self.call_all(Verb::Configure, args, Repeat::Harmless)
             .await
             .map(drop)
     }

@@ -1,24 +1,23 @@
 //! A named queue: the calls of producers and operators, and claims by hand.
 
 mod administer;
+mod bulk;
 mod change;
 mod claim;
 mod inspect;
+mod list;
+mod partitions;
 mod produce;
 mod push;
+mod routed;
+mod whole;
 
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Error;
 use crate::model::codec::{Bytes, Codec};
 use crate::model::durability::Durability;
-use crate::partition::Partition;
-use crate::protocol::replies::Reply;
-use crate::protocol::verbs::Verb;
 use crate::router::Router;
-use crate::server::patience::Repeat;
-use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Metrics;
 
 pub use push::Push;
@@ -35,15 +34,15 @@ pub use push::Push;
 /// taken effect.
 #[derive(Clone)]
 pub struct Queue<C = Bytes> {
-    router: Router,
+    router: Arc<Router>,
     durability: Durability,
     codec: C,
 }
 
 impl<C: Codec> Queue<C> {
-    pub(crate) fn new(partition: Arc<Partition>, durability: Durability, codec: C) -> Self {
+    pub(crate) fn new(router: Arc<Router>, durability: Durability, codec: C) -> Self {
         Self {
-            router: Router::new(partition),
+            router,
             durability,
             codec,
         }
@@ -57,7 +56,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub fn name(&self) -> &str {
-        self.partition().queue_name()
+        self.router.queue_name()
     }
 
     /// The same queue with this [`Durability`] for messages that do not set one.
@@ -92,11 +91,12 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub fn metrics(&self) -> Metrics {
-        self.partition().meters().snapshot()
+        self.router.meters().snapshot()
     }
 
     /// The names of the ten keys that every script of this queue takes, in that order: for calling
-    /// scripts from elsewhere.
+    /// scripts from elsewhere. They are those of the home, the only partition unless
+    /// [`partition_into`](Queue::partition_into) made more; then see [`keys_of`](Queue::keys_of).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -105,30 +105,15 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub fn keys(&self) -> &[String] {
-        &self.partition().keys().vector
-    }
-
-    /// Calls a script that takes no batch, with an empty `now` before `args`.
-    pub(crate) fn call(
-        &self,
-        verb: Verb,
-        args: &[&[u8]],
-        repeat: Repeat,
-    ) -> impl Future<Output = Result<Reply, Error>> {
-        self.partition().call(verb, args, repeat)
+        &self.router.home_keys().vector
     }
 
     pub(crate) fn codec(&self) -> &C {
         &self.codec
     }
 
-    pub(crate) fn partition(&self) -> &Arc<Partition> {
-        self.router.partition()
-    }
-
-    /// The connection for calls that are not batched.
-    pub(crate) fn control(&self) -> &RoutedLane {
-        self.partition().control()
+    pub(crate) fn router(&self) -> &Arc<Router> {
+        &self.router
     }
 }
 

@@ -1,19 +1,20 @@
 //! Pushing messages.
 
-use std::sync::Arc;
-
-use crate::batch::{Group, Item};
+use crate::batch::Item;
 use crate::error::Error;
 use crate::model::codec::{self, Codec};
 use crate::model::due::Due;
-use crate::model::durability::Durability;
 use crate::model::id::new_id;
 use crate::model::message::{Message, OnConflict};
 use crate::model::receipt::Receipt;
-use crate::partition::Producers;
+use crate::partition::{Partition, Producers};
 use crate::protocol::limits;
 use crate::protocol::results::produce::PushResult;
+use crate::protocol::spread::{self, spread};
+use crate::queue::bulk::{Bulk, Refused, Slot, new_id_in};
+use crate::queue::routed::submit;
 use crate::queue::{Push, Queue};
+use crate::router::Routing;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
@@ -88,15 +89,18 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
-        let (id, due) = (named(&mut message), message.due);
+        let mut routing = Routing::new(&self.router);
+        let id = self.named(&mut message, &mut routing).await?;
+        let due = due_of(&message, &id);
         let durability = message.durability.unwrap_or(self.durability);
         let on_conflict = message.on_conflict;
         let item = self.push_item(message)?;
-        let producers = self.producers(durability).await?;
         // Batches of their own: an upsert must not hold up new messages.
         let result = match on_conflict {
-            OnConflict::Keep => producers.push.submit(item).await,
-            _ => producers.upsert.submit(item).await,
+            OnConflict::Keep => {
+                submit(&mut routing, durability, &|to: &Producers| &to.push, item).await
+            }
+            _ => submit(&mut routing, durability, &|to: &Producers| &to.upsert, item).await,
         };
         receipt(result, id, due)
     }
@@ -120,73 +124,107 @@ impl<C: Codec> Queue<C> {
         &self,
         messages: impl IntoIterator<Item = Message>,
     ) -> Vec<Result<Receipt, Error>> {
-        let mut answers = Vec::new();
-        let mut group = Group::default();
-        let mut kind = (self.durability, OnConflict::Keep);
+        let mut routing = Routing::new(&self.router);
+        let mut bulk = match self.bulk(&mut routing).await {
+            Ok(bulk) => bulk,
+            Err(error) => return messages.into_iter().map(|_| Err(error.clone())).collect(),
+        };
+        let mut results = Vec::new();
         for mut message in messages {
-            let (id, due) = (named(&mut message), message.due);
-            let durability = message.durability.unwrap_or(self.durability);
-            let wanted = (durability, message.on_conflict);
-            let answer = match self.push_item(message) {
-                Ok(item) => {
-                    if wanted != kind || !group.has_room_for(&item) {
-                        self.enqueue(std::mem::take(&mut group), kind).await;
-                    }
-                    kind = wanted;
-                    Ok(group.add(item))
-                }
+            let id = message.id.get_or_insert_with(|| bulk.new_id()).clone();
+            let slot = Slot {
+                index: results.len(),
+                due: due_of(&message, &id),
+                durability: message.durability.unwrap_or(self.durability),
+                on_conflict: message.on_conflict,
+            };
+            results.push(None);
+            match self.push_item(message) {
+                Ok(item) => bulk.add(item, slot).await,
+                Err(error) => results[slot.index] = Some(Err(error)),
+            }
+        }
+        let mut refused = bulk.send(&mut results).await;
+        while !refused.is_empty() {
+            let resolved = routing.refused(&by_partition(&refused)).await;
+            let bulk = match resolved {
+                Ok(()) => self.bulk(&mut routing).await,
                 Err(error) => Err(error),
             };
-            answers.push((id, due, answer));
+            let mut bulk = match bulk {
+                Ok(bulk) => bulk,
+                Err(error) => {
+                    for Refused { slot, refusal, .. } in refused {
+                        results[slot.index] = Some(Err(error.clone().like(&refusal)));
+                    }
+                    break;
+                }
+            };
+            for again in refused {
+                if routing.may_send_again(&again.refusal) {
+                    bulk.add(again.item, again.slot).await;
+                } else {
+                    results[again.slot.index] = Some(Err(again.refusal));
+                }
+            }
+            refused = bulk.send(&mut results).await;
         }
-        self.enqueue(group, kind).await;
-        let mut results = Vec::with_capacity(answers.len());
-        for (id, due, answer) in answers {
-            results.push(match answer {
-                Ok(answer) => receipt(answer.get().await, id, due),
-                Err(error) => Err(error),
-            });
-        }
-        results
+        // Every message has a result by now.
+        results.into_iter().flatten().collect()
     }
 
-    async fn enqueue(
-        &self,
-        group: Group<PushResult>,
-        (durability, on_conflict): (Durability, OnConflict),
-    ) {
-        if group.is_empty() {
-            return;
-        }
-        // The producers are not kept beyond this call, so that unused ones make room for others.
-        match self.producers(durability).await {
-            Ok(producers) => match on_conflict {
-                OnConflict::Keep => producers.push.enqueue(group).await,
-                _ => producers.upsert.enqueue(group).await,
-            },
-            Err(error) => group.fail(&error),
-        }
+    async fn bulk(&self, routing: &mut Routing<'_>) -> Result<Bulk, Error> {
+        let partitions = routing.settled().await?;
+        let open = self.router.open_index(partitions.list().len());
+        Ok(Bulk::new(&partitions, open))
     }
 
-    pub(super) fn producers(
+    /// The id of the message. The library makes one before the first try of the push, so that the
+    /// message falls into the open partition.
+    async fn named(
         &self,
-        durability: Durability,
-    ) -> impl Future<Output = Result<Arc<Producers>, Error>> {
-        self.partition().producers(durability)
+        message: &mut Message,
+        routing: &mut Routing<'_>,
+    ) -> Result<Vec<u8>, Error> {
+        if message.id.is_none() {
+            let partitions = routing.settled().await?.list().len();
+            message.id = Some(new_id_in(self.router.open_index(partitions), partitions));
+        }
+        Ok(named(message))
     }
 
     /// The item of a push. A message out of range counts as refused although it is not sent.
     fn push_item(&self, message: Message) -> Result<Item, Error> {
-        push_item(message).inspect_err(|_| self.partition().meters().add(Count::PushRefused))
+        push_item(message).inspect_err(|_| self.router.meters().add(Count::PushRefused))
     }
 }
 
-/// The id of the message. A private one is made here, before the first try of the push.
+/// One refusal of each partition.
+fn by_partition(refused: &[Refused]) -> Vec<(&Partition, &Error)> {
+    let mut refusals: Vec<(&Partition, &Error)> = Vec::new();
+    for Refused { by, refusal, .. } in refused {
+        let is_known = refusals.iter().any(|(known, _)| known.tag() == by.tag());
+        if !is_known {
+            refusals.push((by, refusal));
+        }
+    }
+    refusals
+}
+
 fn named(message: &mut Message) -> Vec<u8> {
     message.id.get_or_insert_with(new_id).clone()
 }
 
-fn receipt(result: Result<PushResult, Error>, id: Vec<u8>, due: Due) -> Result<Receipt, Error> {
+/// When the message with this id is due: later than asked if its due time is spread.
+fn due_of(message: &Message, id: &[u8]) -> Due {
+    spread(message.due, message.spread_ms, id)
+}
+
+pub(super) fn receipt(
+    result: Result<PushResult, Error>,
+    id: Vec<u8>,
+    due: Due,
+) -> Result<Receipt, Error> {
     let result = result.map_err(|error| error.of_message(&id))?;
     Ok(Receipt {
         outcome: result.outcome()?,
@@ -206,7 +244,8 @@ fn push_item(mut message: Message) -> Result<Item, Error> {
         .trace_parent
         .as_deref()
         .map_or(Ok(()), limits::check_trace_parent)?;
-    let due = message.due.encode()?.into_bytes();
+    spread::check(message.due, message.spread_ms)?;
+    let due = due_of(&message, &id).encode()?.into_bytes();
     let options = message.options().into_bytes();
     let repeat = if message.is_repeatable() {
         Repeat::Harmless

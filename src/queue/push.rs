@@ -86,6 +86,20 @@ impl<'a, C: Codec> Push<'a, C> {
         self.with(|message| message.due(due))
     }
 
+    /// Makes the message due up to `window` later, by its id, as [`Message::spread`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let remind = orders.push("sale").id("sale:7").delay(Duration::from_secs(3600));
+    /// remind.spread(Duration::from_secs(30)).await?;
+    /// # });
+    /// ```
+    pub fn spread(self, window: Duration) -> Self {
+        self.with(|message| message.spread(window))
+    }
+
     /// The limit of failed attempts, as [`Message::max_attempts`]. Without it the queue's limit
     /// applies: 20 unless [`Limits::max_attempts`](crate::Limits::max_attempts) set another.
     ///
@@ -161,7 +175,7 @@ impl<'a, C: Codec> IntoFuture for Push<'a, C> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { queue, message } = self;
         Box::pin(async move {
-            let refused = |_: &Error| queue.partition().meters().add(Count::PushRefused);
+            let refused = |_: &Error| queue.router().meters().add(Count::PushRefused);
             queue.push_message(message.inspect_err(refused)?).await
         })
     }

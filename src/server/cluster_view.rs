@@ -7,9 +7,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, ConnectionInfo, Value};
 
 use crate::error::Error;
+use crate::protocol::slot::SLOTS;
 use crate::server::failure;
 use crate::server::info::{Info, unexpected};
-use crate::server::slots::{Address, SLOTS};
+use crate::server::slots::Address;
 
 /// How long a node may take to connect, and to reply.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(1);

@@ -64,7 +64,7 @@ impl Lane {
         let exchange = Self::exchange(&mut connection, verb, keys, args, asking);
         let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
         #[cfg(feature = "harness")]
-        let observed = harness::invoke(verb, keys, args);
+        let observed = harness::invoke(&info.server.address, verb, keys, args);
         let answer = info
             .server
             .unless_superseded(Applied::Unknown, asked)

@@ -50,6 +50,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         // The server's scripts were flushed after this one was loaded: the next try loads it
         // again.
         "NOSCRIPT" => (ErrorKind::Unavailable, Applied::No),
+        // The partition has another map than the caller: see `Error::is_remapped`.
+        "REMAPPED" | "BEHIND" => (ErrorKind::Unavailable, Applied::No),
         "ERR" if detail.starts_with("max number of clients") => {
             (ErrorKind::Unavailable, Applied::No)
         }
@@ -198,6 +200,23 @@ mod tests {
             (error.kind(), error.was_applied()),
             (ErrorKind::Unsupported, Applied::No)
         );
+    }
+
+    #[test]
+    fn errors_of_another_map_were_not_applied() {
+        for code in ["REMAPPED", "BEHIND"] {
+            let error = of_call(
+                "here",
+                redis::make_extension_error(code.into(), Some("this partition".into())),
+            );
+            assert!(error.is_remapped(), "{error}");
+            assert_eq!(
+                (error.kind(), error.was_applied()),
+                (ErrorKind::Unavailable, Applied::No)
+            );
+        }
+        let loading = of_call("here", redis::make_extension_error("LOADING".into(), None));
+        assert!(!loading.is_remapped());
     }
 
     #[test]

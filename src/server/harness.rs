@@ -12,13 +12,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::{RedisError, Value};
 
 use crate::error::{Applied, Error};
-use crate::protocol::keys::{Keys, queue_of_meta};
+use crate::protocol::keys::{Keys, partition_of_meta};
 use crate::protocol::verbs::Verb;
 use crate::server::failure;
 
 /// Observes every script call of this process.
 pub trait Observer: Send + Sync + 'static {
+    /// The server to which the call of this number is sent: the master, in a cluster. Told just
+    /// before [`invoke`](Observer::invoke).
+    fn server(&self, call: u64, address: &str) {
+        let _ = (call, address);
+    }
+
     /// A call is about to be sent. `args` are the script's ARGV; `call` is unique in this process.
+    /// `queue` names the partition: `orders`, or `orders/17` for another one than the first.
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]);
 
     /// The reply, or why there is none and whether the call may have been applied. Not called if
@@ -66,14 +73,15 @@ pub fn replace_scripts(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Reports a call to the observer; returns its number.
-pub(crate) fn invoke(verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
+pub(crate) fn invoke(server: &str, verb: Verb, keys: &Keys, args: &[&[u8]]) -> u64 {
     let call = CALLS.fetch_add(1, Ordering::Relaxed);
     if let Some(observer) = OBSERVER.get() {
         let queue = keys
             .vector
             .last()
-            .and_then(|meta| queue_of_meta(meta))
+            .and_then(|meta| partition_of_meta(meta))
             .unwrap_or_default();
+        observer.server(call, server);
         observer.invoke(call, verb.name(), queue, args);
     }
     call

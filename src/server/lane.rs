@@ -118,7 +118,7 @@ impl Lane {
             let asked =
                 async { Ok(Self::exchange(&mut connection, verb, keys, args, asking).await) };
             #[cfg(feature = "harness")]
-            let observed = harness::invoke(verb, keys, args);
+            let observed = harness::invoke(&info.server.address, verb, keys, args);
             let answer = info
                 .server
                 .unless_superseded(Applied::Unknown, asked)

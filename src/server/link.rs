@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use crate::server::clock::Clock;
 use crate::server::connector::Connector;
 use crate::server::lane::Lane;
+use crate::server::rounds::Rounds;
 
 /// Four connections to one server and the clock that they share. A client has one link for each
 /// server that it uses; all its queues share it.
@@ -23,6 +24,8 @@ pub(crate) struct ServerLink {
     pub(crate) claims: Arc<Lane>,
     /// Everything else: beat, promote, reap, extend, and the calls of operators.
     pub(crate) control: Arc<Lane>,
+    /// The rounds of calls of producers, for queues of several partitions.
+    pub(crate) rounds: Arc<Rounds>,
 }
 
 impl ServerLink {
@@ -45,6 +48,7 @@ impl ServerLink {
             settles: lane(),
             claims: lane(),
             control: lane(),
+            rounds: Arc::default(),
         }
     }
 

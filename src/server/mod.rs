@@ -22,6 +22,7 @@ pub(crate) mod patience;
 pub(crate) mod pool;
 mod query;
 pub(crate) mod refresher;
+pub(crate) mod rounds;
 pub(crate) mod route;
 pub(crate) mod scan;
 pub(crate) mod sentinel;

@@ -49,6 +49,7 @@ impl Patience {
         let harmless = error.was_applied() == Applied::No || repeat == Repeat::Harmless;
         let allowed = harmless
             && matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Unavailable)
+            && !error.is_remapped()
             && Instant::now() < self.end;
         self.unknown |= allowed && error.was_applied() != Applied::No;
         if allowed {
@@ -100,6 +101,14 @@ pub(crate) fn reconnect_delays() -> Retry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_call_for_another_map_is_not_repeated() {
+        let error = Error::new(ErrorKind::Unavailable, Applied::No, "another map");
+        assert!(Patience::new().allows(&error, Repeat::Harmless));
+        let error = error.with_code("REMAPPED");
+        assert!(!Patience::new().allows(&error, Repeat::Harmless));
+    }
 
     #[test]
     fn last_error_reports_what_earlier_tries_leave_open() {

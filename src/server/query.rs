@@ -27,6 +27,18 @@ impl Lane {
         Ok(pairs.into_iter().next().map(|(_, value)| value))
     }
 
+    /// The slots of this node of a cluster that are being moved key by key: `93->-NODE` for one
+    /// that leaves, `93-<-NODE` for one that arrives.
+    pub(crate) async fn open_slots(&self) -> Result<Vec<String>, Error> {
+        let answer = self.query(redis::cmd("CLUSTER").arg("NODES")).await?;
+        let nodes: String =
+            redis::from_redis_value(answer).map_err(|error| unexpected("CLUSTER NODES", &error))?;
+        let own = nodes.lines().filter(|line| line.contains("myself"));
+        let words = own.flat_map(str::split_whitespace);
+        let slots = words.filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
+        Ok(slots.map(str::to_owned).collect())
+    }
+
     /// How many of this crate's scripts the server knows.
     pub(crate) async fn known_scripts(&self) -> Result<usize, Error> {
         let mut exists = redis::cmd("SCRIPT");
@@ -70,9 +82,38 @@ impl RoutedLane {
         }
     }
 
-    /// Removes all keys of a queue in one command, provided that each is absent or has the type of
-    /// a queue's key.
-    pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
+    /// These fields of a hash; `None` for each that is absent.
+    pub(crate) async fn fields<const N: usize>(
+        &self,
+        key: &str,
+        names: [&str; N],
+    ) -> Result<[Option<String>; N], Error> {
+        let answer = self
+            .query(redis::cmd("HMGET").arg(key).arg(&names[..]))
+            .await?;
+        let values: Vec<Option<String>> =
+            redis::from_redis_value(answer.clone()).map_err(|error| unexpected("HMGET", &error))?;
+        values.try_into().map_err(|_| unexpected("HMGET", &answer))
+    }
+
+    /// The highest score of a sorted set between these two.
+    pub(crate) async fn last_score(
+        &self,
+        key: &str,
+        (least, most): (u64, u64),
+    ) -> Result<Option<f64>, Error> {
+        let mut last = redis::cmd("ZRANGE");
+        last.arg(key).arg(most).arg(least);
+        last.arg("BYSCORE").arg("REV");
+        last.arg("LIMIT").arg(0).arg(1).arg("WITHSCORES");
+        let answer = self.query(&last).await?;
+        let found: Vec<(Vec<u8>, f64)> =
+            redis::from_redis_value(answer).map_err(|error| unexpected("ZRANGE", &error))?;
+        Ok(found.first().map(|(_, score)| *score))
+    }
+
+    /// Checks that each of these keys is absent or has the type of a queue's key.
+    pub(crate) async fn check_types(&self, keys: &Keys) -> Result<(), Error> {
         for (key, due) in keys.typed() {
             let kind = self.type_of(key).await?;
             if kind != due && kind != "none" {
@@ -82,6 +123,12 @@ impl RoutedLane {
                 return Err(Error::new(ErrorKind::Server, Applied::No, message));
             }
         }
+        Ok(())
+    }
+
+    /// Removes all keys of a queue in one command, provided that they have its types.
+    pub(crate) async fn delete_keys(&self, keys: &Keys) -> Result<bool, Error> {
+        self.check_types(keys).await?;
         let mut unlink = redis::cmd("UNLINK");
         unlink.arg(&keys.vector[..]).arg(&keys.wake);
         match self.command(&unlink).await? {

@@ -18,6 +18,7 @@ use crate::server::durable::Waited;
 use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
 use crate::server::patience::{Patience, Repeat};
+use crate::server::rounds::Rounds;
 use crate::server::servers::Servers;
 use crate::server::slots::Redirect;
 
@@ -38,7 +39,8 @@ impl Route {
         Self { servers, slot }
     }
 
-    /// The servers of the client, or of the node, that the route belongs to.
+    /// The servers that the route belongs to.
+    #[cfg(test)]
     pub(crate) fn servers(&self) -> &Arc<Servers> {
         &self.servers
     }
@@ -46,6 +48,11 @@ impl Route {
     /// Whether other keys of the client may be on other servers.
     pub(crate) fn is_one_of_many(&self) -> bool {
         matches!(*self.servers, Servers::Cluster(_))
+    }
+
+    /// The slot of the keys, whether or not the server belongs to a cluster.
+    pub(crate) fn slot(&self) -> u16 {
+        self.slot
     }
 
     /// The link to the server that holds the keys, as far as is known.
@@ -232,6 +239,12 @@ impl RoutedLane {
             Kind::Control => Arc::clone(&link.control),
             Kind::Dedicated(dedicated) => dedicated.lane(link),
         }
+    }
+
+    /// The rounds of calls to the server that holds the keys, if it is known.
+    pub(crate) fn rounds(&self) -> Option<Arc<Rounds>> {
+        let link = self.route.known_link()?;
+        Some(Arc::clone(&link.rounds))
     }
 
     /// See [`Lane::distrust_idle`].

@@ -1,5 +1,6 @@
 //! The servers of a client: one, or the masters of a Redis Cluster.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::protocol::keys::Keys;
+use crate::protocol::slot::{SLOTS, slot_of};
 use crate::server::cluster_url;
 use crate::server::connector::{Connector, prepared};
 use crate::server::info::{FITNESS, Info};
@@ -19,7 +21,6 @@ use crate::server::patience::{Patience, Repeat};
 use crate::server::pool::Server;
 use crate::server::refresher::{self, Refresher};
 use crate::server::route::Route;
-use crate::server::slots::slot_of;
 use crate::server::topology::Topology;
 use crate::telemetry::events;
 
@@ -123,6 +124,14 @@ impl Servers {
             Self::One(link) => (vec![Arc::clone(link)], None),
             // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
             Self::Cluster(cluster) => Box::pin(cluster.usable_links()).await,
+        }
+    }
+
+    /// The slots of each master. A single server has all.
+    pub(crate) fn masters(&self) -> Vec<Vec<RangeInclusive<u16>>> {
+        match self {
+            Self::One(_) => vec![vec![0..=SLOTS - 1]],
+            Self::Cluster(cluster) => cluster.topology.slots_by_master(),
         }
     }
 

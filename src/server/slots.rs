@@ -1,4 +1,4 @@
-//! The hash slots of a Redis Cluster: which slot holds a key, and which node serves a slot.
+//! The nodes of a Redis Cluster, and where a node sends a call for a slot that it does not serve.
 
 use std::error::Error as _;
 use std::fmt;
@@ -6,34 +6,6 @@ use std::fmt;
 use redis::{ConnectionAddr, ConnectionInfo, RedisError};
 
 use crate::error::Error;
-
-/// How many slots a cluster has.
-pub(crate) const SLOTS: u16 = 16_384;
-
-/// The slot of a key: the CRC-16 of the part between its first `{` and the next `}`, or of the
-/// whole key if there is none or nothing between them.
-pub(crate) fn slot_of(key: &str) -> u16 {
-    let tag = key.split_once('{').and_then(|(_, rest)| {
-        let (tag, _) = rest.split_once('}')?;
-        (!tag.is_empty()).then_some(tag)
-    });
-    crc16(tag.unwrap_or(key).as_bytes()) % SLOTS
-}
-
-/// CRC-16/XMODEM.
-fn crc16(bytes: &[u8]) -> u16 {
-    bytes.iter().fold(0, |mut crc, byte| {
-        crc ^= u16::from(*byte) << 8;
-        for _ in 0..8 {
-            crc = if crc & 0x8000 == 0 {
-                crc << 1
-            } else {
-                (crc << 1) ^ 0x1021
-            };
-        }
-        crc
-    })
-}
 
 /// Where a node of a cluster listens.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -119,21 +91,6 @@ mod tests {
         Address {
             host: host.to_owned(),
             port,
-        }
-    }
-
-    #[test]
-    fn slots_are_those_of_redis() {
-        // Of CLUSTER KEYSLOT.
-        for (key, slot) in [
-            ("123456789", 12_739),
-            ("foo", 12_182),
-            ("foo{}bar", 14_292),
-            ("{foo}bar", 12_182),
-            ("a{foo}{bar}", 12_182),
-            ("foo{bar", 15_278),
-        ] {
-            assert_eq!(slot_of(key), slot, "{key}");
         }
     }
 

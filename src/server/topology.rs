@@ -1,7 +1,8 @@
 //! What a client knows about its cluster: which master serves each slot. It learns that from
 //! several nodes every few seconds, from redirections, and sooner when something is amiss.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,9 +12,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::protocol::slot::SLOTS;
 use crate::server::cluster_view::View;
 use crate::server::pool::{Server, at};
-use crate::server::slots::{Address, SLOTS};
+use crate::server::slots::Address;
 use crate::telemetry::events;
 
 /// How many nodes a round asks.
@@ -134,6 +136,23 @@ impl Topology {
             .into_iter()
             .filter_map(|owner| known.members.get(owner));
         members.map(|member| Arc::clone(&member.server)).collect()
+    }
+
+    /// The slots of each master.
+    pub(crate) fn slots_by_master(&self) -> Vec<Vec<RangeInclusive<u16>>> {
+        let known = self.lock();
+        let mut masters: BTreeMap<u16, Vec<RangeInclusive<u16>>> = BTreeMap::new();
+        for (slot, owner) in (0..SLOTS).zip(&known.owners) {
+            if *owner == NO_OWNER {
+                continue;
+            }
+            let ranges = masters.entry(*owner).or_default();
+            match ranges.last_mut() {
+                Some(last) if *last.end() + 1 == slot => *last = *last.start()..=slot,
+                _ => ranges.push(slot..=slot),
+            }
+        }
+        masters.into_values().collect()
     }
 
     /// Tells of each change of a slot's master from now on.

@@ -12,9 +12,9 @@ use crate::model::codec::Codec;
 use crate::node::commands::{Attend, PatternEntry, QueueEntry, Settings};
 use crate::node::handling::Handling;
 use crate::node::health::SharedHealth;
-use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::protocol::pattern::Pattern;
+use crate::router::Router;
 use crate::server::servers::Servers;
 use crate::worker::handler::IntoHandler;
 use crate::worker::layer::Wrap;
@@ -43,7 +43,7 @@ struct Made {
 
 /// A queue that was added to a worker, and is not checked yet.
 pub(crate) struct Added {
-    partition: Arc<Partition>,
+    router: Arc<Router>,
     settings: QueueSettings,
     assembled: Assembled,
 }
@@ -121,14 +121,14 @@ impl Assembled {
 
 impl Added {
     pub(crate) fn new<C: Codec, M>(
-        partition: &Arc<Partition>,
+        router: &Arc<Router>,
         codec: &C,
         settings: QueueSettings,
         layers: &Layers,
         handler: impl IntoHandler<C::Value, M>,
     ) -> Self {
         Self {
-            partition: Arc::clone(partition),
+            router: Arc::clone(router),
             settings,
             assembled: handler.assemble(Parts { codec, layers }),
         }
@@ -143,9 +143,9 @@ impl Added {
         defaults: &Defaults,
         servers: &Arc<Servers>,
     ) -> Result<QueueEntry, Error> {
-        let of = format!("queue {}", self.partition.queue_name());
+        let of = format!("queue {}", self.router.queue_name());
         let refused = |why: String| Error::invalid(format!("{of}: {why}"));
-        if !Arc::ptr_eq(self.partition.route().servers(), servers) {
+        if !Arc::ptr_eq(self.router.servers(), servers) {
             return Err(refused(
                 "it was made by another client than the worker".to_owned(),
             ));
@@ -169,7 +169,7 @@ impl Added {
             )));
         }
         Ok(QueueEntry {
-            partition: self.partition,
+            router: self.router,
             handling: made.handling,
             share,
             lease,
@@ -215,7 +215,7 @@ pub(crate) fn checked(
     let mut queues = Vec::with_capacity(added.len());
     for one in added {
         let entry = one.checked(defaults, servers)?;
-        let name = entry.partition.queue_name();
+        let name = entry.router.queue_name();
         if !names.insert(name.to_owned()) {
             return Err(Error::invalid(format!(
                 "queue {name}: it was added twice; give it one handler"

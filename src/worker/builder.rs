@@ -157,7 +157,7 @@ impl Worker {
     ) -> Self {
         let settings = settings.into();
         let added = Added::new(
-            queue.partition(),
+            queue.router(),
             queue.codec(),
             settings,
             &self.layers,

@@ -217,8 +217,8 @@ impl WorkerHandle {
         handler: impl IntoHandler<C::Value, M>,
     ) -> Result<(), Error> {
         let inner = &*self.0;
-        let (partition, settings) = (queue.partition(), settings.into());
-        let added = Added::new(partition, queue.codec(), settings, &inner.layers, handler);
+        let (router, settings) = (queue.router(), settings.into());
+        let added = Added::new(router, queue.codec(), settings, &inner.layers, handler);
         let entry = added.checked(&inner.defaults, &inner.servers)?;
         self.command(|reply| NodeCommand::Add(Box::new(entry), reply))
             .await

@@ -165,9 +165,9 @@ impl Worker {
             reserve,
             add: Box::new(move |name| {
                 let queue = found.client.queue_with(name, found.codec.clone())?;
-                let (partition, codec) = (queue.partition(), queue.codec());
+                let (router, codec) = (queue.router(), queue.codec());
                 let (settings, handler) = (settings.clone(), handler.clone());
-                Ok(Added::new(partition, codec, settings, &layers, handler))
+                Ok(Added::new(router, codec, settings, &layers, handler))
             }),
         });
         self

@@ -281,27 +281,16 @@ impl<C: Codec> QueueWorker<C> {
     /// ```
     pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> WorkerHandle {
         let (defaults, layers) = (self.defaults.clone(), self.layers.clone());
-        let servers = Arc::clone(self.queue.partition().route().servers());
+        let servers = Arc::clone(self.queue.router().servers());
         handle::spawn(self.checked(handler), defaults, layers, servers)
     }
 
     /// The settings of the node, if all are in their ranges.
     fn checked<M>(self, handler: impl IntoHandler<C::Value, M>) -> Result<Settings, Error> {
-        let partition = self.queue.partition();
+        let router = self.queue.router();
         let settings = QueueSettings::new();
-        let added = Added::new(
-            partition,
-            self.queue.codec(),
-            settings,
-            &self.layers,
-            handler,
-        );
-        assemble::checked(
-            partition.route().servers(),
-            &self.defaults,
-            vec![added],
-            Vec::new(),
-        )
+        let added = Added::new(router, self.queue.codec(), settings, &self.layers, handler);
+        assemble::checked(router.servers(), &self.defaults, vec![added], Vec::new())
     }
 }
 

@@ -8,6 +8,7 @@
 //! The testkit also builds examples for tests ([`example`]), fuzzes a check with a corpus
 //! ([`fuzz`]), and loses replies in a proxy ([`Proxy`]).
 
+pub mod cluster;
 mod doctest;
 mod examples;
 mod fuzz;

@@ -5,6 +5,7 @@
 //! installs packages once, into `target/clients/`.
 
 mod install;
+mod partitions;
 
 use std::io::Write;
 use std::path::Path;
@@ -22,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// A producer with a server of its own.
 struct Producer<'a> {
-    start: &'a dyn Fn() -> Command,
+    start: &'a (dyn Fn() -> Command + Sync),
     server: Server,
 }
 
@@ -80,7 +81,7 @@ const FROZEN: &str = "tests/compat/0.1/clients";
 
 /// Checks everything that a producer must do, or prints why this language was skipped. `prepare`
 /// makes the program that runs the producer of a folder.
-async fn check<S: Fn() -> Command>(
+async fn check<S: Fn() -> Command + Sync>(
     language: &str,
     prepare: impl Fn(&str) -> Result<Result<S, Skipped>>,
 ) -> Result<()> {
@@ -149,6 +150,14 @@ async fn check<S: Fn() -> Command>(
         "created empty input",
     )?;
     ensure!(queue.stats().await?.pushed == messages.len() as u64 + 1);
+
+    let elsewhere = Producer {
+        start: &start,
+        server: Server::start(&[])?,
+    };
+    let client = Client::connect(&elsewhere.server.url()).await?;
+    client.load_functions().await?;
+    partitions::check(&elsewhere).context("several partitions")?;
 
     let Ok(frozen) = prepare(FROZEN)? else {
         bail!("{language}: the producer of 0.1 was skipped, although today's was not");

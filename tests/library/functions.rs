@@ -3,8 +3,8 @@
 
 use anyhow::{Context, Result};
 use dueq::{Client, Functions, Message, Pushed};
+use dueq_testkit::cluster::Cluster;
 
-use super::support::cluster::Cluster;
 use super::support::*;
 
 /// The Functions library as another release would have it.

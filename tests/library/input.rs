@@ -174,6 +174,21 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
 }
 
 #[tokio::test]
+async fn spreads_that_can_end_after_a_hundred_years() -> Result<()> {
+    let setup = setup().await?;
+    let day = Duration::from_secs(86_400);
+    for (delay, window) in [
+        (Duration::ZERO, 36_526 * day),
+        (36_525 * day, Duration::from_millis(1)),
+        (Duration::ZERO, Duration::MAX),
+    ] {
+        let pushed = setup.queue.push("x").delay(delay).spread(window).await;
+        refused(&format!("{delay:?} {window:?}"), pushed, &["100 years"])?;
+    }
+    no_trace(&setup).await
+}
+
+#[tokio::test]
 async fn limits_of_attempts_out_of_range() -> Result<()> {
     let setup = setup().await?;
     for limit in [0, 1_000_001, u32::MAX] {

@@ -9,6 +9,7 @@ mod faults;
 mod functions;
 mod input;
 mod lifecycle;
+mod partitions;
 mod peer_failures;
 mod secrets;
 mod support;

@@ -232,6 +232,11 @@ fn calls(round: u64) -> Vec<Call> {
         ("run_now", now, words![id("far")]),
         ("pause", now, words![]),
         ("resume", now, words![]),
+        (
+            "remap",
+            now,
+            words!["forward", format!("{}|-|-", round + 1)],
+        ),
     ];
     calls.extend(beats);
     calls.extend([

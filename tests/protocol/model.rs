@@ -4,10 +4,12 @@
 //! A failure names its seed and step.
 
 mod consumers;
+mod coverage;
 mod driver;
 mod history;
 mod memory;
 mod operation;
+mod partitions;
 mod plans;
 mod producers;
 mod reads;
@@ -22,6 +24,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::queue::{Calls, Queue};
 use crate::reply::{Reply, Text, words};
+use coverage::REQUIRED;
 use driver::Driver;
 use history::History;
 use operation::{Operation, Presence};
@@ -38,91 +41,6 @@ const SHOWN: usize = 12;
 /// How often each verb gave each kind of result.
 type Coverage = BTreeMap<String, usize>;
 
-/// Results that the runs must meet together: every result that the model can produce.
-const REQUIRED: &[&str] = &[
-    "push CREATED",
-    "push EXISTS scheduled",
-    "push EXISTS leased",
-    "push EXISTS dead",
-    "push EXISTS ready",
-    "upsert CREATED",
-    "upsert EXISTS leased",
-    "upsert EXISTS dead",
-    "upsert MOVED",
-    "upsert FINISHED",
-    "upsert FULL",
-    "upsert EXPIRED",
-    "upsert INVALID",
-    "push FINISHED",
-    "push EXPIRED",
-    "push FULL",
-    "push INVALID",
-    "promote some",
-    "promote none",
-    "claim some",
-    "claim none",
-    "claim after-crash-2",
-    "ack OK",
-    "ack GONE",
-    "ack LOST",
-    "again OK",
-    "again GONE",
-    "again LOST",
-    "again INVALID",
-    "retry SCHEDULED",
-    "retry DEAD",
-    "retry GONE",
-    "retry LOST",
-    "release OK",
-    "release GONE",
-    "release LOST",
-    "bury OK",
-    "bury GONE",
-    "bury LOST",
-    "extend OK",
-    "extend GONE",
-    "extend LOST",
-    "extend INVALID",
-    "reap some",
-    "reap none",
-    "reap died",
-    "cancel CANCELLED",
-    "cancel CANCELLED earlier",
-    "cancel LEASED",
-    "cancel DEAD",
-    "cancel ABSENT",
-    "reschedule MOVED",
-    "reschedule CONFLICT",
-    "reschedule LEASED",
-    "reschedule DEAD",
-    "reschedule ABSENT",
-    "reschedule INVALID",
-    "run_now MOVED",
-    "run_now ALREADY",
-    "run_now LEASED",
-    "run_now DEAD",
-    "run_now ABSENT",
-    "requeue REQUEUED",
-    "requeue NOT_DEAD",
-    "requeue ABSENT",
-    "requeue some",
-    "requeue none",
-    "purge some",
-    "purge none",
-    "pause OK",
-    "resume OK",
-    "beat leads",
-    "beat follows",
-    "beat parks",
-    "trimmed",
-    "configure OK",
-    "peek some",
-    "peek none",
-    "get some",
-    "get none",
-    "stats some",
-];
-
 struct Run {
     queue: Queue,
     world: World,
@@ -137,18 +55,28 @@ enum Kind {
     Mixed,
     /// No call stores anything in attrs, so claims take their fast path.
     Plain,
+    /// At the partition with this tag, whose map changes.
+    Partition(&'static str),
 }
 
 /// Runs a seed on a server of its own. It stops early when another run has failed.
 fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -> Result<Coverage> {
     let mut run = Run {
         queue: Queue::start()?,
-        world: World::default(),
+        world: World {
+            is_home: true,
+            ..World::default()
+        },
         driver: Driver::new(seed, matches!(kind, Kind::Plain)),
         history: History::default(),
         shown: VecDeque::new(),
         coverage: Coverage::new(),
     };
+    if let Kind::Partition(tag) = kind {
+        run.queue.enter(tag)?;
+        run.driver.has_map = true;
+        run.world.is_home = tag == "-";
+    }
     run.queue.through(calls)?;
     for step in 0..steps {
         if failed.load(Ordering::Relaxed) {
@@ -191,11 +119,22 @@ impl Run {
         }
         self.shown.push_back((now, operation.clone()));
 
+        let known = self.driver.known(&self.world, &operation);
+        let clock = known.map_or(now.word(), |epoch| {
+            format!("m{epoch} {}", now.word().text()).into()
+        });
         let reply = self
             .queue
-            .call(operation.verb(), now.word(), operation.words())?;
-        ensure!(reply.code().is_none(), "{reply:?}");
+            .call(operation.verb(), clock, operation.words())?;
+        let refused = self.world.refusal(&operation, known);
+        ensure!(reply.code() == refused, "{reply:?}, not {refused:?}");
         let after = self.queue.state()?;
+        if let Some(code) = refused {
+            *self.coverage.entry(code.to_owned()).or_default() += 1;
+            let difference = after.difference(&self.world.expected());
+            ensure!(difference.is_none(), "a refused call: {difference:?}");
+            return Ok(());
+        }
         let call_at = (!operation.is_quiet()).then_some(now);
         check_structure(&after, after.meta.contains_key(&"paused".into()), call_at)?;
         self.history.note(number, now, &operation, &reply, &after)?;
@@ -235,9 +174,10 @@ impl Run {
                 let leads = if leads { "leads" } else { "follows" }.to_owned();
                 [leads].into_iter().chain(parks).collect()
             }
-            Operation::Pause | Operation::Resume | Operation::Configure(_) => {
-                vec![reply.part(1)?.text()?]
-            }
+            Operation::Pause
+            | Operation::Resume
+            | Operation::Configure(_)
+            | Operation::Remap { .. } => vec![reply.part(1)?.text()?],
             _ => reply.items()?,
         };
         match operation {

@@ -12,6 +12,7 @@ use crate::frozen;
 use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
+pub(crate) use crate::state::{keys_of, partition};
 
 /// The time at which the tests begin, in Unix ms.
 pub(crate) const T0: u64 = 1_700_000_000_000;
@@ -98,13 +99,6 @@ pub(crate) fn command(connection: &mut Connection, words: &[Text]) -> Result<Rep
         command.arg(&word.0);
     }
     Reply::from_server(connection.req_command(&command))
-}
-
-/// The ten keys of the queue with this base, such as `dueq:{q}`.
-pub(crate) fn keys_of(base: &str) -> Vec<Text> {
-    KEYS.iter()
-        .map(|suffix| format!("{base}:{suffix}").into())
-        .collect()
 }
 
 impl Queue {
@@ -208,6 +202,15 @@ impl Queue {
     pub(crate) fn new_token(&mut self) -> Text {
         self.tokens += 1;
         format!("token {:010}", self.tokens).into()
+    }
+
+    /// From now on, calls go to the partition with this tag, which allows calls with a time of their
+    /// own; `-` is the home.
+    pub(crate) fn enter(&mut self, tag: &str) -> Result<()> {
+        self.base = partition(tag);
+        let meta = self.key("meta");
+        self.command(words!["HSET", meta, "test", "1"])?;
+        Ok(())
     }
 
     pub(crate) fn key(&self, suffix: &str) -> String {

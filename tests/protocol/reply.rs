@@ -266,13 +266,18 @@ pub(crate) struct Header {
     pub(crate) head: i64,
     pub(crate) deadline: i64,
     pub(crate) paused: bool,
+    /// Of the partition's map; only in layout 2.
+    pub(crate) epoch: Option<i64>,
 }
 
 impl Header {
     pub(crate) fn of(reply: &Reply) -> Result<Self> {
-        let [now_us, incarnation, seq, head, deadline, paused] = reply.part(0)?.list()? else {
+        let [now_us, incarnation, seq, head, deadline, paused, epoch @ ..] =
+            reply.part(0)?.list()?
+        else {
             bail!("not a header in {reply:?}");
         };
+        ensure!(epoch.len() <= 1, "{reply:?}");
         Ok(Self {
             now_us: now_us.int()?,
             incarnation: incarnation.text()?,
@@ -280,6 +285,7 @@ impl Header {
             head: head.int()?,
             deadline: deadline.int()?,
             paused: paused.int()? == 1,
+            epoch: epoch.first().map(Reply::int).transpose()?,
         })
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Verb {
     /// Arguments with which it does something to the queue of `with_every_state`.
     pub(crate) plausible: fn() -> Vec<Text>,
     /// Its file in `lua/dist/`.
-    source: &'static str,
+    pub(crate) source: &'static str,
 }
 
 impl Verb {
@@ -100,6 +100,8 @@ verbs! {
         call words![10];
     "release" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l')];
+    "remap" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["close", 0, "7|-|- 203"];
     "requeue" Operator, without ["recent", "nodes"], row true,
         call words!["ids", "d"];
     "reschedule" Producer, without ["nodes"], row true,

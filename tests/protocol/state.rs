@@ -21,6 +21,21 @@ pub(crate) const KEYS: [&str; 10] = [
     "meta",
 ];
 
+/// The base of a partition of the queue `q`; the tag `-` is the home.
+pub(crate) fn partition(tag: &str) -> String {
+    match tag {
+        "-" => "dueq:{q}".to_owned(),
+        tag => format!("dueq:{{q/{tag}}}"),
+    }
+}
+
+/// The ten keys of the queue with this base, such as `dueq:{q}`.
+pub(crate) fn keys_of(base: &str) -> Vec<Text> {
+    KEYS.iter()
+        .map(|suffix| format!("{base}:{suffix}").into())
+        .collect()
+}
+
 /// The placeholder: the member or field that keeps every key from becoming empty.
 pub(crate) fn placeholder() -> Text {
     Text(format!("\0{}", "-".repeat(70)).into_bytes())

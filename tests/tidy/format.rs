@@ -22,7 +22,6 @@ const TOO_LONG: &[&str] = &[
     "tests/protocol/model/driver.rs",
     "tests/protocol/model/world.rs",
     "tests/protocol/vectors/claims.rs",
-    "tests/protocol/vectors/refusals.rs",
     "tests/protocol/vectors/repairs.rs",
 ];
 

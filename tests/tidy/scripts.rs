@@ -36,8 +36,11 @@ fn every_script_has_its_header_and_the_prelude() {
                 "{name} has no line {word}"
             );
         }
+        let preludes = ["prelude", "fenced_prelude", "partition"];
         assert!(
-            lines.contains(&"--- use: prelude"),
+            preludes
+                .iter()
+                .any(|block| lines.contains(&&*format!("--- use: {block}"))),
             "{name} does not use the prelude, which checks framing and layout"
         );
     }

@@ -3,6 +3,7 @@
 pub(crate) mod concurrency;
 pub(crate) mod legs;
 pub(crate) mod nodes;
+pub(crate) mod partitions;
 pub(crate) mod queues;
 pub(crate) mod scale;
 mod stores;
@@ -23,7 +24,7 @@ pub(crate) struct Output {
 
 impl Output {
     /// Prints the result as JSON, and saves it with `--save`.
-    fn write(&self, result: &Value) -> Result<()> {
+    pub(crate) fn write(&self, result: &Value) -> Result<()> {
         println!("{result:#}");
         self.save
             .as_deref()
@@ -40,4 +41,9 @@ fn message(due: dueq::Due) -> dueq::Message {
     dueq::Message::new(dueq_bench_driver::Message::new(None).payload)
         .new_id()
         .due(due)
+}
+
+pub(crate) fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_unstable_by(f64::total_cmp);
+    figures[figures.len() / 2]
 }

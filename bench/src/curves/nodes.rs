@@ -35,6 +35,9 @@ pub(crate) struct Arguments {
         default_value = "1,2,5,10,20,50"
     )]
     nodes: Vec<usize>,
+    /// How many partitions the queue has
+    #[arg(long, default_value_t = 1)]
+    partitions: usize,
     #[command(flatten)]
     output: Output,
 }
@@ -61,7 +64,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     harness::observe(Calls);
     let mut points = Vec::new();
     for &nodes in &arguments.nodes {
-        points.push(measure(nodes).await?);
+        points.push(measure(nodes, arguments.partitions).await?);
     }
     arguments
         .output
@@ -103,8 +106,12 @@ impl Counts {
     }
 }
 
-async fn measure(nodes: usize) -> Result<Value> {
+async fn measure(nodes: usize, partitions: usize) -> Result<Value> {
     let mut server = Server::private().await?;
+    let queue = Client::connect(&server.address()).await?.queue("nodes")?;
+    if partitions > 1 {
+        queue.partition_into(partitions).await?;
+    }
     let (stop, handled) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     let mut workers = Vec::new();
     for _ in 0..nodes {
@@ -121,9 +128,10 @@ async fn measure(nodes: usize) -> Result<Value> {
                 .run(handler, async move { stop.cancelled().await }),
         ));
     }
-    let queue = Client::connect(&server.address()).await?.queue("nodes")?;
     queue.push_message(message(Duration::ZERO.into())).await?;
-    tokio::time::sleep(SETTLING).await;
+    // With several partitions, each node that starts gives others less to attend.
+    let settling = if partitions > 1 { 4 } else { 1 } * SETTLING;
+    tokio::time::sleep(settling).await;
 
     let before = Counts::take(&mut server).await?;
     tokio::time::sleep(LENGTH).await;
@@ -140,6 +148,8 @@ async fn measure(nodes: usize) -> Result<Value> {
     let each = |verb| (busy.calls(verb) - idle.calls(verb)) as f64 / pushed as f64;
     let point = json!({
         "nodes": nodes,
+        "partitions": partitions,
+        "idle_commands_per_s": (idle.sent - before.sent) / seconds,
         "idle_commands_per_s_and_node": (idle.sent - before.sent) / seconds / nodes as f64,
         "idle_core_share_of_a_node": (idle.own_us - before.own_us) / 1e6 / seconds / nodes as f64,
         "idle_core_share_of_redis": (idle.server_us - before.server_us) / 1e6 / seconds,
@@ -165,7 +175,7 @@ async fn one_by_one(queue: &Queue) -> Result<u64> {
 }
 
 /// The number of calls of a command, from INFO commandstats.
-fn calls_of(info: &str, command: &str) -> Option<f64> {
+pub(super) fn calls_of(info: &str, command: &str) -> Option<f64> {
     let line = info.lines().find_map(|line| {
         line.strip_prefix("cmdstat_")?
             .strip_prefix(command)?

@@ -25,6 +25,8 @@ const KEYS: [&str; 10] = [
 ];
 const VERBS: [&str; 3] = ["push", "claim", "ack"];
 const PAYLOAD: usize = 100;
+/// Of the map, as calls that name ids have it.
+const EPOCH: &str = "1800000000000";
 const LEASE_MS: &str = "30000";
 /// Waiting messages beside the counted ones: no table of Redis changes its size while those come
 /// and go.
@@ -81,6 +83,8 @@ pub(super) struct Calls {
     shas: Vec<String>,
     until: Until,
     claim_due: bool,
+    /// Whether the queues have a map, and pushes its epoch.
+    has_map: bool,
     /// Prefix of all keys of the present queue.
     base: String,
     now_ms: u64,
@@ -96,7 +100,11 @@ enum Ids {
 }
 
 impl Calls {
-    pub(super) fn new(mut connection: Connection, scripts: &Scripts) -> Result<Self> {
+    pub(super) fn new(
+        mut connection: Connection,
+        scripts: &Scripts,
+        has_map: bool,
+    ) -> Result<Self> {
         let mut shas = Vec::new();
         for source in &scripts.sources {
             shas.push(
@@ -112,6 +120,7 @@ impl Calls {
             shas,
             until,
             claim_due: scripts.claim_due,
+            has_map,
             base,
             now_ms: 1_800_000_000_000,
             made: 0,
@@ -179,6 +188,12 @@ impl Calls {
             .arg("test")
             .arg("1")
             .query(&mut self.connection)?;
+        if new && self.has_map {
+            let mut map = redis::cmd("HSET");
+            map.arg(format!("{}:meta", self.base))
+                .arg(&["layout", "2", "epoch", EPOCH]);
+            let () = map.query(&mut self.connection)?;
+        }
         for _ in 0..if new { WAITING / 1_000 } else { 0 } {
             self.push(Ids::Made, 1_000, WAITING_DELAY_MS)?;
         }
@@ -280,7 +295,12 @@ impl Calls {
         for suffix in KEYS {
             call.arg(format!("{}:{suffix}", self.base));
         }
-        call.arg(format!("{}.5", self.now_ms)).arg(words);
+        let now = format!("{}.5", self.now_ms);
+        call.arg(match VERBS[verb] {
+            "push" if self.has_map => format!("m{EPOCH} {now}"),
+            _ => now,
+        });
+        call.arg(words);
         call.query(&mut self.connection)
             .with_context(|| VERBS[verb])
     }

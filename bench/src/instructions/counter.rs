@@ -24,6 +24,7 @@ const QUIET: [&str; 12] = [
     "--maxmemory-policy",
     "noeviction",
 ];
+const CLUSTER: [&str; 2] = ["--cluster-enabled", "yes"];
 /// How long the server idles while its own work is counted.
 const IDLE: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(120);
@@ -51,7 +52,8 @@ pub(super) fn version() -> Result<String> {
 }
 
 impl Counter {
-    pub(super) fn start() -> Result<Self> {
+    /// With `is_cluster`, the server is the only master of a cluster.
+    pub(super) fn start(is_cluster: bool) -> Result<Self> {
         version()?;
         let program = dueq_testkit::program()?;
         let wrapper = std::env::temp_dir().join(format!(
@@ -67,8 +69,12 @@ impl Counter {
         );
         fs::write(&wrapper, line)?;
         fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700))?;
-        let started = Server::start_on(&wrapper, &QUIET, &[]);
+        let cluster: &[&str] = if is_cluster { &CLUSTER } else { &[] };
+        let started = Server::start_on(&wrapper, &[&QUIET, cluster].concat(), &[]);
         let server = started.inspect_err(|_| drop(fs::remove_file(&wrapper)))?;
+        if is_cluster {
+            serve_all_slots(&server)?;
+        }
         Ok(Self {
             server,
             wrapper,
@@ -125,6 +131,19 @@ impl Drop for Counter {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.wrapper);
     }
+}
+
+fn serve_all_slots(server: &Server) -> Result<()> {
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
+    let begun = Instant::now();
+    while !server
+        .command(&["CLUSTER", "INFO"])?
+        .contains("cluster_state:ok")
+    {
+        ensure!(begun.elapsed() < LIMIT, "the server serves no slots");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
 }
 
 fn total(dump: &str) -> Option<u64> {

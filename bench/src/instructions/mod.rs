@@ -28,6 +28,9 @@ pub(crate) struct Arguments {
     /// Form of the argument `until` of push [default: the form that push.lua of that folder expects]
     #[arg(long, value_enum)]
     until: Option<calls::Until>,
+    /// Count on a master of a cluster, in partitions of a queue with a map
+    #[arg(long)]
+    cluster: bool,
     /// How often each figure is counted; the mean is shown
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
@@ -68,7 +71,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .scripts
         .clone()
         .unwrap_or_else(|| root().join("lua/dist"));
-    let counted = count(&Scripts::read(&folder, arguments.until)?, arguments.rounds)?;
+    let scripts = Scripts::read(&folder, arguments.until)?;
+    let counted = count(&scripts, arguments.cluster, arguments.rounds)?;
 
     let json = format!("{}\n", serde_json::to_string_pretty(&counted)?);
     if let Some(file) = &arguments.save {
@@ -97,9 +101,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn count(scripts: &Scripts, rounds: u32) -> Result<Counted> {
-    let mut counter = Counter::start()?;
-    let mut calls = Calls::new(counter.connection()?, scripts)?;
+fn count(scripts: &Scripts, is_cluster: bool, rounds: u32) -> Result<Counted> {
+    let mut counter = Counter::start(is_cluster)?;
+    let mut calls = Calls::new(counter.connection()?, scripts, is_cluster)?;
     calls.warm_up(&mut counter)?;
     counter.idle()?;
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();

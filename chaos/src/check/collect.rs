@@ -4,11 +4,20 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::context::{Epoch, Queue};
 use super::order::{Change, Reply};
+use super::partitions::Partitions;
 use super::record::Record;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
 use crate::queues::PARKING;
 
+/// Faults during which the only server of a run answers no beat.
+const SERVER_OUTAGES: [&str; 5] = [
+    "server_kill",
+    "server_stop",
+    "aof_truncate",
+    "failover",
+    "disk_full",
+];
 /// Faults that cut no subscription of a worker.
 const KEEP_SUBSCRIPTIONS: [&str; 11] = [
     "producer_kill",
@@ -24,12 +33,18 @@ const KEEP_SUBSCRIPTIONS: [&str; 11] = [
     "node_clock",
 ];
 
+/// Faults in which a replica replaces its master.
+const FAILOVERS: [&str; 3] = ["failover", "master_kill", "master_freeze"];
+
 /// Everything that was read.
 #[derive(Debug)]
 pub(super) struct Collection {
     pub(super) verdict: Verdict,
     pub(super) processes: Vec<String>,
     pub(super) queues: Vec<Queue>,
+    /// The masters of a cluster. The first entry is empty: calls of unknown masters have its index.
+    pub(super) masters: Vec<String>,
+    pub(super) partitions: Partitions,
     /// By queue: the numbers of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
@@ -47,7 +62,9 @@ pub(super) struct Collection {
     pub(super) clock_faults: Vec<(u64, u64)>,
     /// Stalls of the machine, and all faults that have ended; sorted after the last history.
     pub(super) disturbed: Vec<(u64, u64)>,
-    /// The same, with the time of parking after each that may have cut a subscription.
+    /// When the only server of the run could not answer.
+    pub(super) outages: Vec<(u64, u64)>,
+    /// All faults and stalls, with the time of parking after each that may have cut a subscription.
     pub(super) disturbed_notices: Vec<(u64, u64)>,
     /// Processes with the scripts of an older release.
     pub(super) older: HashSet<u16>,
@@ -74,6 +91,8 @@ impl Collection {
             verdict: Verdict::new(),
             processes: Vec::new(),
             queues: Vec::new(),
+            masters: vec![String::new()],
+            partitions: Partitions::default(),
             ids: Vec::new(),
             queue_of: Vec::new(),
             epochs: Vec::new(),
@@ -86,6 +105,7 @@ impl Collection {
             stalls: Vec::new(),
             clock_faults: Vec::new(),
             disturbed: Vec::new(),
+            outages: Vec::new(),
             disturbed_notices: Vec::new(),
             older: HashSet::new(),
             has_starts_without_shares: false,
@@ -94,7 +114,9 @@ impl Collection {
         }
     }
 
+    /// The number of a queue, or of a partition: `orders/17`.
     pub(super) fn queue(&mut self, name: &str) -> u16 {
+        let whole = name.split_once('/').map(|(whole, _)| self.queue(whole));
         let place = self
             .queues
             .iter()
@@ -102,11 +124,21 @@ impl Collection {
             .unwrap_or_else(|| {
                 self.queues.push(Queue {
                     name: name.to_owned(),
+                    whole: whole.unwrap_or(u16::try_from(self.queues.len()).unwrap_or(u16::MAX)),
                     ..Queue::default()
                 });
                 self.ids.push(HashMap::new());
                 self.queues.len() - 1
             });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    pub(super) fn master(&mut self, name: &str) -> u16 {
+        let known = self.masters.iter().position(|known| known == name);
+        let place = known.unwrap_or_else(|| {
+            self.masters.push(name.to_owned());
+            self.masters.len() - 1
+        });
         u16::try_from(place).unwrap_or(u16::MAX)
     }
 
@@ -160,6 +192,9 @@ impl Collection {
         if phase == Phase::End && fault.begun {
             fault.ended = true;
             self.disturbed.push((fault.begun_us, t_us));
+            if SERVER_OUTAGES.contains(&&*name) {
+                self.outages.push((fault.begun_us, t_us));
+            }
             let cuts = !KEEP_SUBSCRIPTIONS.contains(&&*name);
             let parked_us = if cuts { PARKING.as_micros() as u64 } else { 0 };
             self.disturbed_notices
@@ -251,7 +286,10 @@ impl Collection {
             (self.verdict.messages == 0, "nothing was pushed"),
             (self.verdict.deliveries == 0, "nothing was claimed"),
             (
-                self.verdict.faults.contains_key("failover") && self.verdict.replicated == 0,
+                FAILOVERS
+                    .iter()
+                    .any(|kind| self.verdict.faults.contains_key(*kind))
+                    && self.verdict.replicated == 0,
                 "there were failovers, and no push was acknowledged as replicated",
             ),
             (

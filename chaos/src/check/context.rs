@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::excuses::Chains;
 use super::missing::MissingChange;
 use super::operators::Operators;
+use super::order::Reply;
 use super::record::Record;
 
 /// A call without an answer that may have changed its queue, once.
@@ -21,6 +22,8 @@ pub(super) struct Lost {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pub(super) name: String,
+    /// The number of the queue that it is a partition of, or its own.
+    pub(super) whole: u16,
     /// The values that were configured during the run.
     pub(super) max_attempts: BTreeSet<u64>,
     pub(super) max_crashes: BTreeSet<u64>,
@@ -62,6 +65,14 @@ fn one(values: &BTreeSet<u64>, default: u64) -> Option<u64> {
     }
 }
 
+/// A master that was replaced, when, and how many changes its replica had.
+#[derive(Debug)]
+pub(super) struct Replaced {
+    pub(super) at_us: u64,
+    pub(super) survived: u64,
+    pub(super) master: u16,
+}
+
 /// The store under one `incarnation`.
 #[derive(Debug, Default)]
 pub(super) struct Epoch {
@@ -76,6 +87,8 @@ pub(super) struct Epoch {
     pub(super) last: bool,
     /// Ranges from `survived` to `next`: these changes are void.
     pub(super) undone: Vec<(u64, u64)>,
+    /// Masters of a cluster that were replaced.
+    pub(super) replaced: Vec<Replaced>,
     /// The `seq` of replies before which the server's clock had gone back.
     pub(super) steps: Vec<u64>,
     /// The `seq` of changes that an answered call certainly made, and of those that perhaps none
@@ -89,6 +102,16 @@ pub(super) struct Epoch {
 impl Epoch {
     pub(super) fn is_void(&self, seq: u64) -> bool {
         self.void(seq).is_some()
+    }
+
+    /// Whether a master that had been replaced answered a call that was sent afterwards. Its changes
+    /// are void; an answer that changed nothing has the `seq` that its replica had.
+    pub(super) fn is_stale(&self, reply: &Reply) -> bool {
+        self.replaced.iter().any(|replaced| {
+            replaced.master == reply.master
+                && replaced.at_us < reply.asked_us
+                && reply.seq <= replaced.survived
+        })
     }
 
     /// The index in `undone` of the rollback that makes a change void.

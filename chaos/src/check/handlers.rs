@@ -1,14 +1,19 @@
 //! Whether a process starts a handler for each granted message, with the granted values, or returns
 //! the message.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::verdict::Kind;
 use crate::history::{Call, ClaimedItem, Verb};
 
 /// The grants of one process without a handler or a settlement.
 #[derive(Debug, Default)]
-pub(super) struct Granted(HashMap<String, Vec<Delivery>>);
+pub(super) struct Granted {
+    of: HashMap<String, Vec<Delivery>>,
+    /// Id and token of grants taken as started while the process had another grant of the same
+    /// message with the same content: a replaced master and the new one may both have granted it.
+    guessed: HashSet<(String, String)>,
+}
 
 #[derive(Debug)]
 struct Delivery {
@@ -30,7 +35,7 @@ impl Granted {
                 answered_us,
                 content: (item.1, item.2, item.3),
             };
-            self.0.entry(item.0.clone()).or_default().push(delivery);
+            self.of.entry(item.0.clone()).or_default().push(delivery);
         }
     }
 
@@ -40,7 +45,14 @@ impl Granted {
             return;
         };
         for item in items.iter().filter(|_| *verb != Verb::Extend) {
-            self.remove(&item.0, |delivery| delivery.token == item.1);
+            if self.remove(&item.0, |delivery| delivery.token == item.1) {
+                continue;
+            }
+            // It is given back: the handler that started had the other grant.
+            let key = (item.0.clone(), item.1.clone());
+            if *verb == Verb::Release && self.guessed.remove(&key) {
+                self.remove(&item.0, |_| true);
+            }
         }
     }
 
@@ -49,10 +61,15 @@ impl Granted {
         id: &str,
         content: (u32, u64, u32),
     ) -> Result<(), (Kind, String)> {
+        let of_id = self.of.get(id).into_iter().flatten();
+        let mut same = of_id.filter(|delivery| delivery.content == content);
+        if let (Some(first), Some(_)) = (same.next(), same.next()) {
+            self.guessed.insert((id.to_owned(), first.token.clone()));
+        }
         if self.remove(id, |delivery| delivery.content == content) {
             return Ok(());
         }
-        Err(match self.0.get(id) {
+        Err(match self.of.get(id) {
             Some(claims) => {
                 let claims: Vec<_> = claims.iter().map(|delivery| delivery.content).collect();
                 let what = "version, due, attempt";
@@ -71,7 +88,7 @@ impl Granted {
     /// Describes the remaining grants at the end of a process: all of them if it ended on request.
     pub(super) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
         let all = self
-            .0
+            .of
             .iter()
             .flat_map(|(id, deliveries)| deliveries.iter().map(move |delivery| (id, delivery)));
         let late =
@@ -83,7 +100,7 @@ impl Granted {
     }
 
     fn remove(&mut self, id: &str, is: impl Fn(&Delivery) -> bool) -> bool {
-        let Some(deliveries) = self.0.get_mut(id) else {
+        let Some(deliveries) = self.of.get_mut(id) else {
             return false;
         };
         let Some(place) = deliveries.iter().position(is) else {
@@ -91,8 +108,45 @@ impl Granted {
         };
         deliveries.remove(place);
         if deliveries.is_empty() {
-            self.0.remove(id);
+            self.of.remove(id);
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::SettleItem;
+
+    /// Two masters grant the same message to one process. It starts one handler, and perhaps gives
+    /// a grant back.
+    fn forgotten(given_back: &[(Verb, &str)]) -> usize {
+        let mut granted = Granted::default();
+        for token in ["old", "new"] {
+            granted.claimed(
+                token,
+                1,
+                &[ClaimedItem("a".into(), 1, 2, 3, 100, String::new())],
+            );
+        }
+        granted.started("a", (1, 2, 3)).expect("granted");
+        for (verb, token) in given_back {
+            let items = vec![SettleItem("a".into(), (*token).into(), String::new())];
+            granted.invoked(&Call::Settle { verb: *verb, items });
+        }
+        granted.forgotten(true, 1).len()
+    }
+
+    #[test]
+    fn of_two_grants_one_is_started_and_one_given_back() {
+        assert_eq!(forgotten(&[]), 1);
+        assert_eq!(forgotten(&[(Verb::Release, "old")]), 0);
+        assert_eq!(forgotten(&[(Verb::Release, "new")]), 0);
+        assert_eq!(
+            forgotten(&[(Verb::Ack, "old")]),
+            1,
+            "of the handler that started"
+        );
     }
 }

@@ -201,15 +201,17 @@ impl Case<'_> {
         for life in &*lives {
             let mut later = vec![*life];
             life.reaped(&end, &self.context, &mut later);
+            let operators = &self.context.queue.operators;
+            // A purge may take what a requeue of the oldest has made wait again.
+            for life in later.clone() {
+                if life.status == Status::Dead {
+                    operators.revived(&life, &end, &self.context, &mut later);
+                }
+            }
             for life in later {
                 if !life.is_there() || life.may_be_trimmed(&self.context) {
                     gone.push(life);
-                } else if self
-                    .context
-                    .queue
-                    .operators
-                    .may_purge(&life, &end, &self.context)
-                {
+                } else if operators.may_purge(&life, &end, &self.context) {
                     gone.push(life.purged(&end));
                 }
             }

@@ -208,6 +208,7 @@ mod tests {
                 now_us: at_us,
                 seq,
                 changed,
+                master: 0,
             }
         };
         let epoch = Epoch {

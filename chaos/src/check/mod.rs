@@ -18,6 +18,7 @@ mod lateness;
 mod missing;
 mod operators;
 mod order;
+mod partitions;
 mod process;
 mod reads;
 mod record;
@@ -106,6 +107,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     unknown.sort_by_key(|record| (record.id, record.asked_us));
     judge_ids(&all, &records, &unknown, &mut verdict);
     operators::judge(&all, verdict.swept, &mut verdict);
+    partitions::judge(&all, &mut verdict);
     all.verdict = verdict;
     all.verdict.invalid_because = all.doubts();
     all.verdict.valid = all.verdict.invalid_because.is_empty();

@@ -12,6 +12,8 @@ pub(super) struct Reply {
     pub(super) now_us: u64,
     pub(super) seq: u64,
     pub(super) changed: Change,
+    /// The number of its master, on a cluster.
+    pub(super) master: u16,
 }
 
 /// Whether a call made the change that its `seq` counts.
@@ -33,7 +35,7 @@ pub(super) fn judge(
     replies: &mut Vec<Reply>,
     verdict: &mut Verdict,
 ) {
-    replies.retain(|reply| !epoch.is_void(reply.seq));
+    replies.retain(|reply| !epoch.is_void(reply.seq) && !epoch.is_stale(reply));
     let mut empty = std::mem::take(&mut epoch.empty);
     empty.retain(|(seq, _)| !epoch.is_void(*seq));
     empty.sort_unstable();
@@ -126,6 +128,7 @@ mod tests {
                 now_us,
                 seq: *seq,
                 changed: *changed,
+                master: 0,
             }
         };
         judge(

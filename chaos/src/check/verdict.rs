@@ -66,10 +66,18 @@ pub enum Kind {
     /// A worker ran more handlers than its concurrency, more handlers of a queue than its max, or
     /// handlers of other queues in a reserve.
     SharesBroken,
+    /// Made in a partition to which its id does not belong.
+    InTwoPartitions,
+    /// Looked for, by id, in a partition to which its id does not belong.
+    InNone,
+    /// A call by one map was applied by a partition with another.
+    OldMapAccepted,
+    /// No worker called a partition for more than 4 s.
+    Unattended,
 }
 
 impl Kind {
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 32] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -98,6 +106,10 @@ impl Kind {
         Self::NeverStarted,
         Self::RecoveredLate,
         Self::SharesBroken,
+        Self::InTwoPartitions,
+        Self::InNone,
+        Self::OldMapAccepted,
+        Self::Unattended,
     ];
 }
 

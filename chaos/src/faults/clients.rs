@@ -35,12 +35,17 @@ pub(super) async fn kill(stage: &Stage, mark: &Mark<'_>, whom: Whom) -> Result<(
             if !std::mem::replace(&mut begun, true) {
                 mark.begin("");
             }
-            // In one round trip: a client may not stay blocked for long.
             let mut kills = redis::pipe();
-            for line in found {
-                kills
-                    .cmd("CLIENT")
-                    .arg(&["KILL", "ID", field(line, "id="), "SKIPME", "yes"]);
+            if whom == Whom::Blocked {
+                // In one round trip: a client may not stay blocked for long.
+                for line in found {
+                    let id = field(line, "id=");
+                    kills.cmd("CLIENT").arg(&["KILL", "ID", id]);
+                }
+            } else {
+                // One search for all: each search by ID goes through up to 10,000 idle clients.
+                let kill = ["KILL", "TYPE", kind, "SKIPME", "yes"];
+                kills.cmd("CLIENT").arg(&kill);
             }
             killed += kills
                 .query_async::<Vec<u64>>(&mut connection)

@@ -12,13 +12,11 @@ use super::server::seqs;
 use super::{Mark, last, process_state, target, until, until_within};
 use crate::history::{Event, Role};
 use crate::proxy::{Direction, Mode, Proxy};
-use crate::run::stage::Stage;
+use crate::run::stage::{Stage, confirmed_sign};
 use crate::run::store::{Found, Store};
 
 /// A replica may have to load a million messages.
 const SYNC_LIMIT: Duration = Duration::from_secs(60);
-/// The harness sees so many calls wait for the replica before the master fails.
-const WAITS: u64 = 5;
 
 /// The servers of a failover.
 struct Servers {
@@ -42,11 +40,14 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     })
     .await?;
     let servers = Servers { old, new, link };
-    let waited = waits(&servers.old).await?;
+    let confirmed = confirmed_sign(&stage.replica_sign());
+    if confirmed.exists() {
+        std::fs::remove_file(&confirmed)?;
+    }
     std::fs::write(stage.replica_sign(), "")?;
     let done = async {
-        let enough = async || Ok((waits(&servers.old).await? >= waited + WAITS).then_some(()));
-        target("pushes that wait for a replica", enough).await?;
+        let is_confirmed = async || Ok(confirmed.exists().then_some(()));
+        target("a push that a replica confirmed", is_confirmed).await?;
         if rng.bool() {
             kill(stage, rng, mark, &servers).await
         } else {
@@ -68,15 +69,6 @@ pub(super) async fn fail_over(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> 
     servers.new.fence()?;
     mark.end(&seqs(&stage.found().await?));
     Ok(())
-}
-
-/// How many calls have waited for replicas.
-async fn waits(store: &Store) -> Result<u64> {
-    let stats = store.info("commandstats", "cmdstat_wait").await?;
-    let calls = stats
-        .split(',')
-        .find_map(|word| word.strip_prefix("calls="));
-    Ok(calls.map_or(Ok(0), str::parse)?)
 }
 
 /// kill -9; the replica has nearly all writes, or misses those of a short while.

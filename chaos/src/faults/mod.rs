@@ -4,7 +4,7 @@ mod clients;
 mod failover;
 mod loads;
 mod network;
-mod processes;
+pub(crate) mod processes;
 mod server;
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fastrand::Rng;
 
-use crate::history::Phase;
+use crate::history::{Phase, Role};
 use crate::run::log::Log;
 use crate::run::stage::Stage;
 
@@ -153,21 +153,33 @@ pub async fn inject(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng) -> bool {
         };
         _beside = guard;
     }
-    let log = &*stage.log;
-    let mark = Mark {
-        log,
-        fault: kind.name(),
-        number: log.next(),
-        traced: AtomicBool::new(false),
-    };
-    let limit = kind.takes(stage) + 6 * LIMIT;
-    let result = tokio::time::timeout(limit, perform(kind, stage, rng, &mark)).await;
-    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
-    if !conclude(&mark, result) && kind.lane() == Lane::Server {
+    let (log, limit) = (&*stage.log, kind.takes(stage) + 6 * LIMIT);
+    let went = marked(log, kind.name(), limit, async |mark| {
+        perform(kind, stage, rng, mark).await
+    });
+    if !went.await && kind.lane() == Lane::Server {
         // The run is not valid any more, but must not hang either.
         stage.back();
     }
     true
+}
+
+/// Injects a fault and records it; `false` if it failed.
+pub(crate) async fn marked(
+    log: &Log,
+    fault: String,
+    limit: Duration,
+    perform: impl AsyncFnOnce(&Mark<'_>) -> Result<()>,
+) -> bool {
+    let mark = Mark {
+        log,
+        fault,
+        number: log.next(),
+        traced: AtomicBool::new(false),
+    };
+    let result = tokio::time::timeout(limit, perform(&mark)).await;
+    let result = result.unwrap_or_else(|_| Err(anyhow::anyhow!("it is not over after {limit:?}")));
+    conclude(&mark, result)
 }
 
 /// Records the result; `false` if the fault failed.
@@ -191,7 +203,7 @@ fn conclude(mark: &Mark<'_>, result: Result<()>) -> bool {
 
 /// A fault found no object. It had no effect, and the run goes on.
 #[derive(Debug)]
-struct NoTarget(String);
+pub(crate) struct NoTarget(pub(crate) String);
 
 impl std::error::Error for NoTarget {}
 
@@ -218,9 +230,10 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::KillBlocked => clients::kill(stage, mark, clients::Whom::Blocked).await,
         Kind::KillEveryone => clients::kill(stage, mark, clients::Whom::Everyone).await,
         Kind::SlowSubscriber => clients::slow_subscriber(stage, mark).await,
-        Kind::ProducerKill | Kind::WorkerKill | Kind::CancellerKill | Kind::OperatorKill => {
-            processes::kill(kind, stage, rng, mark).await
-        }
+        Kind::ProducerKill => processes::kill(Role::Producer, &stage.crew, rng, mark).await,
+        Kind::WorkerKill => processes::kill(Role::Worker, &stage.crew, rng, mark).await,
+        Kind::CancellerKill => processes::kill(Role::Canceller, &stage.crew, rng, mark).await,
+        Kind::OperatorKill => processes::kill(Role::Operator, &stage.crew, rng, mark).await,
         Kind::WorkerStop => processes::stop(stage, rng, mark).await,
         Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
         Kind::QueueRemove => processes::remove_queue(stage, rng, mark).await,
@@ -234,18 +247,21 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
 }
 
 /// Limit for a result that must come: far longer than it takes, on a busy machine too.
-const LIMIT: Duration = Duration::from_secs(40);
+pub(crate) const LIMIT: Duration = Duration::from_secs(40);
 /// Limit for finding an object of the fault. On a busy machine, no worker may be idle for longer
 /// than that.
 const TARGET_LIMIT: Duration = Duration::from_secs(10);
 
 /// Polls until there is an answer; an error repeats too. At the limit the fault has failed.
-async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub(crate) async fn until<T>(what: &str, ask: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
     until_within(LIMIT, what, ask).await
 }
 
 /// Waits for an object of the fault; after [`TARGET_LIMIT`] the fault is not applied.
-async fn target<T>(what: &str, look: impl AsyncFnMut() -> Result<Option<T>>) -> Result<T> {
+pub(crate) async fn target<T>(
+    what: &str,
+    look: impl AsyncFnMut() -> Result<Option<T>>,
+) -> Result<T> {
     target_within(TARGET_LIMIT, what, look).await
 }
 
@@ -288,12 +304,12 @@ async fn seen_within<T>(
 }
 
 /// Keeps the fault for a while.
-async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
+pub(crate) async fn last(rng: &mut Rng, ms: std::ops::Range<u64>) {
     tokio::time::sleep(Duration::from_millis(rng.u64(ms))).await;
 }
 
 /// The state of a process, such as `T` for stopped.
-fn process_state(pid: rustix::process::Pid) -> Result<char> {
+pub(crate) fn process_state(pid: rustix::process::Pid) -> Result<char> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()))?;
     stat.rsplit(") ")
         .next()

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::{Kind, Mark, NoTarget, last, process_state, until};
+use super::{Mark, NoTarget, last, process_state, until};
 use crate::history::Role;
 use crate::run::crew::{Place, Status};
 use crate::run::stage::Stage;
@@ -17,16 +17,15 @@ use crate::run::stage::Stage;
 /// How far the clock of a node is wrong, in minutes.
 const WRONG_MINUTES: std::ops::Range<i64> = 2..30;
 
-pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let role = match kind {
-        Kind::ProducerKill => Role::Producer,
-        Kind::WorkerKill => Role::Worker,
-        Kind::OperatorKill => Role::Operator,
-        _ => Role::Canceller,
-    };
+pub(crate) async fn kill(
+    role: Role,
+    crew: &[Arc<Place>],
+    rng: &mut Rng,
+    mark: &Mark<'_>,
+) -> Result<()> {
     // A process that has just died of another cause cannot be killed: choose another.
     let killed = until("a process to kill", async || {
-        let place = chosen(stage, rng, role)?;
+        let place = chosen(crew, rng, role)?;
         place.until("its start", |status| status.ready).await?;
         let life = place.signal_kill()?;
         Ok(Some((place, life)))
@@ -45,12 +44,8 @@ pub(super) async fn kill(kind: Kind, stage: &Stage, rng: &mut Rng, mark: &Mark<'
     Ok(())
 }
 
-fn chosen(stage: &Stage, rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
-    let places: Vec<_> = stage
-        .crew
-        .iter()
-        .filter(|place| place.role == role)
-        .collect();
+fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
+    let places: Vec<_> = crew.iter().filter(|place| place.role == role).collect();
     rng.choice(&places)
         .map(|place| Arc::clone(place))
         .context("no process has this role")
@@ -69,7 +64,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     for _ in 0..STOPS {
         // A process that has just died of another cause cannot be stopped.
         let somebody = until("a worker that stops", async || {
-            let place = chosen(stage, rng, Role::Worker)?;
+            let place = chosen(&stage.crew, rng, Role::Worker)?;
             place.until("its start", |status| status.ready).await?;
             Ok(froze(&place).await?.map(|life| (place, life)))
         });
@@ -143,7 +138,7 @@ fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
 
 /// A node whose wall clock is wrong by minutes: it must make no difference.
 pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = chosen(stage, rng, Role::Worker)?;
+    let place = chosen(&stage.crew, rng, Role::Worker)?;
     let sign = if rng.bool() { 1 } else { -1 };
     let offset_ms = sign * 60_000 * rng.i64(WRONG_MINUTES);
     let status = place.until("its start", |status| status.ready).await?;
@@ -166,7 +161,7 @@ pub(super) async fn wrong_clock(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -
 
 /// A worker removes one of its queues while it runs, and adds it again.
 pub(super) async fn remove_queue(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let place = chosen(stage, rng, Role::Worker)?;
+    let place = chosen(&stage.crew, rng, Role::Worker)?;
     let before = place.until("its start", |status| status.ready).await?;
     mark.begin(&place.process(before.life));
     place.signal(Signal::USR2)?;

@@ -15,6 +15,7 @@ fn lines_come_back_and_a_torn_last_one_is_left_out() -> Result<()> {
             seq: 9,
             now_us: 5,
             incarnation: "b".into(),
+            epoch: 0,
             answer: Answer::Claimed {
                 deadline_ms: 3,
                 items: vec![ClaimedItem("a".into(), 1, 2, 1, 9, String::new())],

@@ -53,7 +53,7 @@ pub async fn waiting(
     queue: &str,
     horizon_ms: u64,
 ) -> Result<Waiting> {
-    let keys = dueq::queue_keys(queue)?;
+    let keys = keys_of(queue)?;
     let (seconds, _): (u64, u64) = redis::cmd("TIME").query_async(connection).await?;
     let mut pipeline = redis::pipe();
     pipeline
@@ -74,6 +74,16 @@ pub async fn waiting(
     })
 }
 
+/// The keys of a queue, or of a partition: `orders/17`.
+fn keys_of(queue: &str) -> Result<Vec<String>> {
+    let whole = queue.split('/').next().unwrap_or(queue);
+    let keys = dueq::queue_keys(whole)?.into_iter();
+    let (of_whole, of_partition) = (format!("{{{whole}}}"), format!("{{{queue}}}"));
+    Ok(keys
+        .map(|key| key.replace(&of_whole, &of_partition))
+        .collect())
+}
+
 /// Reports the messages that remain in an unused queue, and the inconsistencies among its keys.
 pub async fn scan(
     connection: &mut MultiplexedConnection,
@@ -82,7 +92,7 @@ pub async fn scan(
 ) -> Result<()> {
     let mut scan = Scan {
         queue,
-        keys: dueq::queue_keys(queue)?,
+        keys: keys_of(queue)?,
         connection,
         places: HashMap::new(),
         attrs: HashMap::new(),

@@ -30,8 +30,9 @@ struct Inner {
 }
 
 impl Diary {
-    /// Begins a history that records every script call of this process.
-    pub fn begin(path: &Path, role: Role, process: &str) -> Result<Self> {
+    /// Begins a history that records every script call of this process, on a cluster with the
+    /// master that it goes to.
+    pub fn begin(path: &Path, role: Role, process: &str, is_cluster: bool) -> Result<Self> {
         let inner = Inner {
             writer: Writer::create(path)?,
             ops: AtomicU64::new(1),
@@ -46,6 +47,7 @@ impl Diary {
         let observed = dueq::harness::observe(Recorder {
             diary: diary.clone(),
             verbs: Mutex::default(),
+            masters: is_cluster.then(Mutex::default),
         });
         ensure!(observed, "this process has an observer already");
         Ok(diary)
@@ -103,15 +105,33 @@ struct Recorder {
     diary: Diary,
     /// By call in flight: its verb, and the id of a get.
     verbs: Mutex<HashMap<u64, (&'static str, String)>>,
+    /// On a cluster, by call that is about to be sent: its master.
+    masters: Option<Mutex<HashMap<u64, String>>>,
 }
 
 impl Recorder {
+    fn master(&self, call: u64) -> String {
+        let masters = self.masters.as_ref().map(|masters| masters.lock());
+        let mut masters = masters.map(|locked| locked.unwrap_or_else(PoisonError::into_inner));
+        masters
+            .as_mut()
+            .and_then(|masters| masters.remove(&call))
+            .unwrap_or_default()
+    }
+
     fn verbs(&self) -> MutexGuard<'_, HashMap<u64, (&'static str, String)>> {
         self.verbs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Observer for Recorder {
+    fn server(&self, call: u64, address: &str) {
+        if let Some(masters) = &self.masters {
+            let mut masters = masters.lock().unwrap_or_else(PoisonError::into_inner);
+            masters.insert(call, address.to_owned());
+        }
+    }
+
     fn invoke(&self, call: u64, verb: &'static str, queue: &str, args: &[&[u8]]) {
         let id = if verb == "get" {
             args.get(1).map(|id| text(id)).unwrap_or_default()
@@ -122,6 +142,8 @@ impl Observer for Recorder {
         self.diary.write(&Event::Invoke {
             call,
             queue: queue.to_owned(),
+            master: self.master(call),
+            epoch: epoch_of(args),
             what: call_of(verb, args),
         });
     }
@@ -149,6 +171,14 @@ impl Observer for Recorder {
         self.diary.write(&event);
     }
 }
+
+/// The epoch in a script's first argument: `m<epoch>`, perhaps with a test clock behind it.
+fn epoch_of(args: &[&[u8]]) -> u64 {
+    let epoch = args.first().and_then(|first| first.strip_prefix(b"m"));
+    let digits = epoch.and_then(|rest| rest.split(|byte| *byte == b' ').next());
+    digits.map_or(0, number)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -71,6 +71,10 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
         seq: u64::try_from(*seq).ok()?,
         now_us: *now_us,
         incarnation: text(incarnation),
+        epoch: match rest.get(3) {
+            Some(Reply::Int(epoch)) => u64::try_from(*epoch).ok()?,
+            _ => 0,
+        },
         answer,
     })
 }
@@ -177,6 +181,7 @@ mod tests {
                 seq: 9,
                 now_us: 5_000,
                 incarnation: "abc".into(),
+                epoch: 0,
                 answer,
             }
         };

@@ -161,6 +161,7 @@ pub(super) fn read_claims(
             call,
             queue,
             what: Call::Claim { .. },
+            ..
         } => drop(asked.insert(call, (t_us, queue))),
         Event::Ok {
             call,
@@ -215,6 +216,7 @@ pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(Strin
                 call,
                 queue,
                 what: Call::Claim { lease_ms: its, .. },
+                ..
             } => {
                 queues.insert(call, queue);
                 *lease_ms = its.max(*lease_ms);

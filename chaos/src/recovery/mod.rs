@@ -36,8 +36,9 @@ pub struct Recoveries {
 /// other outages and stalls does not count, nor the time after the end of the producers, when there
 /// may be nothing to claim.
 const GOES_ON_US: u64 = 10_000_000;
-/// During one of these faults no worker can claim, or the server's time jumps.
-const OUTAGES: [&str; 8] = [
+/// During one of these faults no worker can claim, or the server's time jumps; on a cluster no
+/// worker can claim from some of the queues.
+const OUTAGES: [&str; 13] = [
     "server_kill",
     "server_stop",
     "aof_truncate",
@@ -46,6 +47,11 @@ const OUTAGES: [&str; 8] = [
     "flushall",
     "clock_forward",
     "clock_back",
+    "slot_halfway",
+    "slot_to_and_fro",
+    "master_kill",
+    "master_freeze",
+    "master_cut",
 ];
 /// Reads the histories in a folder.
 pub fn of(folder: &Path) -> Result<Recoveries> {

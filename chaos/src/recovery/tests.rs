@@ -68,6 +68,8 @@ fn a_late_recovery_is_reported() -> Result<()> {
         let asked = Event::Invoke {
             call: 1,
             queue: "chaos".into(),
+            master: String::new(),
+            epoch: 0,
             what,
         };
         let told = Event::Ok {
@@ -75,6 +77,7 @@ fn a_late_recovery_is_reported() -> Result<()> {
             seq: 1,
             now_us: 1,
             incarnation: "b".into(),
+            epoch: 0,
             answer,
         };
         for (name, lines) in [
@@ -149,6 +152,8 @@ fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
         Event::Invoke {
             call,
             queue: "chaos".into(),
+            master: String::new(),
+            epoch: 0,
             what,
         }
     };
@@ -171,6 +176,7 @@ fn failover_recovery_counts_grants_of_the_new_master() -> Result<()> {
             seq,
             now_us: 1,
             incarnation: "b".into(),
+            epoch: 0,
             answer,
         }
     };

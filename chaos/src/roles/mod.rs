@@ -3,6 +3,7 @@
 mod again;
 mod by_hand;
 mod canceller;
+pub(crate) mod drill;
 mod operator;
 mod producer;
 mod worker;
@@ -99,6 +100,8 @@ pub enum Kind {
     Worker,
     Canceller,
     Operator,
+    /// Calls with old maps of the partitions, and ends after the last call
+    Drill,
 }
 
 /// Runs one process until SIGTERM.
@@ -107,13 +110,14 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
-        Kind::Operator => Role::Operator,
+        Kind::Operator | Kind::Drill => Role::Operator,
     };
     if let Some(folder) = options.scripts.as_ref().or(options.older.as_ref()) {
         dueq::harness::replace_scripts(folder)
             .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
-    let diary = Diary::begin(&options.history, role, &options.name)?;
+    let is_cluster = options.url.contains("cluster://");
+    let diary = Diary::begin(&options.history, role, &options.name, is_cluster)?;
     if options.older.is_some() {
         diary.write(&Event::OlderScripts);
     }
@@ -132,6 +136,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Worker => worker::run(&options, &client, queues, &diary, stop, changes).await?,
         Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
+        Kind::Drill => drill::run(&options, &client, &diary).await?,
     }
     diary.write(&Event::End);
     Ok(())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use dueq::{Client, Delivery, Queue, Retried, Retry, Settled, Settlement, Share};
 
 use tokio::signal::unix::Signal;
@@ -42,7 +42,7 @@ pub(super) async fn run(
             Duration::from_millis(20),
             Duration::from_secs(2),
         )?);
-    let mut served = Vec::new();
+    let (mut served, mut found) = (Vec::new(), Vec::new());
     for (queue, planned) in queues.iter().zip(planned) {
         let notes = Arc::new(Notes {
             queue: queue.clone(),
@@ -56,12 +56,16 @@ pub(super) async fn run(
             by_hand.spawn(by_hand::run(queue, notes, lease, options.by_hand, stop));
         }
         if planned.is_found {
-            let pattern = client.pattern(PATTERN)?;
-            worker = worker.pattern_with(&pattern, share(planned), handler(&notes));
+            found.push((planned, notes));
         } else {
             worker = worker.queue_with(queue, share(planned), handler(&notes));
             served.push((planned, queue.clone(), notes));
         }
+    }
+    if let Some((planned, _)) = found.first() {
+        let (pattern, share) = (client.pattern(PATTERN)?, share(planned));
+        let notes = found.into_iter().map(|(_, notes)| notes).collect();
+        worker = worker.pattern_with(&pattern, share, handler_of(Arc::new(notes)));
     }
     diary.write(&serves(options.concurrency, planned));
     let worker = worker.spawn();
@@ -120,19 +124,28 @@ fn serves(concurrency: usize, planned: &[Planned]) -> Event {
     }
 }
 
-fn handler(
-    notes: &Arc<Notes>,
-) -> impl Fn(Delivery) -> Pin<Box<dyn Future<Output = Result<Settlement>> + Send>>
-+ Clone
-+ Send
-+ Sync
-+ use<> {
-    let notes = Arc::clone(notes);
-    move |delivery| {
-        let notes = Arc::clone(&notes);
-        Box::pin(async move { handle(&notes, &delivery).await })
+fn handler(notes: &Arc<Notes>) -> impl Handler {
+    handler_of(Arc::new(vec![Arc::clone(notes)]))
+}
+
+/// For several queues: each delivery is recorded for its own.
+fn handler_of(notes: Arc<Vec<Arc<Notes>>>) -> impl Handler {
+    move |delivery: Delivery| -> Handled {
+        let mut of_queues = notes.iter();
+        let notes = of_queues.find(|notes| notes.queue.name() == delivery.queue());
+        let notes = notes.map(Arc::clone);
+        Box::pin(async move {
+            let notes = notes.context("a delivery of a queue that no process serves")?;
+            handle(&notes, &delivery).await
+        })
     }
 }
+
+type Handled = Pin<Box<dyn Future<Output = Result<Settlement>> + Send>>;
+
+trait Handler: Fn(Delivery) -> Handled + Clone + Send + Sync + 'static {}
+
+impl<T: Fn(Delivery) -> Handled + Clone + Send + Sync + 'static> Handler for T {}
 
 /// State shared by all handlers of the process.
 pub(super) struct Notes {
@@ -155,7 +168,9 @@ impl Notes {
             due_ms: delivery.due_ms(),
             started_us: delivery.started_us(),
         });
-        if delivery.trace_parent() != trace_parent(&id).as_deref() {
+        // A message whose id the library made has no version, and no trace.
+        let is_made = payload::version_of(&id, delivery.payload()) == 0;
+        if !is_made && delivery.trace_parent() != trace_parent(&id).as_deref() {
             let what = format!(
                 "{id} was delivered with the trace {:?}",
                 delivery.trace_parent()

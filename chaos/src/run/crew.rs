@@ -26,6 +26,8 @@ pub struct Place {
     pub name: String,
     pub role: Role,
     pub proxy: Proxy,
+    /// Leads to the server by the proxy, or to several servers of a cluster.
+    url: String,
     pub shim: Control,
     pub folder: PathBuf,
     /// Arguments of `role` except the name and the history.
@@ -57,6 +59,7 @@ impl Place {
         name: &str,
         role: Role,
         proxy: Proxy,
+        url: String,
         shim: Control,
         folder: PathBuf,
         arguments: Vec<String>,
@@ -66,6 +69,7 @@ impl Place {
             name: name.to_owned(),
             role,
             proxy,
+            url,
             shim,
             folder,
             arguments,
@@ -135,7 +139,7 @@ impl Place {
             .args(["--name", &self.process(life)]);
         command
             .arg("--url")
-            .arg(self.proxy.url())
+            .arg(&self.url)
             .arg("--history")
             .arg(self.history(life));
         command.envs(

@@ -4,6 +4,7 @@ pub mod crew;
 pub mod heartbeat;
 pub mod log;
 pub mod schedule;
+pub mod settle;
 pub mod shim;
 pub mod stage;
 pub mod store;
@@ -15,11 +16,9 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Client, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::task::JoinSet;
 
 use crate::faults::Kind;
-use crate::history::{Event, Role, State, now_us};
-use crate::leftovers;
+use crate::history::{Role, now_us};
 use crate::proxy::{Direction, Mode, Proxy};
 use crate::queues::{MOST, Planned, planned_queues};
 use crew::Place;
@@ -34,7 +33,7 @@ const RATE: u64 = 2_000;
 /// The scripts of the first release: a producer with them publishes no notice for a parked queue.
 const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/compat/0.1/lua");
 /// The default, which the operator sets as well.
-const MAX_ATTEMPTS: u32 = 20;
+pub(crate) const MAX_ATTEMPTS: u32 = 20;
 const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, the rate is higher by this factor, because outages cost time.
@@ -70,6 +69,15 @@ pub struct Options {
     /// No faults
     #[arg(long, conflicts_with = "faults")]
     pub no_faults: bool,
+    /// On a cluster of three masters and three replicas, with fifty queues
+    #[arg(long, conflicts_with_all = ["faults", "messages", "queues"])]
+    pub cluster: bool,
+    /// Partitions of the queue `parts` on a cluster
+    #[arg(long, default_value_t = 12, requires = "cluster")]
+    pub partitions: usize,
+    /// Only these faults of a cluster
+    #[arg(long, value_delimiter = ',', value_enum, requires = "cluster")]
+    pub cluster_faults: Option<Vec<crate::cluster::Kind>>,
     /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
     #[arg(long)]
     pub server: Option<PathBuf>,
@@ -141,6 +149,29 @@ pub struct Ran {
     pub drained_in: Duration,
 }
 
+impl Ran {
+    /// What the log of a run has.
+    pub(crate) fn of(log: &Log, folder: PathBuf, server: String) -> Self {
+        let (traced, not_applied) = (log.traced(), log.not_applied());
+        if not_applied.values().sum::<u64>() > traced.values().sum() {
+            log.wrong(format!(
+                "more faults found no object than were applied: {not_applied:?}"
+            ));
+        }
+        Self {
+            folder,
+            server,
+            traced,
+            not_applied,
+            wrong: log.all_wrong(),
+            left_out: Vec::new(),
+            pushed: 0,
+            ran: Duration::ZERO,
+            drained_in: Duration::ZERO,
+        }
+    }
+}
+
 /// Runs until the queue has drained.
 pub async fn run(options: Options) -> Result<Ran> {
     let folder = emptied(&options.folder())?;
@@ -188,95 +219,26 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
     let begun = tokio::time::Instant::now();
     let pushed = schedule::disturb(stage, kinds).await;
     let ran = begun.elapsed();
-    let drained_in = settle(stage).await?;
-    let (traced, not_applied, folder) = (log.traced(), log.not_applied(), stage.folder.clone());
-    if not_applied.values().sum::<u64>() > traced.values().sum() {
-        log.wrong(format!(
-            "more faults found no object than were applied: {not_applied:?}"
-        ));
+    let parts = settle::Parts {
+        options: &stage.options,
+        crew: &stage.crew,
+        keepers: &stage.keepers,
+        log,
+    };
+    let queues: Vec<_> = stage.queues().iter().map(|queue| queue.name).collect();
+    let connect = async |_: &str| stage.store().connection().await;
+    let drained_in = settle::settle(parts, &queues, connect).await?;
+    if let Some(end) = stage.store().ended()? {
+        log.wrong(format!("the server ended unexpectedly: {end}"));
     }
-    let wrong = log.all_wrong();
+    let folder = stage.folder.clone();
     Ok(Ran {
-        folder,
-        server,
-        traced,
-        not_applied,
-        wrong,
         left_out,
         pushed,
         ran,
         drained_in,
+        ..Ran::of(log, folder, server)
     })
-}
-
-/// No more faults: producers and the canceller end; workers continue until nothing is left, and end
-/// too.
-async fn settle(stage: &Arc<Stage>) -> Result<Duration> {
-    let (log, begun) = (&stage.log, tokio::time::Instant::now());
-    log.say("no more faults; producers, canceller and operator end");
-    log.write(&Event::Calm);
-    let mut ending = JoinSet::new();
-    for place in stage.crew.iter().filter(|place| place.role != Role::Worker) {
-        let place = Arc::clone(place);
-        ending.spawn(async move { place.stop().await });
-    }
-    while let Some(ended) = ending.join_next().await {
-        if let Err(error) = ended? {
-            log.wrong(format!("{error:#}"));
-        }
-    }
-    let mut connection = stage.store().connection().await?;
-    let mut said = begun;
-    loop {
-        let mut waiting = leftovers::Waiting::default();
-        for queue in stage.queues() {
-            waiting += leftovers::waiting(&mut connection, queue.name, 0).await?;
-        }
-        if waiting.is_over() {
-            break;
-        }
-        if begun.elapsed().as_secs() > stage.options.drain_limit {
-            let seconds = stage.options.drain_limit;
-            log.wrong(format!(
-                "after {seconds} s without faults there still waits {waiting:?}"
-            ));
-            break;
-        }
-        if said.elapsed() > Duration::from_secs(2) {
-            said = tokio::time::Instant::now();
-            log.say(&format!(
-                "draining: {} due, {} ready, {} leased",
-                waiting.scheduled, waiting.ready, waiting.leases
-            ));
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    let drained_in = begun.elapsed();
-    for place in stage.crew.iter().filter(|place| place.role == Role::Worker) {
-        if let Err(error) = place.stop().await {
-            log.wrong(format!("{error:#}"));
-        }
-    }
-    for queue in stage.queues() {
-        // An empty list tells the checker that nothing else is left.
-        log.write(&Event::Left {
-            queue: queue.name.to_owned(),
-            state: State::Scheduled,
-            items: Vec::new(),
-        });
-        leftovers::scan(&mut connection, queue.name, &mut |event| log.write(&event)).await?;
-    }
-    if let Some(end) = stage.store().ended()? {
-        log.wrong(format!("the server ended unexpectedly: {end}"));
-    }
-    let mut keepers =
-        std::mem::take(&mut *stage.keepers.lock().unwrap_or_else(PoisonError::into_inner));
-    while let Some(kept) = keepers.join_next().await {
-        if let Err(error) = kept? {
-            log.wrong(format!("{error:#}"));
-        }
-    }
-    Ok(drained_in)
 }
 
 /// Creates the queues: workers find one of them by its keys.
@@ -338,10 +300,12 @@ async fn crew(
                 arguments.extend(["--poison-every".into(), every.to_string()]);
             }
             let proxy = Proxy::start(store.port, usual).await?;
+            let url = proxy.url();
             crew.push(Place::new(
                 name,
                 role,
                 proxy,
+                url,
                 shim,
                 folder.to_owned(),
                 arguments,
@@ -352,7 +316,7 @@ async fn crew(
 }
 
 /// Creates a folder, or removes the files of an earlier run from it.
-fn emptied(folder: &Path) -> Result<PathBuf> {
+pub(crate) fn emptied(folder: &Path) -> Result<PathBuf> {
     std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -371,7 +335,7 @@ fn emptied(folder: &Path) -> Result<PathBuf> {
 }
 
 /// Raises the limit of open files for this process and its children to the user's maximum.
-fn raise_file_limit() -> Result<u64> {
+pub(crate) fn raise_file_limit() -> Result<u64> {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(
         Resource::Nofile,

@@ -60,7 +60,17 @@ pub async fn disturb(stage: &Arc<Stage>, kinds: Vec<Kind>) -> u64 {
             .collect();
         let rng =
             Rng::with_seed(stage.options.seed.wrapping_mul(0x9e37_79b9) ^ (lane as u64) << 32);
-        follow(stage, kinds, rng, begun + duration, is_enough.clone())
+        let course = Course {
+            kinds,
+            rng,
+            begun,
+            duration: stage.options.duration,
+            pause_ms: pause_ms(&stage.options),
+            is_enough: is_enough.clone(),
+        };
+        let takes = |kind: Kind| kind.takes(stage);
+        let inject = async |kind: Kind, rng: &mut Rng| faults::inject(kind, stage, rng).await;
+        follow(course, takes, inject)
     };
     let count = async {
         let pushed = count(stage, begun, duration).await;
@@ -112,26 +122,48 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
     pushed
 }
 
+/// The pause between two faults: longer in a long run.
+pub(crate) fn pause_ms(options: &super::Options) -> std::ops::Range<u64> {
+    if options.duration >= 300 {
+        500..4_000
+    } else {
+        100..800
+    }
+}
+
+/// Which faults of a lane come when.
+pub(crate) struct Course<K> {
+    pub(crate) kinds: Vec<K>,
+    pub(crate) rng: Rng,
+    pub(crate) begun: Instant,
+    /// Seconds from then.
+    pub(crate) duration: u64,
+    /// Between two faults.
+    pub(crate) pause_ms: std::ops::Range<u64>,
+    pub(crate) is_enough: tokio::sync::watch::Receiver<bool>,
+}
+
 /// One fault after the other, each kind once before any kind repeats. Starts no fault that would
-/// last beyond the end.
-async fn follow(
-    stage: &Arc<Stage>,
-    kinds: Vec<Kind>,
-    mut rng: Rng,
-    end: Instant,
-    mut is_enough: tokio::sync::watch::Receiver<bool>,
+/// last beyond the end. `inject` is false for a fault that others exclude now.
+pub(crate) async fn follow<K: Copy>(
+    course: Course<K>,
+    takes: impl Fn(K) -> Duration,
+    mut inject: impl AsyncFnMut(K, &mut Rng) -> bool,
 ) {
+    let Course {
+        kinds,
+        mut rng,
+        begun,
+        duration,
+        pause_ms,
+        mut is_enough,
+    } = course;
     if kinds.is_empty() {
         return;
     }
-    let mut deck: Vec<Kind> = Vec::new();
-    let long = stage.options.duration >= 300;
+    let (mut deck, end): (Vec<K>, _) = (Vec::new(), begun + Duration::from_secs(duration));
     loop {
-        let pause_ms = if long {
-            rng.u64(500..4_000)
-        } else {
-            rng.u64(100..800)
-        };
+        let pause_ms = rng.u64(pause_ms.clone());
         tokio::select! {
             _ = is_enough.wait_for(|enough| *enough) => return,
             () = tokio::time::sleep(Duration::from_millis(pause_ms)) => {}
@@ -142,7 +174,7 @@ async fn follow(
         }
         // Beyond the planned end the run only waits for the last messages, for an unknown time.
         let left = end.saturating_duration_since(Instant::now());
-        let fits = |kind: &Kind| left.is_zero() || kind.takes(stage) < left;
+        let fits = |kind: &K| left.is_zero() || takes(*kind) < left;
         let Some(place) = deck.iter().position(fits) else {
             deck.clear();
             if kinds.iter().any(fits) {
@@ -151,7 +183,7 @@ async fn follow(
             return;
         };
         let kind = deck.remove(place);
-        if !faults::inject(kind, stage, &mut rng).await {
+        if !inject(kind, &mut rng).await {
             deck.push(kind);
         }
     }

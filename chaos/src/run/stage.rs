@@ -1,6 +1,6 @@
 //! The parts of a run, for the faults.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,6 +22,11 @@ use crate::queues::Planned;
 pub const ASIDE: &str = "aside";
 /// The name of a file that exists while the server has a replica.
 pub const REPLICA_SIGN: &str = "there-is-a.replica";
+
+/// A file that a producer makes beside that one after a replica has confirmed a push.
+pub fn confirmed_sign(replica_sign: &Path) -> PathBuf {
+    replica_sign.with_extension("confirmed")
+}
 
 pub struct Stage {
     pub options: Options,
@@ -201,10 +206,12 @@ impl Stage {
             "--due-ms".into(),
             due_ms.to_string(),
         ]);
+        let url = proxy.url();
         let place = Place::new(
             name,
             Role::Producer,
             proxy,
+            url,
             shim,
             self.folder.clone(),
             arguments,

@@ -206,3 +206,34 @@ fn a_push_without_an_answer_may_have_survived_or_not() {
         story.is_clean();
     }
 }
+
+/// After a failover from the master `old`, this master answers a call with the state that the
+/// replica had.
+fn answered_by(master: &'static str, is_replaced: bool) -> Story {
+    let mut story = Story::new();
+    story.master = "old";
+    story.push("a", "+0", "CREATED").failed_over(1);
+    if is_replaced {
+        story.write(Event::Replaced {
+            queue: "q".into(),
+            incarnation: story.incarnation.into(),
+            survived: 1,
+            master: "old".into(),
+        });
+    }
+    story.master = "new";
+    story.push("b", "+0", "CREATED");
+    let newest = std::mem::replace(&mut story.seq, 1);
+    story.master = master;
+    story.cancel("c", "ABSENT");
+    story.seq = newest;
+    story.left(State::Scheduled, &[("a", 0, 0), ("b", 0, 0)]);
+    story
+}
+
+#[test]
+fn only_a_replaced_master_answers_from_the_past() {
+    answered_by("old", true).is_clean();
+    answered_by("new", true).has(Kind::RolledBack);
+    answered_by("old", false).has(Kind::RolledBack);
+}

@@ -6,6 +6,7 @@ mod excuses;
 mod failovers;
 mod histories;
 mod operators;
+mod partitions;
 mod repeats;
 mod shares;
 mod simulated;

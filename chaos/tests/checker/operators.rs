@@ -151,6 +151,24 @@ fn a_requeue_of_the_oldest_explains_only_dead_messages() {
 }
 
 #[test]
+fn a_purge_explains_messages_that_a_requeue_revived() {
+    let ended = |verbs: [(&str, &[&str]); 2]| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED");
+        let token = story.at(5).claim("a", 0, 1);
+        story.settle(Verb::Bury, "a", &token, "OK");
+        for (verb, args) in verbs {
+            story.other(verb, args, &["1", "0"]);
+        }
+        story
+    };
+    let requeue: (&str, &[&str]) = ("requeue", &["oldest", "1000", ""]);
+    let purge: (&str, &[&str]) = ("purge", &["ready", "1000"]);
+    ended([requeue, purge]).is_clean();
+    ended([purge, requeue]).has(Kind::Lost);
+}
+
+#[test]
 fn a_queue_without_a_limit_is_never_full() {
     let full = |limited: bool| {
         let mut story = Story::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::BufReader;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -95,6 +95,7 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
         source,
         due,
         when,
+        spread: None,
         max_attempts: None,
         on_conflict,
         traceparent: None,
@@ -169,6 +170,12 @@ fn check_message(text: &[u8], message: &str) {
         .and_then(|value| serde_json::from_str(value.get()).ok())
     {
         expected = expected.max_attempts(limit);
+    }
+    if let Some(ms) = raw
+        .get("spread_ms")
+        .and_then(|value| serde_json::from_str(value.get()).ok())
+    {
+        expected = expected.spread(Duration::from_millis(ms));
     }
     let id = match field("id") {
         Some(id) => id.as_bytes().to_vec(),

@@ -2,6 +2,7 @@
 
 pub(crate) mod acl;
 pub(crate) mod bench;
+pub(crate) mod capacity;
 pub(crate) mod completions;
 pub(crate) mod configure;
 pub(crate) mod dev;
@@ -11,6 +12,7 @@ pub(crate) mod ids;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod keys;
+pub(crate) mod partitions;
 pub(crate) mod push;
 mod push_file;
 pub(crate) mod queues;

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use dueq::{Message, OnConflict, Pushed, State};
@@ -13,7 +14,7 @@ use crate::failure::dueq;
 use crate::ndjson::Defaults;
 use crate::output::Outcome;
 use crate::when::When;
-use crate::{Common, output};
+use crate::{Common, output, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -32,12 +33,15 @@ Prints a word and the id:
 Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error
 leaves that unknown; the error says so.
 
+--spread adds up to its time to the due time: crc32(\"spread\" + id) % (window in ms + 1) ms. The same
+id gets the same due time each time; no message is due earlier than without it.
+
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
-optionally id, delay or at, max_attempts and traceparent; the flags give the values that a line
-leaves out. A payload that is a JSON string is stored without its quotes, any other JSON value as
-its text. The id of a line without id is computed from file, line number and text. So an interrupted
-push can be run again: it changes no waiting message. It pushes again each line whose message was
-delivered or cancelled since; --from-line skips those lines.
+optionally id, delay or at, spread_ms, max_attempts and traceparent; the flags give the values that
+a line leaves out. A payload that is a JSON string is stored without its quotes, any other JSON
+value as its text. The id of a line without id is computed from file, line number and text. So an
+interrupted push can be run again: it changes no waiting message. It pushes again each line whose
+message was delivered or cancelled since; --from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
 
@@ -47,7 +51,7 @@ Examples:
   dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
   dueq push orders 'rate order 43' --delay 48h --replicas 2
   dueq push orders --ndjson orders.ndjson
-  dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai")]
+  dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai --spread 5m")]
 pub(crate) struct Push {
     /// The queue: 1 to 128 bytes, none of / { }; its first push creates it
     queue: String,
@@ -58,6 +62,9 @@ pub(crate) struct Push {
     id: Option<OsString>,
     #[command(flatten)]
     when: When,
+    /// Due up to this much later, by the id: 30s. Spreads messages with one due time
+    #[arg(long, value_name = "WINDOW", value_parser = time::delay, allow_hyphen_values = true)]
+    spread: Option<Duration>,
     #[command(flatten)]
     file: FileFlags,
     /// Dead after N failed attempts, instead of the queue's limit
@@ -107,11 +114,13 @@ impl Push {
             let due = self.when.default_due()?;
             let queue = common.queue(&self.queue).await?.durability(durability);
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
+            let spread = self.spread;
             let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
             let defaults = Defaults {
                 source,
                 due,
                 when,
+                spread,
                 max_attempts,
                 on_conflict,
                 traceparent,
@@ -138,6 +147,9 @@ impl Push {
         }
         if let Some(due) = due {
             message = message.due(due);
+        }
+        if let Some(window) = self.spread {
+            message = message.spread(window);
         }
         if let Some(max_attempts) = self.max_attempts {
             message = message.max_attempts(max_attempts);

@@ -21,7 +21,7 @@ fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "good", "x", "--delay", "1h"])?;
     dueq(&server, &["push", "wrong", "x", "--delay", "1h"])?;
-    server.command(&["HSET", "dueq:{later}:meta", "layout", "2"])?;
+    server.command(&["HSET", "dueq:{later}:meta", "layout", "99"])?;
     server.command(&["DEL", "dueq:{wrong}:leases"])?;
     server.command(&["SET", "dueq:{wrong}:leases", "x"])?;
 

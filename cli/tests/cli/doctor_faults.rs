@@ -159,7 +159,7 @@ async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
             &["DEL", "dueq:{q}:wake"],
         ),
         (
-            &["HSET", "dueq:{q}:meta", "layout", "2"],
+            &["HSET", "dueq:{q}:meta", "layout", "99"],
             "layout layout",
             &["HSET", "dueq:{q}:meta", "layout", "1"],
         ),

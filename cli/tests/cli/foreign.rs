@@ -20,7 +20,7 @@ fn queue() -> Result<Server> {
 #[test]
 fn delete_queue_refuses_another_layout() -> Result<()> {
     let server = queue()?;
-    server.command(&["HSET", "dueq:{q}:meta", "layout", "2"])?;
+    server.command(&["HSET", "dueq:{q}:meta", "layout", "99"])?;
     let before = server.command(&["DBSIZE"])?;
     let output = dueq(&server, &DELETE)?;
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 23] = [
+const VERBS: [&str; 25] = [
     "push",
     "work",
     "cancel",
@@ -25,12 +25,14 @@ const VERBS: [&str; 23] = [
     "purge",
     "delete-queue",
     "configure",
+    "partitions",
     "doctor",
     "acl",
     "functions",
     "keys",
     "import",
     "bench",
+    "capacity",
     "dev",
     "completions",
 ];

@@ -2,6 +2,7 @@
 
 mod absent;
 mod bench;
+mod capacity;
 mod counts;
 mod doctor;
 mod doctor_faults;

@@ -65,6 +65,28 @@ fn file_lines_accept_every_field() -> Result<()> {
 }
 
 #[test]
+fn lines_are_spread_over_their_window_or_that_of_the_flag() -> Result<()> {
+    let server = Server::start(&[])?;
+    let at = 1_796_126_400_000_u64;
+    let lines = format!(
+        "{{\"payload\":\"x\",\"id\":\"flag\",\"at\":\"{at}\"}}\n\
+         {{\"payload\":\"x\",\"id\":\"own\",\"at\":\"{at}\",\"spread_ms\":9}}\n\
+         {{\"payload\":\"x\",\"id\":\"none\",\"at\":\"{at}\",\"spread_ms\":0}}\n"
+    );
+    let path = file(&server, &lines)?;
+    push(&server, &path, &["--spread", "30s"])?;
+    let later = |id: &str| -> Result<u64> {
+        let shown = json(&dueq(&server, &["show", "q", id, "--json"])?.stdout)?;
+        Ok(shown["due_ms"].as_u64().context("a due time")? - at)
+    };
+    // zlib: crc32(b"spreadflag") is 1,711,692,131, crc32(b"spreadown") is 961,557,535.
+    assert_eq!(later("flag")?, 1_711_692_131 % 30_001);
+    assert_eq!(later("own")?, 961_557_535 % 10);
+    assert_eq!(later("none")?, 0);
+    Ok(())
+}
+
+#[test]
 fn trace_of_a_line_overrides_the_flag() -> Result<()> {
     let server = Server::start(&[])?;
     let [ours, flag] = [
@@ -176,6 +198,11 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
         ("{\"payload\":\"x\",\"id\":\"\"}", "id"),
         ("{\"payload\":\"x\",\"delay\":\"900000h\"}", "100 years"),
         ("{\"payload\":\"x\",\"max_attempts\":0}", "max_attempts"),
+        ("{\"payload\":\"x\",\"spread_ms\":-1}", "`-1`"),
+        (
+            "{\"payload\":\"x\",\"spread_ms\":3155760000001}",
+            "100 years",
+        ),
     ] {
         let path = file(&server, format!("{good}\n{bad}\n{good}\n"))?;
         let output = push(&server, &path, &[])?;

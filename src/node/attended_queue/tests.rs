@@ -35,6 +35,8 @@ fn subscribed() -> (AttendedQueue, NodeTimers, Instant) {
     partition.route().clock().observe(now, now, server_us);
     let mut queue = AttendedQueue::new(Setup {
         number: Q,
+        group: Q,
+        rank: None,
         partition,
         handling: Arc::new(NoHandler),
         context: Arc::new(HandlerContext::here()),
@@ -66,6 +68,7 @@ fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
             head_ms: head.map(due_ms),
             lease_deadline_ms: None,
             paused: false,
+            epoch: None,
         },
         leader: false,
         nodes: 1,

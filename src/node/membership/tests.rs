@@ -9,16 +9,18 @@ use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::attention::{Attention, MAX_LISTS};
 use crate::node::coordinator::Stop;
-use crate::node::event::Event;
+use crate::node::event::{Event, Reply};
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::handling::HandleOne;
 use crate::node::leases::Leases;
-use crate::node::shares::{Order, ShareSettings, Shares};
+use crate::node::share_groups::ShareGroups;
+use crate::node::shares::{Order, ShareSettings};
 use crate::node::slots::NodeSlots;
 use crate::node::tasks::Tasks;
-use crate::node::timers::NodeTimers;
-use crate::node::wakes::WakeUp;
+use crate::node::timers::{Action, NodeTimers};
+use crate::node::wakes::{WakeUp, WakeUps};
 use crate::protocol::pattern::Pattern;
+use crate::router::Router;
 
 const NUMBER: QueueNumber = QueueNumber(1);
 const TENTH: Duration = Duration::from_millis(100);
@@ -32,12 +34,12 @@ impl HandleOne for Never {
 }
 
 fn entry() -> QueueEntry {
-    entry_of(Partition::unconnected())
+    entry_of("unconnected", &Servers::unconnected())
 }
 
-fn entry_of(partition: Arc<Partition>) -> QueueEntry {
+fn entry_of(name: &str, servers: &Arc<Servers>) -> QueueEntry {
     QueueEntry {
-        partition,
+        router: Arc::new(Router::new(name, servers).expect("a name")),
         handling: Arc::new(HandlerRunner { handler: Never }),
         share: ShareSettings {
             weight: 1,
@@ -52,9 +54,9 @@ fn entry_of(partition: Arc<Partition>) -> QueueEntry {
 
 /// A coordinator that attends one queue, and those of a pattern, on a server that does not exist.
 /// Its calls are tasks that run only while the test awaits.
-fn coordinator() -> Coordinator {
+pub(crate) fn coordinator() -> Coordinator {
     let entry = entry();
-    let servers = Arc::clone(entry.partition.route().servers());
+    let servers = Arc::clone(entry.router.servers());
     let of_pattern = Arc::clone(&servers);
     let mut coordinator = Coordinator {
         node: "node".to_owned(),
@@ -63,7 +65,7 @@ fn coordinator() -> Coordinator {
         tasks: Tasks::new(Handle::current()),
         timers: NodeTimers::new(Instant::now(), 0),
         queues: HashMap::new(),
-        shares: Shares::new(1, Order::Weighted),
+        shares: ShareGroups::new(1, Order::Weighted),
         concurrency: 1,
         attention: Attention::default(),
         wake: Some(WakeUps::default()),
@@ -74,17 +76,16 @@ fn coordinator() -> Coordinator {
             initial: vec![entry],
             patterns: vec![PatternEntry {
                 pattern: Pattern::new("mail-*").expect("a pattern"),
-                attend: Arc::new(move |name| {
-                    let partition = Partition::new(name, &of_pattern)?;
-                    Ok(entry_of(Arc::new(partition)))
-                }),
+                attend: Arc::new(move |name| Ok(entry_of(name, &of_pattern))),
             }],
             silence: Duration::from_secs(10),
             health: Arc::default(),
             servers,
             context: HandlerContext::here(),
             subscriptions: mpsc::unbounded_channel().0,
+            crowd: Arc::default(),
             numbers: HashMap::new(),
+            queues: HashMap::new(),
             excluded: BTreeSet::new(),
             last: 0,
             draining: 0,
@@ -262,8 +263,7 @@ async fn no_scan_adds_a_queue_again_that_the_user_removed() {
     assert!(node.membership.numbers.contains_key("mail-0002"));
     // The user adds it again.
     let servers = Arc::clone(&node.membership.servers);
-    let again = Partition::new("mail-0001", &servers).expect("a name");
-    let added = node.attend(entry_of(Arc::new(again)), None, now);
+    let added = node.attend(entry_of("mail-0001", &servers), None, now);
     assert!(added.is_ok());
     assert!(node.membership.excluded.is_empty());
 }

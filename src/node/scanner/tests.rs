@@ -170,3 +170,16 @@ async fn all_passes_together_report_no_more_than_the_limit() {
     assert_eq!(third.names.len(), MAX_QUEUES, "others take their places");
     assert_eq!(attended, third.names);
 }
+
+#[test]
+fn many_nodes_scan_as_much_as_ten() {
+    let crowd = Crowd::default();
+    let second = Duration::from_secs(1);
+    assert_eq!(crowd.stretched(second), second);
+    for (nodes, seconds) in [(1, 1), (10, 1), (100, 10)] {
+        crowd.saw(nodes);
+        crowd.saw(1);
+        assert_eq!(crowd.stretched(second), second * seconds, "{nodes} nodes");
+    }
+    assert_eq!(crowd.stretched(second), second, "the others have gone");
+}

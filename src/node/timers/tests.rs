@@ -204,3 +204,26 @@ fn queues_share_the_wheel_and_nothing_else() {
     timers.promote_at(OTHER, start, start + 9 * MS);
     assert_eq!(timers.next(), None, "a late reply arms no timer");
 }
+
+#[test]
+fn standbys_of_ranks_act_25_ms_apart() {
+    let start = Instant::now();
+    for (rank, delay) in [(0, 25), (1, 25), (2, 50), (7, 175), (90, 1_000)] {
+        let mut timers = timers(start, 7);
+        timers.set_rank(Q, Some(rank));
+        timers.set_leader(Q, false, 50, start, LEADER_TTL);
+        timers.promote_at(Q, start + 10 * MS, start);
+        let at = start + (10 + delay) * MS;
+        assert_eq!(due(&mut timers, at - MS), [], "rank {rank}");
+        assert_eq!(due(&mut timers, at), [Action::Promote], "rank {rank}");
+    }
+}
+
+#[test]
+fn a_leader_of_any_rank_promotes_at_the_due_time() {
+    let start = Instant::now();
+    let mut timers = leading(start);
+    timers.set_rank(Q, Some(2));
+    timers.promote_at(Q, start + 10 * MS, start);
+    assert_eq!(due(&mut timers, start + 10 * MS), [Action::Promote]);
+}

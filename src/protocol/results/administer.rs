@@ -7,6 +7,8 @@ use crate::protocol::replies::Reply;
 pub(crate) struct Step {
     /// The server's clock at this step, in Unix microseconds.
     pub(crate) now_us: i64,
+    /// The epoch of the partition's map.
+    pub(crate) epoch: Option<u64>,
     /// How many messages the step dealt with.
     pub(crate) done: u64,
     /// How many are still there.
@@ -17,6 +19,7 @@ impl Step {
     pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
         Ok(Self {
             now_us: reply.header.now_us,
+            epoch: reply.header.epoch,
             done: reply.body.count()?,
             left: reply.body.count()?,
         })

@@ -53,6 +53,19 @@ pub(crate) fn page(body: &mut Body) -> Result<Page, Error> {
     Ok(Page { messages, next })
 }
 
+/// The cursor of a page that would begin after `message`, which a page from `cursor` on began with.
+pub(crate) fn cursor_after(state: State, cursor: &[u8], message: &Listed) -> Vec<u8> {
+    if state == State::Ready {
+        // An index into the list: the first message has 1.
+        let index = std::str::from_utf8(cursor).ok();
+        let index = index.and_then(|text| text.trim_end_matches(':').parse::<u64>().ok());
+        return format!("{}:", index.unwrap_or(1) + 1).into_bytes();
+    }
+    let mut after = format!("{}:", message.time_ms).into_bytes();
+    after.extend(&message.id);
+    after
+}
+
 pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
     let mut stats = Stats {
         paused: reply.header.paused,

@@ -6,6 +6,7 @@ pub(crate) mod administer;
 pub(crate) mod claim;
 pub(crate) mod inspect;
 pub(crate) mod produce;
+pub(crate) mod remap;
 pub(crate) mod roles;
 pub(crate) mod settle;
 

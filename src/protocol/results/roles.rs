@@ -29,6 +29,30 @@ impl Beat {
     }
 }
 
+/// The reply to a beat that watches the home of a queue with a map.
+pub(crate) struct Watched {
+    pub(crate) header: Header,
+    /// The number of the roster. It changes with each node that enters or leaves; 0 without a map.
+    pub(crate) roster: u64,
+    /// The nodes of the roster; empty if the caller has this roster.
+    pub(crate) nodes: Vec<String>,
+    /// The tags of the partitions that asked for help within 2 s.
+    pub(crate) help: Vec<String>,
+}
+
+impl Watched {
+    pub(crate) fn decode(reply: Reply) -> Result<Self, Error> {
+        let Reply { header, mut body } = reply;
+        let roster = body.count()?;
+        Ok(Self {
+            roster,
+            nodes: body.texts()?,
+            help: body.texts()?,
+            header,
+        })
+    }
+}
+
 /// The reply to a promote or a reap.
 pub(crate) struct Moved {
     pub(crate) header: Header,

@@ -3,8 +3,7 @@
 use anyhow::Result;
 use dueq::{Client, ErrorKind};
 use dueq_testkit::Server;
-
-use crate::support::cluster::Cluster;
+use dueq_testkit::cluster::Cluster;
 
 #[tokio::test]
 async fn some_of_the_nodes_lead_to_all() -> Result<()> {

@@ -3,9 +3,9 @@
 use anyhow::{Context, Result};
 use dueq::{Client, Durability};
 use dueq_testkit::Server;
+use dueq_testkit::cluster::Cluster;
 
 use crate::faults::signal;
-use crate::support::cluster::Cluster;
 use crate::support::{HOUR, LIMIT, acking, stats_until, until};
 
 /// What happens to the master of the queue.

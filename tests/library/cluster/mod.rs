@@ -1,7 +1,9 @@
 //! Queues on the masters of a Redis Cluster.
 
 mod connecting;
+mod doctor;
 mod failover;
 mod moving;
+mod partitions;
 mod rights;
 mod serving;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Client, Message, Rescheduled};
+use dueq_testkit::cluster::Cluster;
 
-use crate::support::cluster::Cluster;
 use crate::support::{HOUR, acking, ids, messages, push_all, stats_until};
 
 #[tokio::test]

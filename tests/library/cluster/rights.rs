@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use dueq::{Client, Delivery, ErrorKind, Role, acl_rules};
+use dueq_testkit::cluster::Cluster;
 
-use crate::support::cluster::Cluster;
 use crate::support::{HOUR, seen, until};
 
 /// Makes a user on every master; returns the URL with it.
@@ -51,6 +51,23 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
     let health = async || Ok(worker.health());
     let _ = until("no error", health, dueq::Health::is_ready).await?;
     Ok(worker.shutdown().await?)
+}
+
+#[tokio::test]
+async fn operator_may_look_for_slots_that_are_stuck() -> Result<()> {
+    let cluster = Cluster::start(2).await?;
+    let rules = acl_rules("orders", Role::Operator)?;
+    let rules: Vec<&str> = rules.iter().skip(1).map(String::as_str).collect();
+    let client = Client::connect(&user(&cluster, "operator", &rules).await?).await?;
+    client.queue("orders")?.push("").await?;
+    let checkup = client.examine().await?;
+    let mut unchecked = checkup.unchecked.iter().map(|it| it.what);
+    assert!(
+        !unchecked.any(|what| what.contains("CLUSTER NODES")),
+        "{:?}",
+        checkup.unchecked
+    );
+    Ok(())
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use dueq::{Cancelled, Client, Delivery, Durability, Message, Rescheduled, RunNow};
+use dueq_testkit::cluster::Cluster;
 
-use crate::support::cluster::Cluster;
 use crate::support::{LIMIT, messages, push_all, seen, stats_until, until};
 
 /// Names of queues, of which each master has some.

@@ -84,7 +84,7 @@ async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push_message(Message::new("").due(HOUR)).await?;
     setup
-        .command::<()>(&["HSET", "dueq:{orders}:meta", "layout", "2"])
+        .command::<()>(&["HSET", "dueq:{orders}:meta", "layout", "99"])
         .await?;
     let error = setup
         .queue
@@ -92,7 +92,7 @@ async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
         .await
         .expect_err("newer");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.to_string().contains("layout 2"), "{error}");
+    assert!(error.to_string().contains("layout 99"), "{error}");
     let worker = setup
         .queue
         .worker()

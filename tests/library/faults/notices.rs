@@ -5,8 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Client, Delivery, Message};
 use dueq_testkit::Server;
+use dueq_testkit::cluster::Cluster;
 
-use crate::support::cluster::Cluster;
 use crate::support::proxy::Proxy;
 use crate::support::{Running, Seen, command, connection, seen, server_us, setup, until, within};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use dueq::{Delivery, Due, Message, Rescheduled, RunNow, State};
+use dueq::{Delivery, Due, Message, OnConflict, Rescheduled, RunNow, State};
 
 use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup, until};
 
@@ -213,5 +213,47 @@ async fn counts_show_that_a_message_is_due() -> Result<()> {
         (1, 1, 0),
         "no node has promoted it"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn repeated_spread_push_asks_for_the_same_due_time() -> Result<()> {
+    let setup = setup().await?;
+    let (at, window) = (2_000_000_000_000, Duration::from_secs(30));
+    let mut dues = Vec::new();
+    for id in ["a", "b", "c", "d"] {
+        let push = || {
+            setup
+                .queue
+                .push("")
+                .id(id)
+                .due(Due::at_ms(at))
+                .spread(window)
+        };
+        let first = push().await?;
+        let due_ms = first.due_ms().expect("a created message has a due time");
+        assert!((at..=at + 30_000).contains(&due_ms), "{due_ms}");
+        let moved = push().on_conflict(OnConflict::Reschedule).await?;
+        assert_eq!(moved.due_ms(), Some(due_ms));
+        let stored = setup.queue.get(id).await?.expect("it waits");
+        assert_eq!(stored.time_ms, due_ms);
+        dues.push(due_ms);
+    }
+    let many = (0..2).map(|_| Message::new("").id("a").due(Due::at_ms(at)).spread(window));
+    for receipt in setup.queue.push_many(many).await {
+        assert!(!receipt?.is_created());
+    }
+    dues.dedup();
+    assert_eq!(dues.len(), 4, "four ids have four due times: {dues:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn spread_without_a_due_time_delays_the_message() -> Result<()> {
+    let setup = setup().await?;
+    let receipt = setup.queue.push("").id("order:42").spread(HOUR).await?;
+    let stored = setup.queue.get("order:42").await?.expect("it waits");
+    assert_eq!(stored.state, State::Scheduled);
+    assert_eq!(receipt.due_ms(), Some(stored.time_ms));
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Shared helpers: a server with a client, waits with a limit, workers that a test can stop.
 
 pub(crate) mod child;
-pub(crate) mod cluster;
 pub(crate) mod proxy;
 
 use std::fmt::Debug;

@@ -14,7 +14,7 @@ const SILENCE_MS: u64 = 3_000;
 const LEAD_MS: u64 = 2_500;
 const HOLD_MS: u64 = 5_000;
 const PARK_MOST: u64 = 60_000;
-const TRIM: usize = 500;
+pub(super) const TRIM: usize = 500;
 
 impl World {
     pub(super) fn promote(&mut self, now: Now, limit: usize) -> Reply {
@@ -350,6 +350,7 @@ impl World {
             self.nodes.remove(node);
             if leader == *node {
                 leader = Text::default();
+                until = if self.map.is_some() { clock } else { until };
             }
         } else {
             let park = match presence {
@@ -369,6 +370,9 @@ impl World {
             self.parked_until = Some(announced);
         }
         let leads = i64::from(leader == *node);
+        if leads == 1 && self.map.is_some() {
+            self.leader_rank = Some("stay");
+        }
         self.beats = Some((leader, until, clock, reap_after));
 
         self.forget(now, TRIM);
@@ -382,19 +386,5 @@ impl World {
             reap_after.into(),
             self.ready.len().into(),
         ])
-    }
-
-    /// Removes the oldest dead letters: those older than `dead_keep_ms` and those beyond
-    /// `dead_keep`.
-    fn trim_dead(&mut self, clock: u64) -> usize {
-        let dead = self.listed("dead");
-        let keep = self.limit("dead_keep").unwrap_or(100_000) as usize;
-        let keep_ms = self.limit("dead_keep_ms").unwrap_or(2_592_000_000);
-        let old = dead.iter().filter(|(at, _)| at + keep_ms <= clock).count();
-        let over = dead.len().saturating_sub(keep).max(old).min(TRIM);
-        for (_, id) in &dead[..over] {
-            self.messages.remove(id);
-        }
-        over
     }
 }

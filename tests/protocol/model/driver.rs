@@ -49,6 +49,8 @@ pub(crate) struct Driver {
     /// Whether no call may store anything in attrs.
     pub(super) plain: bool,
     pub(super) calls: usize,
+    /// Whether the queue may have a map.
+    pub(crate) has_map: bool,
 }
 
 impl Driver {
@@ -65,6 +67,7 @@ impl Driver {
             at_once: false,
             plain,
             calls: 0,
+            has_map: false,
         }
     }
 
@@ -167,6 +170,9 @@ impl Driver {
     fn choose(&mut self, world: &World) -> Operation {
         if self.plain && self.chance(10) {
             return self.plan_of_a_plain_run(world);
+        }
+        if self.has_map && self.chance(if world.map.is_none() { 20 } else { 4 }) {
+            return self.remap(world);
         }
         match self.random.u32(0..1_000) {
             0..10 => self.plan_a_repeated_push(),

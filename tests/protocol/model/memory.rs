@@ -1,6 +1,7 @@
 //! The deduplication memory (the key `recent`): it recognises a repeated call after its message has
 //! gone.
 
+use crate::model::consumers;
 use crate::model::operation::Attempt;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::Text;
@@ -165,5 +166,23 @@ impl World {
             .map(|(_, id)| id.clone())
             .collect();
         self.recent.retain(|id, _| !forgotten.contains(id));
+    }
+
+    /// Removes the oldest dead letters: those older than `dead_keep_ms` and those beyond
+    /// `dead_keep`.
+    pub(super) fn trim_dead(&mut self, clock: u64) -> usize {
+        let dead = self.listed("dead");
+        let keep = self.limit("dead_keep").unwrap_or(100_000) as usize;
+        let keep_ms = self.limit("dead_keep_ms").unwrap_or(2_592_000_000);
+        let old = dead.iter().filter(|(at, _)| at + keep_ms <= clock).count();
+        let over = dead
+            .len()
+            .saturating_sub(keep)
+            .max(old)
+            .min(consumers::TRIM);
+        for (_, id) in &dead[..over] {
+            self.messages.remove(id);
+        }
+        over
     }
 }

@@ -138,6 +138,14 @@ pub(crate) enum Operation {
     },
     Get(Text),
     Stats,
+    Remap {
+        /// `change`, `close` or `forward`.
+        form: &'static str,
+        expected: u64,
+        epoch: u64,
+        /// The map without its epoch.
+        tags: &'static str,
+    },
 }
 
 impl Operation {
@@ -166,12 +174,14 @@ impl Operation {
             Self::Peek { .. } => "peek",
             Self::Get(_) => "get",
             Self::Stats => "stats",
+            Self::Remap { .. } => "remap",
         }
     }
 
     /// Reads leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats)
+        let reads = matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats);
+        reads || matches!(self, Self::Remap { .. })
     }
 
     /// ARGV without the time.
@@ -270,6 +280,18 @@ impl Operation {
                 limit,
             } => words![*state, cursor, *limit as u64],
             Self::Get(id) => words![id],
+            Self::Remap {
+                form,
+                expected,
+                epoch,
+                tags,
+            } => {
+                let map = format!("{epoch}|{tags}");
+                match *form {
+                    "forward" => words!["forward", map],
+                    form => words![form, *expected, map],
+                }
+            }
         }
     }
 }

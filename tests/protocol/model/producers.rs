@@ -13,7 +13,7 @@ const MEBIBYTE: u64 = 1_048_576;
 impl World {
     /// Creates the queue, at the first call that stores something. The script chooses its
     /// `incarnation`, once.
-    fn create(&mut self, after: &State) -> Result<()> {
+    pub(super) fn create(&mut self, after: &State) -> Result<()> {
         if self.incarnation.is_none() {
             let incarnation = after
                 .meta

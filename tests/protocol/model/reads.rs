@@ -75,6 +75,12 @@ impl World {
             } => self.peek(now, state, cursor, *limit),
             Operation::Get(id) => self.get(now, id),
             Operation::Stats => self.stats(now),
+            Operation::Remap {
+                form,
+                expected,
+                epoch,
+                tags,
+            } => self.remap(now, (form, *expected), (*epoch, tags), after)?,
         })
     }
 
@@ -176,7 +182,15 @@ impl World {
             ("leased", self.listed("leased").len().into()),
             ("dead", self.listed("dead").len().into()),
             ("recent", self.recent.len().into()),
-            ("nodes", live.into()),
+            (
+                "nodes",
+                if self.is_home && self.map.is_some() {
+                    0
+                } else {
+                    live
+                }
+                .into(),
+            ),
             (
                 "overdue_ms",
                 oldest

@@ -157,6 +157,13 @@ pub(crate) struct World {
     pub(crate) limits: BTreeMap<&'static str, Text>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
     pub(crate) wake: usize,
+    pub(crate) is_home: bool,
+    /// Of the last map; 0 without one.
+    pub(crate) epoch: u64,
+    /// The map, in layout 2.
+    pub(crate) map: Option<String>,
+    /// The word of the leader's last beat in layout 2.
+    pub(crate) leader_rank: Option<&'static str>,
 }
 
 impl World {
@@ -239,14 +246,16 @@ impl World {
                 .first()
                 .map_or(-1, |(time, _)| *time as i64)
         };
-        Reply::List(vec![
+        let mut header = vec![
             now.0.into(),
             incarnation.into(),
             self.seq.into(),
             first("scheduled").into(),
             first("leased").into(),
             i64::from(self.paused).into(),
-        ])
+        ];
+        header.extend(self.map.is_some().then(|| self.epoch.into()));
+        Reply::List(header)
     }
 
     /// Ends a call: numbers the change, and fills the wake-up list if work remains. `quiet` calls
@@ -329,13 +338,14 @@ impl World {
             |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
 
         meta.extend([
-            ("layout".into(), "1".into()),
+            ("layout".into(), (1 + i32::from(self.map.is_some())).into()),
             ("incarnation".into(), incarnation.clone()),
             (placeholder(), "".into()),
         ]);
         if self.seq > 0 {
             meta.insert("seq".into(), self.seq.into());
         }
+        meta.extend(self.map_fields());
         if self.paused {
             meta.insert("paused".into(), "1".into());
         }

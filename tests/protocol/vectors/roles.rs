@@ -230,7 +230,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         words!["ZREM", "dueq:{q}:leases", "l"],
         words!["RPUSH", "dueq:{q}:ready", "1:s"],
         words!["LTRIM", "dueq:{q}:ready", 1, 1],
-        words!["HSET", "dueq:{q}:meta", "paused", 1],
+        words!["HDEL", "dueq:{q}:meta", "paused"],
         words!["BLPOP", "dueq:{q}:wake", 1],
         words!["SSUBSCRIBE", "dueq:{q}:notice"],
     ] {

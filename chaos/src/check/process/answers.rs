@@ -7,6 +7,7 @@ use crate::check::calls::{token_of, what_of};
 use crate::check::context::Lost;
 use crate::check::excuses::UNDER_WAY_US;
 use crate::check::order::{Change, Reply};
+use crate::check::partitions::ids_of;
 use crate::check::reads::ReadState;
 use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split,
@@ -16,6 +17,48 @@ use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Verb};
 
 impl Process<'_> {
+    /// The place of the whole queue that this is a partition of: callers and handlers know no
+    /// partitions.
+    pub(super) fn whole(&self, queue: u16) -> usize {
+        usize::from(self.all.queues[usize::from(queue)].whole)
+    }
+
+    /// A claimed message must belong to its partition.
+    pub(super) fn granted_in(&mut self, open: &Open, epoch: u64, answer: &Answer) {
+        if let Answer::Claimed { items, .. } = answer {
+            let ids: Vec<_> = items.iter().map(|item| (&*item.0, true)).collect();
+            let whole = u16::try_from(self.whole(open.queue)).unwrap_or(u16::MAX);
+            self.all.named((whole, open.queue), (epoch, epoch), &ids);
+        }
+    }
+
+    pub(super) fn mapped(&mut self, open: &Open, answer: &Answer, now_us: i64) {
+        let whole = self.whole(open.queue);
+        let (number, name) = (
+            u16::try_from(whole).unwrap_or(u16::MAX),
+            self.all.queues[whole].name.clone(),
+        );
+        let now_us = u64::try_from(now_us).unwrap_or(0);
+        self.all
+            .partitions
+            .answered((number, &name), open.queue, &open.call, answer, now_us);
+    }
+
+    /// An answered call with ids came to this partition.
+    pub(super) fn named(&mut self, open: &Open, epoch: u64, verdicts: &[String]) {
+        let Some(ids) = ids_of(&open.call) else {
+            return;
+        };
+        let (is_push, whole) = (
+            matches!(open.call, Call::Push { .. }),
+            self.whole(open.queue),
+        );
+        let made = |word: &String| is_push && word == "CREATED";
+        let ids: Vec<_> = ids.into_iter().zip(verdicts.iter().map(made)).collect();
+        let queues = (u16::try_from(whole).unwrap_or(u16::MAX), open.queue);
+        self.all.named(queues, (open.epoch, epoch), &ids);
+    }
+
     pub(super) fn answered(
         &mut self,
         open: &Open,
@@ -84,7 +127,8 @@ impl Process<'_> {
                         )
                     });
                 }
-                self.granted[usize::from(open.queue)].claimed(token, reply.answered_us, &items);
+                let whole = self.whole(open.queue);
+                self.granted[whole].claimed(token, reply.answered_us, &items);
                 let (token, lease_ms) = (
                     token_of(token),
                     u32::try_from(*lease_ms).unwrap_or(u32::MAX),
@@ -135,7 +179,8 @@ impl Process<'_> {
         record: Record,
         verdicts: &[String],
     ) -> Result<()> {
-        let (items, queue) = (what_of(call), open.queue);
+        let (items, queue, whole) = (what_of(call), open.queue, self.whole(open.queue));
+        let of_whole = u16::try_from(whole).unwrap_or(u16::MAX);
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
@@ -152,14 +197,14 @@ impl Process<'_> {
                     if *verdict == Pushed::Finished {
                         push.ended_ms = whole_ms(split(word).1);
                         self.finished
-                            .entry((queue, id.to_owned()))
+                            .entry((of_whole, id.to_owned()))
                             .or_default()
                             .push((open.number, self.all.records.len()));
                     }
-                    if self.asking[usize::from(queue)].waits_for_replicas(id) {
+                    if self.asking[whole].waits_for_replicas(id) {
                         push.held = Held::Unconfirmed;
                         self.waiting
-                            .entry((queue, id.to_owned()))
+                            .entry((of_whole, id.to_owned()))
                             .or_default()
                             .push((open.number, self.all.records.len()));
                     }

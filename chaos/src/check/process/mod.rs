@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::check::callers::Asking;
 use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
+use crate::check::context::Replaced;
 use crate::check::handlers::Granted;
 use crate::check::order::Reply;
 use crate::check::record::{Held, Push, What};
@@ -20,6 +21,8 @@ struct Open {
     number: u64,
     asked_us: u64,
     queue: u16,
+    master: u16,
+    epoch: u64,
     call: Call,
 }
 
@@ -91,17 +94,26 @@ impl Process<'_> {
                     *name = process;
                 }
             }
-            Event::Invoke { call, queue, what } => {
-                let queue = self.queue(&queue);
+            Event::Invoke {
+                call,
+                queue,
+                master,
+                epoch,
+                what,
+            } => {
+                let (queue, master) = (self.queue(&queue), self.all.master(&master));
                 self.invoked(t_us, queue, &what);
-                self.granted[usize::from(queue)].invoked(&what);
-                self.asking[usize::from(queue)].invoked(call, &what);
+                let whole = self.whole(queue);
+                self.granted[whole].invoked(&what);
+                self.asking[whole].invoked(call, &what);
                 self.open.insert(
                     call,
                     Open {
                         number: call,
                         asked_us: t_us,
                         queue,
+                        master,
+                        epoch,
                         call: what,
                     },
                 );
@@ -111,25 +123,33 @@ impl Process<'_> {
                 seq,
                 now_us,
                 incarnation,
+                epoch,
                 answer,
             } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
                 let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
-                    self.asking[usize::from(open.queue)].answered(call, &open.call, verdicts);
+                    let whole = self.whole(open.queue);
+                    self.asking[whole].answered(call, &open.call, verdicts);
+                    self.named(&open, epoch, verdicts);
                 }
+                self.all.partitions.attended(open.queue, &open.call, t_us);
+                self.granted_in(&open, epoch, &answer);
+                self.mapped(&open, &answer, now_us);
                 let reply = Reply {
                     asked_us: open.asked_us,
                     answered_us: t_us,
                     now_us: u64::try_from(now_us).unwrap_or(0),
                     seq,
                     changed: changes(&open.call, &answer),
+                    master: open.master,
                 };
                 self.answered(&open, &incarnation, reply, answer)?;
             }
             Event::Refused { call, .. } => {
                 let open = self.open.remove(&call).context("a refusal of no call")?;
-                self.asking[usize::from(open.queue)].refused(call, &open.call);
+                let whole = self.whole(open.queue);
+                self.asking[whole].refused(call, &open.call);
                 self.refused(&open);
             }
             Event::Unknown { call, .. } => {
@@ -198,6 +218,30 @@ impl Process<'_> {
                 let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].undone.push((survived, next));
             }
+            Event::Replaced {
+                queue,
+                incarnation,
+                survived,
+                master,
+            } => {
+                let (epoch, master) = (self.epoch(&queue, &incarnation), self.all.master(&master));
+                self.all.epochs[epoch].replaced.push(Replaced {
+                    at_us: t_us,
+                    survived,
+                    master,
+                });
+            }
+            Event::Map { queue, map } => {
+                let number = self.queue(&queue);
+                self.all.partitions.map((number, &queue), &map);
+            }
+            Event::Touched { queues, since_us } => {
+                for queue in queues {
+                    let queue = self.queue(&queue);
+                    self.all.partitions.touched(queue, since_us, t_us);
+                }
+            }
+            Event::Calm => self.all.partitions.calm_us = Some(t_us),
             Event::Emptied { queue, incarnation } => {
                 let epoch = self.epoch(&queue, &incarnation);
                 self.all.epochs[epoch].emptied = true;
@@ -225,11 +269,7 @@ impl Process<'_> {
                 queues,
             } => self.running.serves(concurrency, queues),
             Event::Ended { queue, wants, .. } if wants != BY_HAND => self.running.ended(&queue),
-            Event::Ended { .. }
-            | Event::LostLease { .. }
-            | Event::NoticedEmpty
-            | Event::Calm
-            | Event::End => {}
+            Event::Ended { .. } | Event::LostLease { .. } | Event::NoticedEmpty | Event::End => {}
         }
         Ok(())
     }

@@ -22,6 +22,11 @@ pub(crate) struct Story {
     pub(crate) server_step_ms: i64,
     pub(crate) seq: u64,
     pub(crate) incarnation: &'static str,
+    /// On a cluster.
+    pub(crate) master: &'static str,
+    /// Of the queue's map.
+    pub(crate) epoch: u64,
+    pub(crate) queue: &'static str,
     call: u64,
     token: u64,
     /// The lease that claims get; they ask for a second.
@@ -74,6 +79,9 @@ impl Story {
             server_step_ms: 0,
             seq: 0,
             incarnation: "b1",
+            master: "",
+            epoch: 0,
+            queue: "q",
             call: 0,
             token: 0,
             lease_ms: 1_000,
@@ -102,7 +110,8 @@ impl Story {
             .expect("a time")
     }
 
-    fn t_us(&mut self) -> u64 {
+    /// The clock of the processes now.
+    pub(crate) fn t_us(&mut self) -> u64 {
         // Lines never have the same time.
         let t_us =
             (LOCAL_US + self.ms * 1_000).max(self.events.last().map_or(0, |(t_us, _)| t_us + 1));
@@ -120,7 +129,9 @@ impl Story {
         let call = self.call;
         self.write(Event::Invoke {
             call,
-            queue: "q".into(),
+            queue: self.queue.into(),
+            master: self.master.into(),
+            epoch: self.epoch,
             what,
         });
         call
@@ -128,8 +139,22 @@ impl Story {
 
     /// A call and its answer.
     pub(crate) fn call(&mut self, what: Call, answer: Answer, changed: bool) -> &mut Self {
+        let epoch = self.epoch;
+        self.call_by((epoch, epoch), what, answer, changed)
+    }
+
+    /// A call by the map of one epoch, answered by a partition with that of another.
+    pub(crate) fn call_by(
+        &mut self,
+        (sent, epoch): (u64, u64),
+        what: Call,
+        answer: Answer,
+        changed: bool,
+    ) -> &mut Self {
         self.note_times(&what, &answer);
+        let known = std::mem::replace(&mut self.epoch, sent);
         let call = self.invoke(what);
+        self.epoch = known;
         self.seq += u64::from(changed);
         let now_us = i64::try_from(self.now_ms() * 1_000).expect("a time");
         self.write(Event::Ok {
@@ -137,6 +162,7 @@ impl Story {
             seq: self.seq,
             now_us,
             incarnation: self.incarnation.into(),
+            epoch,
             answer,
         })
     }

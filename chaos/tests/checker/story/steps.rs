@@ -223,7 +223,7 @@ impl Story {
         };
         let items = items.iter().map(item).collect();
         self.write(Event::Left {
-            queue: "q".into(),
+            queue: self.queue.into(),
             state,
             items,
         })
@@ -239,7 +239,7 @@ impl Story {
     ) -> &mut Self {
         let items = vec![LeftItem(id.into(), time_ms, 0, crashes)];
         self.write(Event::Left {
-            queue: "q".into(),
+            queue: self.queue.into(),
             state,
             items,
         })

@@ -1,0 +1,4 @@
+--- use: partition
+--- use: fence
+--- use: clock
+--- use: finish

@@ -1,0 +1,192 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/remap.lua and lua/blocks: change these, not this file.
+-- remap: gives this partition a map of the queue's partitions.
+-- KEYS   the ten of the partition; remap makes them if they do not exist
+-- ARGV   now | change | expected epoch: of the partition's map, 0 without one | map: '<epoch>|<old tags>|<new tags>'
+--        now | close | expected epoch | map
+--        now | forward | map
+--        now | remove | expected epoch
+--        change: only without messages, in any state or remembered; close: whatever the partition holds; forward:
+--        only if the map is newer, as a client that met BEHIND does; remove: deletes the keys of a partition without
+--        messages, but for the home
+-- Reply  {header, DONE | HAS <messages> | REMEMBERS <ms until the last is forgotten> | EPOCH <the partition's>}
+--        DONE also if the partition has this map already, of forward if it has a newer one, and of remove if it does
+--        not exist
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(tags)
+-- Again  DONE; EPOCH if another map came since
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+if layout and layout ~= '1' then
+  if layout ~= '2' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  end
+  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0, epoch}
+end
+local function create() -- creates the queue, if it does not exist
+  if layout then return end
+  local placeholder = '\0' .. string.rep('-', 70)
+  for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD', 'ZCARD', 'ZCARD'}) do
+    redis.call(read, KEYS[i])
+  end
+  local seed = int(now_us) .. base .. table.concat(ARGV, ' ', 1, math.min(#ARGV, 4))
+  layout, incarnation = '1', string.sub(redis.sha1hex(seed), 1, 16)
+  for _, zset in ipairs({SCHEDULED, LEASES, DEAD, RECENT, NODES}) do
+    redis.call('ZADD', zset, '+inf', placeholder)
+  end
+  for _, hash in ipairs({CLAIMS, MESSAGES, ATTRS}) do
+    redis.call('HSET', hash, placeholder, '')
+  end
+  if redis.call('LINDEX', READY, 0) ~= placeholder then
+    redis.call('LPUSH', READY, placeholder)
+  end
+  -- Last, for a queue without a layout does not exist.
+  redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+end
+local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
+  return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
+end
+-- Reads a map EPOCH|OLD TAGS|NEW TAGS: its epoch, and its tags as a set. For other text nil and the reason.
+local function read_map(text)
+  local number, old, new = string.match(text, '^([1-9]%d*)|([^|]*)|([^|]*)$')
+  local epoch_of, known = tonumber(number), {}
+  if not number or #number > 16 or epoch_of >= 9007199254740992 then
+    return nil, 'must be EPOCH|OLD TAGS|NEW TAGS, with an epoch of 1 to 9007199254740991'
+  end
+  for _, list in ipairs({old, new}) do
+    local tags, seen = {}, {}
+    for tag in string.gmatch(list, '[^ ]+') do
+      if not is_tag(tag) then return nil, 'has a tag that is neither - nor a number up to 999999999' end
+      if seen[tag] then return nil, 'has a tag twice' end
+      tags[#tags + 1], seen[tag], known[tag] = tag, true, true
+    end
+    if table.concat(tags, ' ') ~= list then return nil, 'must have one blank between two tags' end
+    if tags[1] ~= '-' and not (list == new and new == '') then return nil, 'must begin both lists with -' end
+    if #tags > 256 then return nil, 'has more than 256 partitions' end
+  end
+  return epoch_of, known
+end
+local form = ARGV[2]
+local removes = form == 'remove' and slash ~= ''
+local expects = form == 'change' or form == 'close'
+local expected = (expects or removes) and tonumber(string.match(ARGV[3] or '', '^%d+$')) or nil
+local map = ARGV[#ARGV]
+if not (expected and #ARGV == (removes and 3 or 4) or form == 'forward' and #ARGV == 3) then
+  return redis.error_reply('BADARGS remap takes now, change or close, expected epoch, map; or now, forward, map; '
+    .. 'or, not at the home, now, remove, expected epoch')
+end
+local function messages()
+  return redis.call('HLEN', MESSAGES) - redis.call('HEXISTS', MESSAGES, '\0' .. string.rep('-', 70))
+end
+if removes then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  if not layout then return {finish(false), 'DONE'} end
+  if epoch ~= expected then return {finish(false), 'EPOCH ' .. int(epoch or 0)} end
+  if messages() > 0 then return {finish(false), 'HAS ' .. int(messages())} end
+  -- Another program's key is not deleted: its type differs.
+  redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+  redis.call('ZCARD', NODES)
+  local wake = base .. ':wake'
+  redis.call('UNLINK', wake)
+  for _, key in ipairs(KEYS) do
+    redis.call('UNLINK', key)
+  end
+  layout = nil
+  return {finish(false), 'DONE'}
+end
+local map_epoch, tags = read_map(map)
+if not map_epoch or not tags[slash == '' and '-' or partition] then
+  return redis.error_reply('BADARGS the map ' .. (map_epoch and 'must have the tag of this partition' or tags))
+end
+if expects and map_epoch <= expected then
+  return redis.error_reply('BADARGS the epoch of the map must be larger than the expected one')
+end
+if expects or not layout then -- a right of operators: others are refused before the first write
+  redis.call('HSTRLEN', META, 'layout')
+end
+local own, own_map = unpack(redis.call('HMGET', META, 'epoch', 'map'))
+own = tonumber(own or 0) or 0
+local alone = map == int(map_epoch) .. '|-|-' -- a queue of one partition: it needs no map
+local has = own == map_epoch and layout and (alone and not epoch or own_map == map)
+if has or not expects and own >= map_epoch then return {finish(false), 'DONE'} end
+if expects and own ~= expected then return {finish(false), 'EPOCH ' .. int(own)} end
+if form == 'change' then
+  local held = messages()
+  if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
+  local limit = int(now_up + REPEAT_MS + 1) -- what is beyond it is no memory: the clock went back
+  local last = redis.call('ZRANGE', RECENT, limit, '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  if last then return {finish(false), 'REMEMBERS ' .. int(math.ceil(last - now_us / 1000))} end
+end
+create()
+if alone then
+  redis.call('HDEL', META, 'map')
+  redis.call('HSET', META, 'layout', '1', 'epoch', int(map_epoch))
+  layout, epoch = '1', nil
+else
+  redis.call('HSET', META, 'layout', '2', 'epoch', int(map_epoch), 'map', map)
+  layout, epoch = '2', map_epoch
+end
+return {finish(true, true), 'DONE'}

@@ -1,0 +1,82 @@
+#!lua flags=allow-oom
+-- remap: gives this partition a map of the queue's partitions.
+-- KEYS   the ten of the partition; remap makes them if they do not exist
+-- ARGV   now | change | expected epoch: of the partition's map, 0 without one | map: '<epoch>|<old tags>|<new tags>'
+--        now | close | expected epoch | map
+--        now | forward | map
+--        now | remove | expected epoch
+--        change: only without messages, in any state or remembered; close: whatever the partition holds; forward:
+--        only if the map is newer, as a client that met BEHIND does; remove: deletes the keys of a partition without
+--        messages, but for the home
+-- Reply  {header, DONE | HAS <messages> | REMEMBERS <ms until the last is forgotten> | EPOCH <the partition's>}
+--        DONE also if the partition has this map already, of forward if it has a newer one, and of remove if it does
+--        not exist
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(tags)
+-- Again  DONE; EPOCH if another map came since
+
+--- use: prelude
+--- use: create
+--- use: is_tag
+--- use: read_map
+local form = ARGV[2]
+local removes = form == 'remove' and slash ~= ''
+local expects = form == 'change' or form == 'close'
+local expected = (expects or removes) and tonumber(string.match(ARGV[3] or '', '^%d+$')) or nil
+local map = ARGV[#ARGV]
+if not (expected and #ARGV == (removes and 3 or 4) or form == 'forward' and #ARGV == 3) then
+  return redis.error_reply('BADARGS remap takes now, change or close, expected epoch, map; or now, forward, map; '
+    .. 'or, not at the home, now, remove, expected epoch')
+end
+local function messages()
+  return redis.call('HLEN', MESSAGES) - redis.call('HEXISTS', MESSAGES, '\0' .. string.rep('-', 70))
+end
+if removes then
+  redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+  if not layout then return {finish(false), 'DONE'} end
+  if epoch ~= expected then return {finish(false), 'EPOCH ' .. int(epoch or 0)} end
+  if messages() > 0 then return {finish(false), 'HAS ' .. int(messages())} end
+  -- Another program's key is not deleted: its type differs.
+  redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+  redis.call('ZCARD', NODES)
+  local wake = base .. ':wake'
+  redis.call('UNLINK', wake)
+  for _, key in ipairs(KEYS) do
+    redis.call('UNLINK', key)
+  end
+  layout = nil
+  return {finish(false), 'DONE'}
+end
+local map_epoch, tags = read_map(map)
+if not map_epoch or not tags[slash == '' and '-' or partition] then
+  return redis.error_reply('BADARGS the map ' .. (map_epoch and 'must have the tag of this partition' or tags))
+end
+if expects and map_epoch <= expected then
+  return redis.error_reply('BADARGS the epoch of the map must be larger than the expected one')
+end
+if expects or not layout then -- a right of operators: others are refused before the first write
+  redis.call('HSTRLEN', META, 'layout')
+end
+local own, own_map = unpack(redis.call('HMGET', META, 'epoch', 'map'))
+own = tonumber(own or 0) or 0
+local alone = map == int(map_epoch) .. '|-|-' -- a queue of one partition: it needs no map
+local has = own == map_epoch and layout and (alone and not epoch or own_map == map)
+if has or not expects and own >= map_epoch then return {finish(false), 'DONE'} end
+if expects and own ~= expected then return {finish(false), 'EPOCH ' .. int(own)} end
+if form == 'change' then
+  local held = messages()
+  if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
+  local limit = int(now_up + REPEAT_MS + 1) -- what is beyond it is no memory: the clock went back
+  local last = redis.call('ZRANGE', RECENT, limit, '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  if last then return {finish(false), 'REMEMBERS ' .. int(math.ceil(last - now_us / 1000))} end
+end
+create()
+if alone then
+  redis.call('HDEL', META, 'map')
+  redis.call('HSET', META, 'layout', '1', 'epoch', int(map_epoch))
+  layout, epoch = '1', nil
+else
+  redis.call('HSET', META, 'layout', '2', 'epoch', int(map_epoch), 'map', map)
+  layout, epoch = '2', map_epoch
+end
+return {finish(true, true), 'DONE'}

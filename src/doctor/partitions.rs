@@ -1,0 +1,174 @@
+//! Examines the map of a queue's partitions.
+
+use crate::doctor::checkup::{Checkup, Finding};
+use crate::doctor::shell::{dueq, redis_cli, shell_word};
+use crate::error::Error;
+use crate::protocol::partition_map::{PartitionMap, Tag};
+use crate::router::Partitions;
+
+impl Checkup {
+    /// Compares the maps of all partitions, and mends them if `repair`.
+    pub(super) async fn maps(
+        &mut self,
+        partitions: &Partitions,
+        queue_name: &str,
+        repair: bool,
+    ) -> Result<(), Error> {
+        let Some(map) = partitions.map() else {
+            return Ok(());
+        };
+        self.fact("partitions", map.old.len());
+        self.unfinished(queue_name, map);
+        if !map.is_settled() {
+            return Ok(());
+        }
+        for partition in &partitions.list()[1..] {
+            let stored = partition.stored_map().await;
+            let Some(stored) = self.allowed("maps of the partitions (HMGET)", stored)? else {
+                return Ok(());
+            };
+            let stored = stored.map;
+            let place = (partition.index(), partition.tag());
+            let Some(mut finding) = differing(queue_name, map, place, stored.as_ref()) else {
+                continue;
+            };
+            if repair {
+                // The newer of the two maps holds.
+                match stored.filter(|stored| stored.epoch > map.epoch) {
+                    Some(newer) => partitions.home().forward(&newer).await?,
+                    None => partition.forward(map).await?,
+                }
+                (finding.repaired, finding.remedy) = (true, String::new());
+            }
+            self.found(finding);
+        }
+        Ok(())
+    }
+
+    /// A change that was begun. Whoever makes one goes on at once.
+    fn unfinished(&mut self, queue_name: &str, map: &PartitionMap) {
+        if map.is_settled() {
+            return;
+        }
+        let name = queue_name.as_bytes();
+        let (problem, remedy) = if map.new.is_empty() {
+            (
+                "the queue is being deleted, and the deletion is not complete".to_owned(),
+                dueq("delete-queue", &[name]),
+            )
+        } else {
+            let count = map.new.len();
+            (
+                format!(
+                    "the partitions are being changed from {} to {count}, and the change is not \
+                     complete",
+                    map.old.len()
+                ),
+                dueq("partitions", &[name, count.to_string().as_bytes()]),
+            )
+        };
+        let consequence = "pushes, and all calls that name an id, wait for 10 s and then fail";
+        let remedy = format!("{remedy}    # unless that runs at this moment");
+        self.wrong("changing", queue_name, problem, consequence, remedy);
+    }
+
+    /// A map at the home that cannot be read.
+    pub(super) fn unreadable_map(&mut self, queue_name: &str, home_meta: &str, error: &Error) {
+        let consequence = "every call that names an id fails";
+        let others = home_meta.replace("}:meta", "/TAG}:meta");
+        let remedy = format!(
+            "{} shows the other partitions, each of which has the map: {}; then {}",
+            redis_cli(&format!(
+                "--scan --pattern {}",
+                shell_word(others.replace("TAG", "*").as_bytes())
+            )),
+            redis_cli(&format!("HGET {} map", shell_word(others.as_bytes()))),
+            redis_cli(&format!(
+                "HSET {} map 'MAP'",
+                shell_word(home_meta.as_bytes())
+            )),
+        );
+        self.wrong("map", queue_name, error.to_string(), consequence, remedy);
+    }
+}
+
+/// A partition whose map is not that of the home.
+fn differing(
+    queue_name: &str,
+    at_home: &PartitionMap,
+    (index, tag): (usize, Tag),
+    stored: Option<&PartitionMap>,
+) -> Option<Finding> {
+    let of = format!("partition {index} ({tag})");
+    let problem = match stored {
+        Some(map) if map.epoch == at_home.epoch => return None,
+        Some(map) if map.epoch < at_home.epoch => format!(
+            "{of} has the map of epoch {}, and the home that of {}",
+            map.epoch, at_home.epoch
+        ),
+        Some(map) => format!(
+            "{of} has the map of epoch {}, newer than the home's {}: the home's master came back \
+             with older data",
+            map.epoch, at_home.epoch
+        ),
+        None => format!("{of} has no map: its master came back empty, or its meta was removed"),
+    };
+    let count = at_home.new.len().to_string();
+    let remedy = match stored {
+        // Another client with that map would bring it back as well.
+        Some(map) if map.epoch > at_home.epoch => dueq("doctor --repair", &[queue_name.as_bytes()]),
+        _ => dueq("partitions", &[queue_name.as_bytes(), count.as_bytes()]),
+    };
+    Some(Finding {
+        code: "map",
+        subject: tag.to_string().into_bytes(),
+        problem,
+        consequence: "the first call to the partition is refused and repeated with the newest \
+                      map; clients that only follow the protocol's minimum fail",
+        remedy,
+        repaired: false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_of_other_epochs_are_findings() {
+        let tags = vec![Tag::Home, Tag::Numbered(4)];
+        let home = PartitionMap::settled(7, tags.clone());
+        let of = |epoch: Option<u64>| {
+            let stored = epoch.map(|epoch| PartitionMap::settled(epoch, tags.clone()));
+            differing("orders", &home, (1, tags[1]), stored.as_ref())
+        };
+        assert_eq!(of(Some(7)), None);
+        let (mend, restore) = ("dueq partitions orders 2", "dueq doctor --repair orders");
+        for (epoch, words, remedy) in [
+            (Some(6), "epoch 6", mend),
+            (Some(8), "older data", restore),
+            (None, "no map", mend),
+        ] {
+            let finding = of(epoch).expect("a finding");
+            assert!(finding.problem.contains(words), "{finding:?}");
+            assert!(finding.problem.contains("partition 1 (4)"), "{finding:?}");
+            assert_eq!(finding.remedy, remedy);
+        }
+    }
+
+    #[test]
+    fn a_change_that_nobody_completed_names_the_command() {
+        let tags = vec![Tag::Home, Tag::Numbered(4)];
+        for (new, remedy) in [
+            (tags.clone(), "dueq partitions orders 2"),
+            (vec![], "dueq delete-queue orders"),
+        ] {
+            let mut checkup = Checkup::default();
+            checkup.unfinished("orders", &PartitionMap::changing(8, vec![Tag::Home], new));
+            assert!(
+                checkup.findings[0].remedy.starts_with(remedy),
+                "{checkup:?}"
+            );
+        }
+    }
+}

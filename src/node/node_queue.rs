@@ -1,0 +1,179 @@
+//! A queue of a node: its settings, the partitions that the node attends, and its roster if the
+//! queue has a map. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::node::attendance::{Attendance, Roster, watch_interval};
+use crate::node::attended_queue::Removal;
+use crate::node::commands::QueueEntry;
+use crate::node::queue_number::QueueNumber;
+use crate::partition::Partition;
+use crate::protocol::partition_map::Tag;
+use crate::protocol::results::roles::Watched;
+use crate::router::Partitions;
+use crate::wheel::Key;
+
+/// How long a node attends a partition whose leader asked for help.
+const HELP_TIME: Duration = Duration::from_secs(10);
+/// A request that is this old is over.
+const REQUEST_TIME: Duration = Duration::from_secs(3);
+/// So many nodes of the highest ranks help at first, and twice as many after each `HELP_STEP`.
+const FIRST_HELPERS: usize = 8;
+const HELP_STEP: Duration = Duration::from_secs(2);
+
+/// One queue as the node attends it. Its number is that of its share of the handlers.
+pub(crate) struct NodeQueue {
+    pub(crate) entry: QueueEntry,
+    pub(crate) lease_ms: u64,
+    /// The pattern that found it; `None` if the user named it.
+    pub(crate) pattern: Option<usize>,
+    /// The home, on the connections of the node.
+    pub(crate) home: Arc<Partition>,
+    /// The attended partitions.
+    pub(crate) members: BTreeMap<Tag, QueueNumber>,
+    /// Partitions that the node leaves when their handlers have ended.
+    pub(crate) leaving: BTreeMap<Tag, QueueNumber>,
+    /// The worker gives the whole queue up, and whom to tell.
+    pub(crate) removal: Option<Removal>,
+    /// `None` while the queue has one partition.
+    pub(crate) ranks: Option<Ranks>,
+    /// A task reads the map.
+    pub(crate) is_reading_map: bool,
+}
+
+/// How the node ranks in the partitions of a queue.
+pub(crate) struct Ranks {
+    pub(crate) partitions: Arc<Partitions>,
+    attendance: Attendance,
+    roster: Roster,
+    /// The number of the roster; 0 before the first.
+    pub(crate) number: u64,
+    /// Until when the node helps in each partition.
+    helping: BTreeMap<Tag, Instant>,
+    /// The partitions whose leaders ask for help: since when, and when last.
+    asked: BTreeMap<Tag, (Instant, Instant)>,
+    /// The timer of the next watch.
+    pub(crate) timer: Option<Key>,
+    /// Whether a watch is in flight.
+    pub(crate) is_watching: bool,
+    /// Failed watches since the last that succeeded.
+    pub(crate) failures: u32,
+}
+
+impl NodeQueue {
+    pub(crate) fn name(&self) -> &str {
+        self.home.queue_name()
+    }
+
+    /// Whether nothing of it is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.removal.is_some() && self.members.is_empty() && self.leaving.is_empty()
+    }
+}
+
+impl Ranks {
+    /// `None` if there is no map.
+    pub(crate) fn of(partitions: &Arc<Partitions>, node: &str) -> Option<Self> {
+        partitions.map()?;
+        Some(Self {
+            attendance: attendance(partitions, node),
+            partitions: Arc::clone(partitions),
+            roster: Roster::default(),
+            number: 0,
+            helping: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            timer: None,
+            is_watching: false,
+            failures: 0,
+        })
+    }
+
+    /// The queue has another map now.
+    pub(crate) fn remap(&mut self, partitions: &Arc<Partitions>, node: &str) {
+        self.attendance = attendance(partitions, node);
+        self.attendance.update(&self.roster);
+        self.partitions = Arc::clone(partitions);
+        let tags: BTreeSet<_> = partitions.list().iter().map(|one| one.tag()).collect();
+        self.helping.retain(|tag, _| tags.contains(tag));
+        self.asked.retain(|tag, _| tags.contains(tag));
+    }
+
+    /// The home answered a watch.
+    pub(crate) fn watched(&mut self, watched: &Watched, has_free_handlers: bool, now: Instant) {
+        self.failures = 0;
+        if watched.roster == 0 {
+            // The home has lost its map: the last roster holds until somebody restores it.
+            return;
+        }
+        if watched.roster != self.number {
+            self.number = watched.roster;
+            self.roster = Roster::of(watched.nodes.iter().map(String::as_str));
+            self.attendance.update(&self.roster);
+        }
+        self.asked
+            .retain(|_, (_, last)| now.duration_since(*last) < REQUEST_TIME);
+        for tag in &watched.help {
+            let tag = Tag::parse(tag);
+            let Some((tag, rank)) = tag.and_then(|tag| Some((tag, self.attendance.rank(tag)?)))
+            else {
+                continue;
+            };
+            let (since, last) = self.asked.entry(tag).or_insert((now, now));
+            *last = now;
+            if has_free_handlers && rank < helpers(now.duration_since(*since)) {
+                self.helping.insert(tag, now + HELP_TIME);
+            }
+        }
+        self.helping.retain(|_, until| now < *until);
+    }
+
+    /// The partitions to attend, with the node's rank in each; `None` before the first roster.
+    pub(crate) fn attended(&self) -> Option<BTreeMap<Tag, usize>> {
+        if self.number == 0 {
+            return None;
+        }
+        let helped = self.helping.keys();
+        let helped = helped.filter_map(|tag| Some((*tag, self.attendance.rank(*tag)?)));
+        Some(self.attendance.attended().chain(helped).collect())
+    }
+
+    /// How many nodes the roster has.
+    pub(crate) fn nodes(&self) -> u64 {
+        self.roster.nodes() as u64
+    }
+
+    pub(crate) fn watch_interval(&self, part: f64) -> Duration {
+        watch_interval(self.roster.nodes(), part)
+    }
+}
+
+fn attendance(partitions: &Partitions, node: &str) -> Attendance {
+    let list = partitions.list();
+    let tags: Vec<_> = list.iter().map(|partition| partition.tag()).collect();
+    let name = partitions.home().queue_name();
+    Attendance::new(name, &tags, node)
+}
+
+/// How many nodes may help, after a leader has asked for this time.
+fn helpers(asked: Duration) -> usize {
+    let steps = asked.as_millis() / HELP_STEP.as_millis();
+    u32::try_from(steps)
+        .ok()
+        .and_then(|steps| FIRST_HELPERS.checked_shl(steps))
+        .filter(|helpers| *helpers > 0)
+        .unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_leader_asks_the_more_nodes_help() {
+        let after = |seconds| helpers(Duration::from_secs(seconds));
+        assert_eq!([after(0), after(1), after(2), after(5)], [8, 8, 16, 32]);
+        assert!(after(60) > 1_000_000 && after(100_000) > 1_000_000);
+    }
+}

@@ -1,0 +1,73 @@
+//! The map of a queue's partitions, as each partition stores it.
+
+use crate::error::Error;
+use crate::partition::Partition;
+use crate::protocol::partition_map::PartitionMap;
+use crate::protocol::results::remap::Remapped;
+use crate::protocol::verbs::Verb;
+use crate::server::patience::Repeat;
+
+/// The map that a partition stores, and its epoch.
+pub(crate) struct StoredMap {
+    /// A queue that is back at one partition keeps the epoch of its last map.
+    pub(crate) epoch: u64,
+    pub(crate) map: Option<PartitionMap>,
+}
+
+/// How a partition takes a map.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// Only if it holds no message and remembers no call.
+    IfEmpty,
+    /// Whatever it holds.
+    WithMessages,
+}
+
+impl Partition {
+    /// The map that the partition stores.
+    pub(crate) async fn stored_map(&self) -> Result<StoredMap, Error> {
+        let names = ["epoch", "map"];
+        let [epoch, map] = self.control().fields(self.keys().meta(), names).await?;
+        let map = map.map(|text| PartitionMap::parse(self.queue_name(), &text));
+        let map = map.transpose()?;
+        let kept = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+        Ok(StoredMap {
+            epoch: map.as_ref().map_or(kept, |map| map.epoch),
+            map,
+        })
+    }
+
+    /// Gives the partition this map, if it has an older one or none. Creates the partition if it
+    /// does not exist.
+    pub(crate) async fn forward(&self, map: &PartitionMap) -> Result<(), Error> {
+        let map = map.to_string();
+        self.remap(&[b"forward", map.as_bytes()]).await.map(drop)
+    }
+
+    /// Gives the partition this map in place of the one with epoch `expected`.
+    pub(crate) async fn change(
+        &self,
+        expected: u64,
+        map: &PartitionMap,
+        take: Take,
+    ) -> Result<Remapped, Error> {
+        let word = match take {
+            Take::IfEmpty => "change",
+            Take::WithMessages => "close",
+        };
+        let (expected, map) = (expected.to_string(), map.to_string());
+        self.remap(&[word.as_bytes(), expected.as_bytes(), map.as_bytes()])
+            .await
+    }
+
+    /// Removes the partition if it is empty and its map has this epoch; not the home.
+    pub(crate) async fn remove(&self, epoch: u64) -> Result<Remapped, Error> {
+        let epoch = epoch.to_string();
+        self.remap(&[b"remove", epoch.as_bytes()]).await
+    }
+
+    async fn remap(&self, args: &[&[u8]]) -> Result<Remapped, Error> {
+        // A repetition finds its own map, and answers as the first try.
+        Remapped::decode(self.call(Verb::Remap, args, Repeat::Harmless).await?)
+    }
+}

@@ -1,0 +1,304 @@
+//! The map of a queue's partitions: the tag of each partition, and the partition of each id.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::error::{Applied, Error, ErrorKind, printable};
+use crate::model::id::DIGITS;
+
+/// Most partitions of a queue.
+pub(crate) const MAX_PARTITIONS: usize = 256;
+/// The largest number that is a tag.
+pub(crate) const MAX_TAG: u32 = 999_999_999;
+/// Scripts read epochs as floating-point numbers, which are exact below this.
+const EPOCH_LIMIT: u64 = 1 << 53;
+
+/// The name of a partition within its queue. It decides the slot of the partition's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Tag {
+    /// The partition with index 0, whose keys are those of a queue without a map: `-`.
+    Home,
+    Numbered(u32),
+}
+
+impl Tag {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        if text == "-" {
+            return Some(Self::Home);
+        }
+        let number: u32 = text.parse().ok().filter(|number| *number <= MAX_TAG)?;
+        // Only one spelling: no sign, no leading zeros.
+        (number.to_string() == text).then_some(Self::Numbered(number))
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Home => f.write_str("-"),
+            Self::Numbered(number) => number.fmt(f),
+        }
+    }
+}
+
+/// The tags of a queue's partitions by index, before and after a change.
+///
+/// As text: `EPOCH|OLD TAGS|NEW TAGS`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PartitionMap {
+    pub(crate) epoch: u64,
+    pub(crate) old: Vec<Tag>,
+    /// Empty while the queue is being deleted.
+    pub(crate) new: Vec<Tag>,
+}
+
+impl PartitionMap {
+    pub(crate) fn settled(epoch: u64, tags: Vec<Tag>) -> Self {
+        Self {
+            epoch,
+            old: tags.clone(),
+            new: tags,
+        }
+    }
+
+    pub(crate) fn changing(epoch: u64, old: Vec<Tag>, new: Vec<Tag>) -> Self {
+        Self { epoch, old, new }
+    }
+
+    /// Whether ids may be routed by it. While it changes, callers wait.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.old == self.new
+    }
+
+    /// Reads the map that is stored at the home of `queue_name`.
+    ///
+    /// # Errors
+    /// `Server` if it is not well formed.
+    pub(crate) fn parse(queue_name: &str, text: &str) -> Result<Self, Error> {
+        Self::read(text).map_err(|reason| {
+            let message = format!(
+                "the map of the partitions of queue {queue_name} cannot be read: {reason} in {:?} \
+                 (`dueq doctor {queue_name}` says how to mend it)",
+                printable(text)
+            );
+            Error::new(ErrorKind::Server, Applied::No, message)
+        })
+    }
+
+    fn read(text: &str) -> Result<Self, &'static str> {
+        let mut parts = text.split('|');
+        let (Some(epoch), Some(old), Some(new), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err("not three parts EPOCH|OLD TAGS|NEW TAGS");
+        };
+        let known = |number: &u64| (1..EPOCH_LIMIT).contains(number) && number.to_string() == epoch;
+        let epoch = epoch.parse().ok().filter(known).ok_or("no epoch")?;
+        let map = Self {
+            epoch,
+            old: tags(old)?,
+            new: tags(new)?,
+        };
+        match map.old.first() {
+            Some(Tag::Home) => Ok(map),
+            _ => Err("no partition 0"),
+        }
+    }
+}
+
+impl fmt::Display for PartitionMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |tags: &[Tag]| {
+            let tags: Vec<_> = tags.iter().map(Tag::to_string).collect();
+            tags.join(" ")
+        };
+        write!(f, "{}|{}|{}", self.epoch, list(&self.old), list(&self.new))
+    }
+}
+
+/// The tags of a list, which is empty or begins with the home.
+fn tags(text: &str) -> Result<Vec<Tag>, &'static str> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let tags: Option<Vec<_>> = text.split(' ').map(Tag::parse).collect();
+    let tags = tags.ok_or("a tag that is neither - nor a number up to 999999999")?;
+    if tags[0] != Tag::Home {
+        return Err("no partition 0");
+    }
+    if tags.len() > MAX_PARTITIONS {
+        return Err("more than 256 partitions");
+    }
+    let mut seen = HashSet::new();
+    if !tags.iter().all(|tag| seen.insert(tag)) {
+        return Err("a tag twice");
+    }
+    Ok(tags)
+}
+
+/// The index of the partition that holds `id`, of `partitions`.
+pub(crate) fn index_of(id: &[u8], partitions: usize) -> usize {
+    index_of_crc(crc32(routing_part(id)), partitions)
+}
+
+fn index_of_crc(crc: u32, partitions: usize) -> usize {
+    // The high part of the product: the low bits of a CRC are linear in the id, and uneven.
+    ((u64::from(crc) * partitions as u64) >> 32) as usize
+}
+
+/// Changes the last two characters of an id of base-62 digits so that it falls into the partition
+/// with this index. Returns false in the rare case that no two characters do.
+pub(crate) fn steer(id: &mut [u8], index: usize, partitions: usize) -> bool {
+    let Some(start) = id.len().checked_sub(2) else {
+        return false;
+    };
+    let state = extended(!0, &id[..start]);
+    let (first, second) = (id[start], id[start + 1]);
+    // The id's own characters come first, so that the ids of one partition use all of them.
+    let order = |own: u8| {
+        let at = DIGITS.iter().position(|digit| *digit == own).unwrap_or(0);
+        DIGITS[at..].iter().chain(&DIGITS[..at]).copied()
+    };
+    for one in order(first) {
+        let state = extended(state, &[one]);
+        for other in order(second) {
+            if index_of_crc(!extended(state, &[other]), partitions) == index {
+                id[start..].copy_from_slice(&[one, other]);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// What decides the partition: the bytes between the first `{` and the next `}`, if there are any,
+/// else the whole id. So ids with the same part share a partition.
+fn routing_part(id: &[u8]) -> &[u8] {
+    let part = id.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &id[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        Some(&rest[..close])
+    });
+    part.filter(|part| !part.is_empty()).unwrap_or(id)
+}
+
+/// The CRC-32 of zlib.
+pub(crate) fn crc32(bytes: &[u8]) -> u32 {
+    !extended(!0, bytes)
+}
+
+fn extended(state: u32, bytes: &[u8]) -> u32 {
+    bytes.iter().fold(state, |state, byte| {
+        CRC_TABLE[usize::from(state as u8 ^ byte)] ^ (state >> 8)
+    })
+}
+
+static CRC_TABLE: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut value, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            value = (value >> 1) ^ (0xEDB8_8320 * (value & 1));
+            bit += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc32_has_the_check_value_of_zlib() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(crc32(b""), 0);
+    }
+
+    #[test]
+    fn ids_with_the_same_part_share_a_partition() {
+        for partitions in [1, 2, 12, 256] {
+            let of = |id: &str| index_of(id.as_bytes(), partitions);
+            assert_eq!(of("{order:1}:rate"), of("order:1"));
+            assert_eq!(of("x{order:1}{y}"), of("order:1"));
+            assert!(of("order:1") < partitions);
+        }
+        // Without a closed and filled part the whole id counts.
+        for whole in ["{}a", "a{b", "a}b{", "}{"] {
+            assert_eq!(routing_part(whole.as_bytes()), whole.as_bytes());
+        }
+    }
+
+    #[test]
+    fn counting_ids_spread_within_ten_percent_of_their_share() {
+        let (ids, partitions) = (120_000, 12);
+        let mut counts = vec![0_usize; partitions];
+        for n in 0..ids {
+            counts[index_of(format!("order:{n}").as_bytes(), partitions)] += 1;
+        }
+        let share = ids / partitions;
+        let near = |count: &usize| count.abs_diff(share) * 10 <= share;
+        assert!(counts.iter().all(near), "{counts:?}");
+    }
+
+    #[test]
+    fn library_ids_are_steered_into_any_partition() {
+        for partitions in [1, 12, 256] {
+            for index in 0..partitions {
+                let mut id = crate::model::id::new_id();
+                let before = id.clone();
+                assert!(steer(&mut id, index, partitions));
+                assert_eq!(index_of(&id, partitions), index);
+                assert_eq!((id.len(), &id[..20]), (22, &before[..20]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_map_is_read_as_it_is_written() {
+        let tags = vec![Tag::Home, Tag::Numbered(203), Tag::Numbered(0)];
+        let maps = [
+            PartitionMap::settled(7, tags.clone()),
+            PartitionMap::changing(8, vec![Tag::Home], tags.clone()),
+            PartitionMap::changing(9, tags, vec![]),
+        ];
+        assert_eq!(maps[1].to_string(), "8|-|- 203 0");
+        for map in maps {
+            let read = PartitionMap::parse("orders", &map.to_string());
+            assert_eq!(read.expect("a map"), map);
+        }
+    }
+
+    #[test]
+    fn malformed_maps_are_refused_with_the_reason() {
+        let many: Vec<_> = (0..256).map(|n| n.to_string()).collect();
+        let many = format!("7|-|- {}", many.join(" "));
+        for (text, reason) in [
+            ("", "three parts"),
+            ("7|-", "three parts"),
+            ("7|-|-|-", "three parts"),
+            ("0|-|-", "no epoch"),
+            ("x|-|-", "no epoch"),
+            ("07|-|-", "no epoch"),
+            ("9007199254740992|-|-", "no epoch"),
+            ("7|| -", "neither"),
+            ("7||-", "no partition 0"),
+            ("7|4|- 4", "no partition 0"),
+            ("7|-|4 -", "no partition 0"),
+            ("7|-|- 4 4", "a tag twice"),
+            ("7|-|- -", "a tag twice"),
+            ("7|-|- 04", "neither"),
+            ("7|-|- +4", "neither"),
+            ("7|-|-  4", "neither"),
+            ("7|-|- 1000000000", "neither"),
+            (&many, "more than 256"),
+        ] {
+            let error = PartitionMap::parse("orders", text).expect_err(text);
+            assert!(error.to_string().contains(reason), "{text}: {error}");
+            assert!(error.to_string().contains("queue orders"), "{error}");
+        }
+    }
+}

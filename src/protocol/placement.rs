@@ -1,0 +1,290 @@
+//! Chooses the tags of a queue's partitions, so that every master serves its share of them.
+
+use std::ops::RangeInclusive;
+
+use crate::protocol::partition_map::{MAX_TAG, Tag};
+use crate::protocol::slot::{Prefix, SLOTS, hash_slot};
+
+/// From this tag on, any slot of the master will do. About 16 smaller tags lead to each slot.
+const PATIENT_TAGS: u32 = 16 * SLOTS as u32;
+
+/// The tags of `partitions` partitions. Index 0 is the home.
+///
+/// Each master gets its share, rounded down or up, and the home counts. The partitions of one
+/// master are spread evenly over its slots, so that half of the slots have half of the partitions.
+/// Neighbouring indexes are on different masters. `masters` has the slots of each master; without
+/// any, the queue is on a single server and its partitions spread over all slots.
+pub(crate) fn place(
+    queue_name: &str,
+    partitions: usize,
+    masters: &[Vec<RangeInclusive<u16>>],
+) -> Vec<Tag> {
+    let home_slot = hash_slot(queue_name.as_bytes());
+    let masters = masters_in_turn(masters, home_slot);
+    let places = places(&masters, partitions);
+    let mut tags = vec![None; places.len()];
+    let mut open: Vec<usize> = (0..places.len()).collect();
+    let prefix = Prefix::of(format!("{queue_name}/").as_bytes());
+    // Each slot has about 61,000 tags, so that this loop ends early.
+    for number in 0..=MAX_TAG {
+        if open.is_empty() {
+            break;
+        }
+        let slot = prefix.slot_with(number.to_string().as_bytes());
+        let served = masters.iter().enumerate();
+        let mut served = served.filter_map(|(at, master)| Some((at, master.index_of(slot)?)));
+        let Some((master, index)) = served.next() else {
+            continue;
+        };
+        let is_patient = number < PATIENT_TAGS;
+        let fits = |place: &usize| {
+            let place = &places[*place];
+            place.master == master && (!is_patient || place.is_near(index, masters[master].slots))
+        };
+        if let Some(at) = open.iter().position(fits) {
+            tags[open.remove(at)] = Some(Tag::Numbered(number));
+        }
+    }
+    let home = [Tag::Home].into_iter().take(partitions);
+    home.chain(tags.into_iter().flatten()).collect()
+}
+
+/// A master with slots.
+struct Master {
+    /// In ascending order, each with the number of slots before it.
+    ranges: Vec<(usize, RangeInclusive<u16>)>,
+    slots: usize,
+    /// The index of the home's slot among the slots, if this master serves it.
+    home: Option<usize>,
+}
+
+impl Master {
+    fn new(ranges: &[RangeInclusive<u16>], home_slot: u16) -> Self {
+        let mut ranges = ranges.to_vec();
+        ranges.retain(|range| !range.is_empty() && *range.end() < SLOTS);
+        ranges.sort_unstable_by_key(|range| *range.start());
+        let mut master = Self {
+            ranges: Vec::new(),
+            slots: 0,
+            home: None,
+        };
+        for range in ranges {
+            let before = master.slots;
+            master.slots += range.len();
+            master.ranges.push((before, range));
+        }
+        master.home = master.index_of(home_slot);
+        master
+    }
+
+    /// The index of this slot among the master's slots, if it serves it.
+    fn index_of(&self, slot: u16) -> Option<usize> {
+        let not_after = |(_, range): &(usize, RangeInclusive<u16>)| *range.start() <= slot;
+        let at = self.ranges.partition_point(not_after).checked_sub(1)?;
+        let (before, range) = &self.ranges[at];
+        range
+            .contains(&slot)
+            .then(|| before + usize::from(slot - range.start()))
+    }
+}
+
+/// The masters in the order in which they get a partition: the home's first, so that the masters
+/// that get one more than others differ from queue to queue.
+fn masters_in_turn(masters: &[Vec<RangeInclusive<u16>>], home_slot: u16) -> Vec<Master> {
+    let new = |ranges: &Vec<_>| Master::new(ranges, home_slot);
+    let mut masters: Vec<_> = masters.iter().map(new).collect();
+    masters.retain(|master| master.slots > 0);
+    if masters.is_empty() {
+        masters.push(Master::new(&[0..=SLOTS - 1], home_slot));
+    }
+    let first = masters.iter().position(|master| master.home.is_some());
+    // If no master serves the home's slot, the queue's name decides.
+    let first = first.unwrap_or(usize::from(home_slot) % masters.len());
+    masters.rotate_left(first);
+    masters
+}
+
+/// Where a partition other than the home should be.
+struct Place {
+    master: usize,
+    /// The index of its best slot among the master's slots.
+    centre: usize,
+    /// How many slots off are still near: 1/8 of the spacing.
+    reach: usize,
+}
+
+impl Place {
+    /// The place number `round` of `share` places of a master. They are counted from the home's
+    /// slot if the master serves that.
+    fn new(master: usize, of: &Master, round: usize, share: usize) -> Self {
+        let spacing = of.slots / share;
+        let first = of.home.unwrap_or(spacing / 2);
+        Self {
+            master,
+            centre: (first + round * of.slots / share) % of.slots,
+            reach: spacing / 8,
+        }
+    }
+
+    /// Whether a slot is near, by its index among the master's `slots`. They form a circle.
+    fn is_near(&self, index: usize, slots: usize) -> bool {
+        let off = index.abs_diff(self.centre);
+        off.min(slots - off) <= self.reach
+    }
+}
+
+/// The places of all partitions but the home, by index.
+fn places(masters: &[Master], partitions: usize) -> Vec<Place> {
+    let others = partitions.saturating_sub(1);
+    let homes = usize::from(masters[0].home.is_some());
+    let total = others + homes;
+    let share = |master| (total + masters.len() - 1 - master) / masters.len();
+    let turns = (homes..total).map(|turn| (turn / masters.len(), turn % masters.len()));
+    turns
+        .map(|(round, master)| Place::new(master, &masters[master], round, share(master)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    type Ranges = Vec<RangeInclusive<u16>>;
+
+    /// Contiguous and equal parts, as `redis-cli --cluster create` assigns them.
+    fn equal(masters: u16) -> Vec<Ranges> {
+        let bound = |n: u16| (u32::from(n) * u32::from(SLOTS) / u32::from(masters)) as u16;
+        (0..masters)
+            .map(|n| vec![bound(n)..=bound(n + 1) - 1])
+            .collect()
+    }
+
+    fn slot(queue: &str, tag: Tag) -> u16 {
+        match tag {
+            Tag::Home => hash_slot(queue.as_bytes()),
+            Tag::Numbered(number) => hash_slot(format!("{queue}/{number}").as_bytes()),
+        }
+    }
+
+    /// The slots of the partitions of each master, in ascending order.
+    fn by_master(queue: &str, partitions: usize, masters: &[Ranges]) -> Vec<Vec<u16>> {
+        let tags = place(queue, partitions, masters);
+        assert_eq!(tags.len(), partitions);
+        assert_eq!(tags[0], Tag::Home);
+        let distinct: HashSet<_> = tags.iter().collect();
+        assert_eq!(distinct.len(), partitions, "{tags:?}");
+        let mut slots: Vec<_> = tags.iter().map(|tag| slot(queue, *tag)).collect();
+        slots.sort_unstable();
+        let serves = |ranges: &Ranges, slot: u16| ranges.iter().any(|range| range.contains(&slot));
+        let of = |ranges| {
+            slots
+                .iter()
+                .copied()
+                .filter(|slot| serves(ranges, *slot))
+                .collect()
+        };
+        masters.iter().map(of).collect()
+    }
+
+    fn assert_shares(queue: &str, partitions: usize, masters: &[Ranges]) {
+        let counts: Vec<_> = by_master(queue, partitions, masters)
+            .iter()
+            .map(Vec::len)
+            .collect();
+        let with_slots = masters.iter().filter(|ranges| !ranges.is_empty()).count();
+        let least = partitions / with_slots;
+        let most = partitions.div_ceil(with_slots);
+        for (ranges, count) in masters.iter().zip(&counts) {
+            let range = if ranges.is_empty() {
+                0..=0
+            } else {
+                least..=most
+            };
+            assert!(range.contains(count), "{queue}, {partitions}: {counts:?}");
+        }
+        assert_eq!(counts.iter().sum::<usize>(), partitions);
+    }
+
+    #[test]
+    fn every_master_gets_its_share() {
+        for name in 0..200 {
+            let queue = format!("queue-{name}");
+            for masters in 3..=6 {
+                for partitions in [4, 12, 16, 64] {
+                    assert_shares(&queue, partitions, &equal(masters));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn uneven_and_fragmented_masters_get_equal_shares() {
+        let odd = |n: u16| 2 * n + 1;
+        let fragmented = vec![
+            (0..4_000).map(|n| 2 * n..=2 * n).collect(),
+            (0..4_000).map(|n| odd(n)..=odd(n)).collect(),
+            vec![8_000..=16_383],
+        ];
+        let uneven = vec![vec![0..=999], vec![1_000..=1_099], vec![1_100..=16_383]];
+        let without_slots = vec![vec![], vec![0..=9_999], vec![10_000..=16_383]];
+        for masters in [fragmented, uneven, without_slots] {
+            for queue in ["orders", "mail", "a:b-c_d.e"] {
+                for partitions in [1, 2, 3, 12, 64, 256] {
+                    assert_shares(queue, partitions, &masters);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn partitions_are_spread_evenly_within_a_master() {
+        for masters in [1, 3] {
+            let ranges = equal(masters);
+            for queue in ["orders", "mail", "x"] {
+                for (owned, slots) in ranges.iter().zip(by_master(queue, 48, &ranges)) {
+                    let all = owned[0].len();
+                    let spacing = all as f64 / slots.len() as f64;
+                    let rest = slots[0] + all as u16 - slots[slots.len() - 1];
+                    let gaps = slots.windows(2).map(|pair| pair[1] - pair[0]);
+                    for gap in gaps.chain([rest]) {
+                        let off = (f64::from(gap) - spacing).abs();
+                        // Two neighbours, each off by 1/8, and whole slots.
+                        assert!(off <= spacing / 4.0 + 2.0, "{queue}: {slots:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_single_server_has_all_slots() {
+        assert_eq!(place("orders", 1, &[]), [Tag::Home]);
+        assert_eq!(place("orders", 64, &[]), place("orders", 64, &equal(1)));
+    }
+
+    #[test]
+    fn the_search_ends_with_few_slots_or_an_unserved_home() {
+        let home = hash_slot(b"orders");
+        let one_slot = vec![vec![home..=home], vec![0..=0]];
+        assert_shares("orders", 12, &one_slot);
+        // One slot must take 128 tags, of which fewer than 64 are below PATIENT_TAGS.
+        assert_shares("orders", 256, &one_slot);
+        let without_home: Vec<Ranges> = vec![vec![0..=home - 1], vec![home + 1..=SLOTS - 1]];
+        let counts = by_master("orders", 13, &without_home);
+        assert_eq!(counts.iter().map(Vec::len).collect::<Vec<_>>(), [6, 6]);
+    }
+
+    #[test]
+    fn masters_that_get_one_more_differ_from_queue_to_queue() {
+        let masters = equal(3);
+        let mut extra = [0; 3];
+        for name in 0..60 {
+            let slots = by_master(&format!("queue-{name}"), 4, &masters);
+            for (count, slots) in extra.iter_mut().zip(slots) {
+                *count += slots.len() - 1;
+            }
+        }
+        assert!(extra.iter().all(|count| *count >= 10), "{extra:?}");
+    }
+}

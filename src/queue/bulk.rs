@@ -1,0 +1,161 @@
+//! The messages of a bulk push: a group for each partition, sent when it fills a call.
+
+use std::sync::Arc;
+
+use crate::batch::{Answer, Answered, Group, Item};
+use crate::error::Error;
+use crate::model::due::Due;
+use crate::model::durability::Durability;
+use crate::model::id::new_id;
+use crate::model::message::OnConflict;
+use crate::model::receipt::Receipt;
+use crate::partition::Partition;
+use crate::protocol::partition_map::{index_of, steer};
+use crate::protocol::results::produce::PushResult;
+use crate::queue::produce::receipt;
+use crate::router::Partitions;
+
+/// A message of the bulk push, besides its item.
+pub(super) struct Slot {
+    /// Its index among the messages, and its result's among the results.
+    pub(super) index: usize,
+    pub(super) due: Due,
+    pub(super) durability: Durability,
+    pub(super) on_conflict: OnConflict,
+}
+
+impl Slot {
+    /// Messages of one kind may share a call.
+    fn kind(&self) -> (Durability, OnConflict) {
+        (self.durability, self.on_conflict)
+    }
+}
+
+/// A message that its partition refused because of the map's epoch.
+pub(super) struct Refused {
+    pub(super) item: Item,
+    pub(super) slot: Slot,
+    pub(super) by: Arc<Partition>,
+    pub(super) refusal: Error,
+}
+
+/// The messages of a bulk push that have no result yet.
+pub(super) struct Bulk {
+    waiting: Vec<Waiting>,
+    sent: Vec<Sent>,
+    /// The index of the partition to which ids of the library's own go.
+    open: usize,
+}
+
+/// The messages that wait until they fill a call of their partition.
+struct Waiting {
+    partition: Arc<Partition>,
+    kind: (Durability, OnConflict),
+    group: Group<PushResult>,
+}
+
+struct Sent {
+    slot: Slot,
+    id: Vec<u8>,
+    partition: Arc<Partition>,
+    answer: Answer<PushResult>,
+}
+
+impl Bulk {
+    pub(super) fn new(partitions: &Partitions, open: usize) -> Self {
+        let waiting = |partition| Waiting {
+            partition: Arc::clone(partition),
+            kind: (Durability::Memory, OnConflict::Keep),
+            group: Group::default(),
+        };
+        Self {
+            waiting: partitions.list().iter().map(waiting).collect(),
+            sent: Vec::new(),
+            open,
+        }
+    }
+
+    /// An id of the open partition.
+    pub(super) fn new_id(&self) -> Vec<u8> {
+        new_id_in(self.open, self.waiting.len())
+    }
+
+    /// Adds a message. If it does not fit the call of its partition, that call is sent first.
+    pub(super) async fn add(&mut self, item: Item, slot: Slot) {
+        let partitions = self.waiting.len();
+        let index = index_of(item.id(), partitions);
+        let waiting = &mut self.waiting[index];
+        if waiting.kind != slot.kind() || !waiting.group.has_room_for(&item) {
+            waiting.send().await;
+            if index == self.open {
+                self.open = (index + 1) % partitions;
+            }
+        }
+        waiting.kind = slot.kind();
+        self.sent.push(Sent {
+            slot,
+            id: item.id().to_vec(),
+            partition: Arc::clone(&waiting.partition),
+            answer: waiting.group.add(item),
+        });
+    }
+
+    /// Sends what is left, and waits for all results. Returns the messages that were refused.
+    pub(super) async fn send(
+        mut self,
+        results: &mut [Option<Result<Receipt, Error>>],
+    ) -> Vec<Refused> {
+        for waiting in &mut self.waiting {
+            waiting.send().await;
+        }
+        let mut refused = Vec::new();
+        for sent in self.sent {
+            let Sent {
+                slot,
+                id,
+                partition: by,
+                answer,
+            } = sent;
+            match answer.answered().await {
+                Answered::Result(result) => {
+                    results[slot.index] = Some(receipt(result, id, slot.due));
+                }
+                Answered::Remapped(item, refusal) => refused.push(Refused {
+                    item,
+                    slot,
+                    by,
+                    refusal,
+                }),
+            }
+        }
+        refused
+    }
+}
+
+impl Waiting {
+    async fn send(&mut self) {
+        let group = std::mem::take(&mut self.group);
+        if group.is_empty() {
+            return;
+        }
+        let (durability, on_conflict) = self.kind;
+        // The producers are not kept beyond this call, so that unused ones make room for others.
+        match self.partition.producers(durability).await {
+            Ok(producers) => match on_conflict {
+                OnConflict::Keep => producers.push.enqueue(group).await,
+                _ => producers.upsert.enqueue(group).await,
+            },
+            Err(error) => group.fail(&error),
+        }
+    }
+}
+
+/// A new id that falls into the partition with this index.
+pub(super) fn new_id_in(index: usize, partitions: usize) -> Vec<u8> {
+    loop {
+        let mut id = new_id();
+        if partitions == 1 || steer(&mut id, index, partitions) {
+            return id;
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! Pages of messages: those of several partitions are merged by their times.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::model::outcomes::State;
+use crate::model::stored::{Cursor, Listed, Page};
+use crate::partition::Partition;
+use crate::protocol::results::inspect;
+use crate::protocol::verbs::Verb;
+use crate::router::{Partitions, Router};
+use crate::server::patience::Repeat;
+
+/// How many messages are read from a partition at least, so that few calls fill a page.
+const MIN_READ: usize = 16;
+
+/// A page of the queue's messages in one state.
+pub(super) async fn page(
+    router: &Router,
+    state: State,
+    cursor: Option<&Cursor>,
+    limit: usize,
+) -> Result<Page, Error> {
+    let mut partitions = router.current();
+    loop {
+        let result = merged(&partitions, state, cursor, limit).await;
+        let epoch = match &result {
+            Ok((_, epoch)) => *epoch,
+            // The cursor of another map: perhaps this client does not know the newest one.
+            Err(_) => partitions
+                .home()
+                .stored_map()
+                .await?
+                .map
+                .map(|map| map.epoch),
+        };
+        let newest = router.confirm(&partitions, epoch).await?;
+        if Arc::ptr_eq(&newest, &partitions) {
+            return result.map(|(page, _)| page);
+        }
+        partitions = newest;
+    }
+}
+
+/// A page, and the epoch that the home has.
+async fn merged(
+    partitions: &Partitions,
+    state: State,
+    cursor: Option<&Cursor>,
+    limit: usize,
+) -> Result<(Page, Option<u64>), Error> {
+    let list = partitions.list();
+    if let [only] = list {
+        let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
+        return read(only, state, cursor, limit).await;
+    }
+    let mut sources = match cursor {
+        Some(cursor) => Source::resume(partitions, cursor)?,
+        None => list.iter().map(Source::new).collect(),
+    };
+    let read_limit = MIN_READ.max(2 * limit / list.len()).min(limit);
+    let mut epoch = None;
+    for source in &mut sources {
+        let read = source.fill(state, read_limit).await?;
+        if source.partition.index() == 0 {
+            epoch = read.unwrap_or_else(|| partitions.epoch());
+        }
+    }
+    let mut messages = Vec::with_capacity(limit);
+    while messages.len() < limit {
+        let first = sources
+            .iter_mut()
+            .filter(|source| !source.read.is_empty())
+            .min_by(|one, other| one.first().cmp(&other.first()));
+        let Some(source) = first else { break };
+        messages.extend(source.take(state));
+        source.fill(state, read_limit).await?;
+    }
+    let ended = sources.iter().all(Source::has_ended);
+    let next = (!ended).then(|| Source::cursor(partitions.epoch(), &sources));
+    Ok((Page { messages, next }, epoch))
+}
+
+/// Reads a page of one partition, and the epoch that it has.
+async fn read(
+    partition: &Partition,
+    state: State,
+    cursor: &[u8],
+    limit: usize,
+) -> Result<(Page, Option<u64>), Error> {
+    let limit = limit.to_string();
+    let args = [state.as_str().as_bytes(), cursor, limit.as_bytes()];
+    let mut reply = partition.call(Verb::Peek, &args, Repeat::Harmless).await?;
+    let page = inspect::page(&mut reply.body)?;
+    Ok((page, reply.header.epoch))
+}
+
+/// The messages of one partition, from a cursor on.
+struct Source<'a> {
+    partition: &'a Arc<Partition>,
+    /// The cursor after the last message that was taken; empty at the start.
+    taken: Vec<u8>,
+    /// What was read and not taken.
+    read: VecDeque<Listed>,
+    /// Where the next read begins; `None` at the end.
+    next: Option<Vec<u8>>,
+}
+
+impl<'a> Source<'a> {
+    fn new(partition: &'a Arc<Partition>) -> Self {
+        Self::from(partition, Vec::new())
+    }
+
+    fn from(partition: &'a Arc<Partition>, cursor: Vec<u8>) -> Self {
+        Self {
+            partition,
+            taken: cursor.clone(),
+            read: VecDeque::new(),
+            next: Some(cursor),
+        }
+    }
+
+    /// Reads more if nothing is left. Returns the epoch that the partition has, if it was asked.
+    async fn fill(&mut self, state: State, limit: usize) -> Result<Option<Option<u64>>, Error> {
+        let Some(next) = self.next.take_if(|_| self.read.is_empty()) else {
+            return Ok(None);
+        };
+        let (page, epoch) = read(self.partition, state, &next, limit).await?;
+        self.read = page.messages.into();
+        self.next = page.next.map(|cursor| cursor.0);
+        Ok(Some(epoch))
+    }
+
+    fn first(&self) -> Option<(u64, &[u8])> {
+        let first = self.read.front()?;
+        Some((first.time_ms, &first.id))
+    }
+
+    fn take(&mut self, state: State) -> Option<Listed> {
+        let message = self.read.pop_front()?;
+        self.taken = inspect::cursor_after(state, &self.taken, &message);
+        Some(message)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.read.is_empty() && self.next.is_none()
+    }
+
+    /// The cursor of a merged page: `EPOCH` and, for each partition, `/` if it is at its end, or
+    /// `LENGTH:` and its own cursor.
+    fn cursor(epoch: Option<u64>, sources: &[Self]) -> Cursor {
+        let mut bytes = epoch.unwrap_or(0).to_string().into_bytes();
+        for source in sources {
+            bytes.push(b'/');
+            if !source.has_ended() {
+                bytes.extend(format!("{}:", source.taken.len()).bytes());
+                bytes.extend(&source.taken);
+            }
+        }
+        Cursor(bytes)
+    }
+
+    fn resume(partitions: &'a Partitions, cursor: &Cursor) -> Result<Vec<Self>, Error> {
+        let unread = || {
+            Error::invalid(format!(
+                "the cursor {:?} is not of this queue, or its partitions have changed: begin without one",
+                String::from_utf8_lossy(&cursor.0)
+            ))
+        };
+        let (epoch, mut rest) = number(&cursor.0).ok_or_else(unread)?;
+        if Some(epoch) != partitions.epoch() {
+            return Err(unread());
+        }
+        let mut sources = Vec::new();
+        for partition in partitions.list() {
+            rest = rest.strip_prefix(b"/").ok_or_else(unread)?;
+            if rest.is_empty() || rest[0] == b'/' {
+                sources.push(Self {
+                    next: None,
+                    ..Self::new(partition)
+                });
+                continue;
+            }
+            let (length, after) = number(rest).ok_or_else(unread)?;
+            let length = usize::try_from(length).map_err(|_| unread())?;
+            let after = after.strip_prefix(b":").ok_or_else(unread)?;
+            let (own, after) = after.split_at_checked(length).ok_or_else(unread)?;
+            sources.push(Self::from(partition, own.to_vec()));
+            rest = after;
+        }
+        if rest.is_empty() {
+            Ok(sources)
+        } else {
+            Err(unread())
+        }
+    }
+}
+
+/// The number at the start, and what follows it.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let digits = bytes
+        .iter()
+        .take_while(|byte| byte.is_ascii_digit())
+        .count();
+    let (digits, rest) = bytes.split_at(digits);
+    let number = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some((number, rest))
+}

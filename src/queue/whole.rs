@@ -1,0 +1,142 @@
+//! Calls on all partitions of a queue, the home first.
+
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::error::Error;
+use crate::model::codec::Codec;
+use crate::partition::Partition;
+use crate::protocol::replies::Reply;
+use crate::protocol::verbs::Verb;
+use crate::queue::Queue;
+use crate::router::Partitions;
+use crate::server::patience::Repeat;
+
+impl<C: Codec> Queue<C> {
+    /// Calls a script at every partition. The home is first, and its reply tells whether the map is
+    /// still the one that this client knows. `args` gets the number of partitions.
+    pub(super) async fn call_all(
+        &self,
+        verb: Verb,
+        args: impl Fn(usize) -> Vec<Vec<u8>>,
+        repeat: Repeat,
+    ) -> Result<Vec<Reply>, Error> {
+        let (partitions, home) = self.call_home(verb, &args, repeat).await?;
+        let args = args(partitions.list().len());
+        let others = partitions.list()[1..].iter().map(|partition| {
+            let (partition, args) = (Arc::clone(partition), args.clone());
+            async move {
+                let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+                partition.call(verb, &args, repeat).await
+            }
+        });
+        let mut replies = vec![Ok(home)];
+        replies.extend(at_once(others).await);
+        all_done(self.name(), &partitions, replies)
+    }
+
+    /// Runs a call in steps at every partition, the home first. Each returns how many messages it
+    /// dealt with, and the epoch that the partition has. Returns how many in all.
+    pub(super) async fn step_all<F>(
+        &self,
+        did: &str,
+        steps: impl Fn(Arc<Partition>) -> F,
+    ) -> Result<u64, Error>
+    where
+        F: Future<Output = Result<(u64, Option<u64>), Error>> + Send + 'static,
+    {
+        let known = self.router.current();
+        let (done, epoch) = steps(Arc::clone(known.home())).await?;
+        let partitions = self.router.confirm(&known, epoch).await;
+        let partitions = partitions.map_err(|error| match done {
+            0 => error.of_read(),
+            _ => error.after(&format!("{done} messages were {did}")),
+        })?;
+        let others = partitions.list()[1..].iter();
+        let mut results = vec![Ok(done)];
+        for result in at_once(others.map(|partition| steps(Arc::clone(partition)))).await {
+            results.push(result.map(|(done, _)| done));
+        }
+        let total: u64 = results.iter().flatten().sum();
+        let all = all_done(self.name(), &partitions, results);
+        all.map_err(|error| {
+            if total > 0 {
+                error.after(&format!("{total} messages were {did}"))
+            } else {
+                error
+            }
+        })?;
+        Ok(total)
+    }
+
+    /// Calls a script at the home, until its reply has the epoch of the partitions that this client
+    /// knows.
+    async fn call_home(
+        &self,
+        verb: Verb,
+        args: &impl Fn(usize) -> Vec<Vec<u8>>,
+        repeat: Repeat,
+    ) -> Result<(Arc<Partitions>, Reply), Error> {
+        let mut partitions = self.router.current();
+        loop {
+            let args = args(partitions.list().len());
+            let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+            let reply = partitions.home().call(verb, &args, repeat).await?;
+            let newest = self.router.confirm(&partitions, reply.header.epoch).await;
+            let newest = newest.map_err(|error| error.after("the first partition has done it"))?;
+            if Arc::ptr_eq(&newest, &partitions) {
+                return Ok((partitions, reply));
+            }
+            partitions = newest;
+        }
+    }
+}
+
+/// Runs calls at the same time; their results are in the order of the calls.
+async fn at_once<T: Send + 'static>(
+    calls: impl Iterator<Item = impl Future<Output = Result<T, Error>> + Send + 'static>,
+) -> Vec<Result<T, Error>> {
+    let mut running = JoinSet::new();
+    let mut results = Vec::new();
+    for (index, call) in calls.enumerate() {
+        results.push(None);
+        running.spawn(async move { (index, call.await) });
+    }
+    while let Some(ended) = running.join_next().await {
+        match ended {
+            Ok((index, result)) => results[index] = Some(result),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+    results.into_iter().flatten().collect()
+}
+
+/// The replies of all partitions, or an error that says which partitions have done the call.
+pub(super) fn all_done<T>(
+    queue_name: &str,
+    partitions: &Partitions,
+    results: Vec<Result<T, Error>>,
+) -> Result<Vec<T>, Error> {
+    let failed: Vec<_> = results
+        .iter()
+        .zip(partitions.list())
+        .filter_map(|(result, partition)| Some((partition, result.as_ref().err()?)))
+        .collect();
+    let Some((_, error)) = failed.first() else {
+        return results.into_iter().collect();
+    };
+    if failed.len() == results.len() {
+        return Err((*error).clone());
+    }
+    let names: Vec<_> = failed
+        .iter()
+        .map(|(partition, _)| format!("{} ({})", partition.index(), partition.tag()))
+        .collect();
+    Err((*error).clone().partly(&format!(
+        "{} of the {} partitions of queue {queue_name} have done it; not: {}",
+        results.len() - failed.len(),
+        results.len(),
+        names.join(", ")
+    )))
+}

@@ -1,0 +1,111 @@
+//! Which partition of a queue holds a message.
+//!
+//! A queue without a map has one partition, and no call asks for a map. A call that names an id
+//! carries the epoch of the map by which it was routed. A partition with another epoch refuses it
+//! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
+
+mod partitions;
+mod refresh;
+mod registry;
+mod repartition;
+mod routing;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Instant;
+
+use tokio::sync::Mutex;
+
+use crate::error::Error;
+use crate::partition::Partition;
+use crate::protocol::keys::Keys;
+use crate::protocol::partition_map::Tag;
+use crate::server::servers::Servers;
+use crate::telemetry::metrics::Meters;
+
+pub(crate) use partitions::Partitions;
+pub(crate) use registry::Registry;
+pub(crate) use routing::Routing;
+
+/// Maps the ids of one queue to its partitions.
+pub(crate) struct Router {
+    queue_name: String,
+    servers: Arc<Servers>,
+    meters: Arc<Meters>,
+    current: RwLock<Arc<Partitions>>,
+    /// One reader of the map at a time: the others take what it found.
+    refreshing: Mutex<Option<LastRead>>,
+    /// The index of the partition to which ids of the library's own go next.
+    open: Arc<AtomicUsize>,
+    /// Counts the claims by hand: each begins with another partition.
+    claims: AtomicUsize,
+    home_keys: Keys,
+}
+
+/// The last read of the map.
+struct LastRead {
+    began: Instant,
+    /// Why there is no map.
+    failed: Option<Error>,
+}
+
+impl Router {
+    /// The router of the queue of this name, which has one partition until a server says otherwise.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the name is not valid.
+    pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
+        let home_keys = Keys::of_partition(queue_name, Tag::Home)?;
+        let (meters, open) = (Arc::new(Meters::new()), Arc::default());
+        let one = Partitions::of_map(queue_name, servers, &meters, &open, None)?;
+        Ok(Self {
+            queue_name: queue_name.to_owned(),
+            servers: Arc::clone(servers),
+            meters,
+            current: RwLock::new(Arc::new(one)),
+            refreshing: Mutex::default(),
+            open,
+            claims: AtomicUsize::new(0),
+            home_keys,
+        })
+    }
+
+    pub(crate) fn queue_name(&self) -> &str {
+        &self.queue_name
+    }
+
+    /// The servers of the client.
+    pub(crate) fn servers(&self) -> &Arc<Servers> {
+        &self.servers
+    }
+
+    /// What the handles of the queue have counted, over all its partitions.
+    pub(crate) fn meters(&self) -> &Arc<Meters> {
+        &self.meters
+    }
+
+    /// The partitions as far as this client knows them.
+    pub(crate) fn current(&self) -> Arc<Partitions> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The partition with index 0. It holds the map, if there is one.
+    pub(crate) fn home(&self) -> Arc<Partition> {
+        Arc::clone(self.current().home())
+    }
+
+    /// The keys of the home.
+    pub(crate) fn home_keys(&self) -> &Keys {
+        &self.home_keys
+    }
+
+    /// Which partition the next claim by hand begins with, modulo their number.
+    pub(crate) fn next_claim(&self) -> usize {
+        self.claims.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The index of the partition to which an id of the library's own goes, of `partitions`.
+    pub(crate) fn open_index(&self, partitions: usize) -> usize {
+        self.open.load(Ordering::Relaxed) % partitions
+    }
+}

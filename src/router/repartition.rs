@@ -1,0 +1,339 @@
+//! Changing the partitions of a queue that is new or empty, and deleting them.
+//!
+//! While the map changes, calls that name an id wait. Each step may be the last one that an
+//! operator's process makes: the same call again goes on from the map at the home.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::limits::Limits;
+use crate::model::stats::Stats;
+use crate::partition::{Partition, StoredMap, Take};
+use crate::protocol::partition_map::{MAX_PARTITIONS, PartitionMap, Tag};
+use crate::protocol::placement::place;
+use crate::protocol::results::inspect;
+use crate::protocol::results::remap::Remapped;
+use crate::protocol::verbs::Verb;
+use crate::router::partitions::{all_tags, changing};
+use crate::router::{Partitions, Router};
+use crate::server::patience::Repeat;
+
+/// How long a change waits for what partitions remember of calls. They remember it for 12 s.
+const MEMORY_LIMIT: Duration = Duration::from_secs(15);
+const MEMORY_LIMIT_MS: u64 = 15_000;
+
+impl Router {
+    /// Gives a queue that is new or empty so many partitions.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `count` is out of range or the queue holds messages.
+    pub(crate) async fn partition_into(&self, count: usize) -> Result<(), Error> {
+        if !(1..=MAX_PARTITIONS).contains(&count) {
+            return Err(Error::invalid(format!(
+                "{count} partitions: a queue has 1 to {MAX_PARTITIONS}"
+            )));
+        }
+        let known = self.refresh(&self.current()).await?;
+        let stored = known.home().stored_map().await?;
+        let known = self.take(stored.map.clone())?;
+        match &stored.map {
+            Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, map)),
+            Some(map) if map.new.len() == count && map.is_settled() => {
+                self.settle(&known, map).await
+            }
+            // Somebody's change was interrupted.
+            Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
+            Some(map) if !map.is_settled() => {
+                let back = self.take_back(&known, map).await?;
+                self.change(&back, count).await
+            }
+            None if count == 1 => Ok(()),
+            _ => self.change(&known, count).await,
+        }
+    }
+
+    /// Changes a settled map, or none.
+    async fn change(&self, known: &Arc<Partitions>, count: usize) -> Result<(), Error> {
+        let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
+        let until = Instant::now() + MEMORY_LIMIT;
+        // The home's memory is waited for by the change itself.
+        for partition in known.list() {
+            let (stats, now_ms) = stats(partition).await?;
+            refuse_messages(&self.queue_name, &stats)?;
+            if partition.tag() != Tag::Home {
+                let memory = partition.remembers_until_ms(now_ms).await?;
+                wait_for_memory(&self.queue_name, memory.saturating_sub(now_ms), until).await?;
+            }
+        }
+        let new = place(&self.queue_name, count, &self.servers.masters());
+        let StoredMap { epoch, .. } = known.home().stored_map().await?;
+        let map = PartitionMap::changing(next_epoch(known.home(), epoch).await?, old, new);
+        loop {
+            let taken = known.home().change(epoch, &map, Take::IfEmpty).await?;
+            match taken {
+                Remapped::Done => break,
+                Remapped::Has(messages) => return Err(has(&self.queue_name, messages)),
+                Remapped::Remembers(ms) => wait_for_memory(&self.queue_name, ms, until).await?,
+                Remapped::Epoch(_) => return Err(changed_meanwhile(&self.queue_name)),
+            }
+        }
+        let closed = self.take(Some(map.clone()))?;
+        self.complete(&closed, map).await
+    }
+
+    /// Completes a change from the map that the home has: the other partitions of the old map are
+    /// closed, those of the new map made, and the home settled.
+    async fn complete(&self, known: &Arc<Partitions>, map: PartitionMap) -> Result<(), Error> {
+        let until = Instant::now() + MEMORY_LIMIT;
+        let (of_home, _) = stats(known.home()).await?;
+        if let Err(in_use) = refuse_messages(&self.queue_name, &of_home) {
+            // It was empty when it took the map: a failover has undone that, and another client
+            // brought the map back.
+            self.take_back(known, &map).await?;
+            return Err(in_use);
+        }
+        // Before the loop, which closes a partition that is removed already by creating it.
+        let limits = limits_of(known, &map, &of_home).await?;
+        let shares = limits.of_partition(map.new.len());
+        for partition in &known.list()[1..map.old.len()] {
+            loop {
+                let StoredMap { epoch, .. } = partition.stored_map().await?;
+                if epoch == map.epoch {
+                    break; // closed by a process that ended
+                }
+                if epoch > map.epoch {
+                    return Err(changed_meanwhile(&self.queue_name));
+                }
+                match partition.change(epoch, &map, Take::IfEmpty).await? {
+                    Remapped::Done => break,
+                    Remapped::Has(messages) => {
+                        self.take_back(known, &map).await?;
+                        return Err(has(&self.queue_name, messages));
+                    }
+                    Remapped::Remembers(ms) => {
+                        let waited = wait_for_memory(&self.queue_name, ms, until).await;
+                        if let Err(in_use) = waited {
+                            self.take_back(known, &map).await?;
+                            return Err(in_use);
+                        }
+                    }
+                    // Another client brought it to a newer map than was read.
+                    Remapped::Epoch(_) if Instant::now() < until => {}
+                    Remapped::Epoch(_) => return Err(changed_meanwhile(&self.queue_name)),
+                }
+            }
+        }
+        if map.new.len() == 1 {
+            // Before the map goes: without one, a repetition finds nothing to complete.
+            known.home().configure_as(&shares, of_home.paused).await?;
+        }
+        for partition in &known.list()[1..] {
+            if map.new.contains(&partition.tag()) {
+                partition.forward(&map).await?;
+                partition.configure_as(&shares, of_home.paused).await?;
+            } else {
+                self.remove(partition, map.epoch).await?;
+            }
+        }
+        let epoch = next_epoch(known.home(), map.epoch).await?;
+        let settled = PartitionMap::settled(epoch, map.new.clone());
+        match known
+            .home()
+            .change(map.epoch, &settled, Take::WithMessages)
+            .await?
+        {
+            Remapped::Done => {}
+            _ => return Err(changed_meanwhile(&self.queue_name)),
+        }
+        let settled_map = (map.new.len() > 1).then_some(settled);
+        let known = self.take(settled_map.clone())?;
+        match &settled_map {
+            Some(map) => self.settle(&known, map).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Brings all partitions to the settled map of the home, and to the same limits.
+    async fn settle(&self, known: &Partitions, map: &PartitionMap) -> Result<(), Error> {
+        let mut of_change = None;
+        for partition in &known.list()[1..] {
+            let stored = partition.stored_map().await?.map;
+            if stored.is_some_and(|map| !map.is_settled()) {
+                of_change = Some(partition);
+                break;
+            }
+        }
+        // While a partition has the map of the change, the home may have its share of the old
+        // limits. Later only the home is certain: a partition that was lost has the default limits.
+        let (stats, _) = stats(of_change.unwrap_or(known.home())).await?;
+        let limits = Limits::of_stats(&stats, 1).of_partition(1);
+        known.home().configure_as(&limits, stats.paused).await?;
+        for partition in &known.list()[1..] {
+            partition.forward(map).await?;
+            partition.configure_as(&limits, stats.paused).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a change back, as the queue holds messages.
+    async fn take_back(
+        &self,
+        known: &Partitions,
+        map: &PartitionMap,
+    ) -> Result<Arc<Partitions>, Error> {
+        let epoch = next_epoch(known.home(), map.epoch).await?;
+        let back = PartitionMap::settled(epoch, map.old.clone());
+        match known
+            .home()
+            .change(map.epoch, &back, Take::WithMessages)
+            .await?
+        {
+            Remapped::Done => {}
+            _ => return Err(changed_meanwhile(&self.queue_name)),
+        }
+        for partition in &known.list()[1..] {
+            if map.old.contains(&partition.tag()) {
+                partition.forward(&back).await?;
+            } else {
+                self.remove(partition, map.epoch).await?;
+            }
+        }
+        self.take((map.old.len() > 1).then_some(back))
+    }
+
+    /// Removes a partition that has this map. It may not have got it, or another process may have
+    /// given it a newer one and messages.
+    async fn remove(&self, partition: &Partition, epoch: u64) -> Result<(), Error> {
+        match partition.remove(epoch).await? {
+            Remapped::Epoch(newer) if newer > epoch => Err(changed_meanwhile(&self.queue_name)),
+            Remapped::Has(messages) => Err(has(&self.queue_name, messages)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Closes the home to calls that name an id, and deletes all other partitions. The home comes
+    /// last, and is the caller's to delete.
+    pub(crate) async fn delete_others(&self) -> Result<(), Error> {
+        let known = self.refresh(&self.current()).await?;
+        let StoredMap { epoch, map } = known.home().stored_map().await?;
+        let Some(map) = map else { return Ok(()) };
+        let all = self.take(Some(map.clone()))?;
+        for partition in all.list() {
+            partition.control().check_types(partition.keys()).await?;
+        }
+        let deleting = if map.new.is_empty() {
+            map
+        } else {
+            let next = next_epoch(known.home(), epoch).await?;
+            let deleting = PartitionMap::changing(next, all_tags(&map), Vec::new());
+            let closed = known.home().change(epoch, &deleting, Take::WithMessages);
+            match closed.await? {
+                Remapped::Done => deleting,
+                _ => return Err(changed_meanwhile(&self.queue_name)),
+            }
+        };
+        let known = self.take(Some(deleting))?;
+        for partition in &known.list()[1..] {
+            let deleted = partition.control().delete_keys(partition.keys()).await;
+            deleted.map_err(|error| error.after("the queue was closed"))?;
+        }
+        Ok(())
+    }
+}
+
+/// The limits of a queue whose map changes. Until the map is settled, the home keeps its share of
+/// the old partitions' limits. When the others go, it gets all of them first, while one of the
+/// others still has a share.
+async fn limits_of(
+    known: &Partitions,
+    map: &PartitionMap,
+    of_home: &Stats,
+) -> Result<Limits, Error> {
+    let old = map.old.len() as u64;
+    if map.new.len() > 1 {
+        return Ok(Limits::of_stats(of_home, old));
+    }
+    for partition in &known.list()[1..map.old.len()] {
+        if partition.stored_map().await?.map.is_some() {
+            let (stats, _) = stats(partition).await?;
+            return Ok(Limits::of_stats(&stats, old));
+        }
+    }
+    Ok(Limits::of_stats(of_home, 1))
+}
+
+/// An epoch that no map of this queue has had, even if the queue was deleted since.
+async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Error> {
+    let (_, now_ms) = stats(home).await?;
+    Ok(now_ms.max(epoch + 1))
+}
+
+/// The stats of one partition, and its server's time in Unix milliseconds.
+async fn stats(partition: &Partition) -> Result<(Stats, u64), Error> {
+    let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
+    let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
+    Ok((inspect::stats(&mut reply)?, now_ms))
+}
+
+impl Partition {
+    /// Sets these limits, and pauses the partition if its queue is paused.
+    async fn configure_as(&self, limits: &[Vec<u8>], paused: bool) -> Result<(), Error> {
+        let args: Vec<&[u8]> = limits.iter().map(Vec::as_slice).collect();
+        self.call(Verb::Configure, &args, Repeat::Harmless).await?;
+        if paused {
+            self.call(Verb::Pause, &[], Repeat::Harmless).await?;
+        }
+        Ok(())
+    }
+
+    /// Until when the partition remembers a call or an id that ended, in Unix milliseconds of its
+    /// server; `now_ms` if it remembers none.
+    async fn remembers_until_ms(&self, now_ms: u64) -> Result<u64, Error> {
+        // The placeholder has no end, and entries that end later are not dueq's.
+        let recent = self.keys().recent();
+        let live = (now_ms, now_ms + MEMORY_LIMIT_MS);
+        let last = self.control().last_score(recent, live).await?;
+        Ok(last.map_or(now_ms, |score| score.ceil() as u64))
+    }
+}
+
+async fn wait_for_memory(queue_name: &str, ms: u64, until: Instant) -> Result<(), Error> {
+    if ms == 0 {
+        return Ok(());
+    }
+    let wait = Duration::from_millis(ms);
+    if Instant::now() + wait > until {
+        let message = format!(
+            "queue {queue_name} was in use during the last {MEMORY_LIMIT:?}: its partitions remember \
+             ids that ended, so that late repetitions are recognised; stop its producers, and \
+             repeat the call"
+        );
+        return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+    }
+    tokio::time::sleep(wait).await;
+    Ok(())
+}
+
+fn refuse_messages(queue_name: &str, stats: &Stats) -> Result<(), Error> {
+    match stats.scheduled + stats.ready + stats.leased + stats.dead {
+        0 => Ok(()),
+        messages => Err(has(queue_name, messages)),
+    }
+}
+
+fn has(queue_name: &str, messages: u64) -> Error {
+    Error::invalid(format!(
+        "a partition of queue {queue_name} holds {messages} messages (scheduled, ready, leased or \
+         dead): only the partitions of a new or empty queue can be changed; `dueq stats \
+         {queue_name}` counts them, `dueq purge` removes them"
+    ))
+}
+
+fn changed_meanwhile(queue_name: &str) -> Error {
+    let message = format!(
+        "another process changed the partitions of queue {queue_name} meanwhile: repeat the call \
+         when it has ended"
+    );
+    Error::new(ErrorKind::Unavailable, Applied::No, message)
+}

@@ -1,0 +1,94 @@
+//! One call's way to the partition of an id, also while the map changes.
+
+use std::sync::Arc;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::partition::Partition;
+use crate::router::{Partitions, Router};
+use crate::server::patience::{Patience, Repeat};
+
+/// The routing of one caller's ids. A call that was refused because of its epoch was not applied,
+/// and is routed by the newer map, for up to 10 s.
+pub(crate) struct Routing<'a> {
+    router: &'a Router,
+    seen: Arc<Partitions>,
+    /// Since the first refusal.
+    patience: Option<Patience>,
+    /// Whether the last refusals led to a map with other partitions.
+    is_moved: bool,
+}
+
+impl<'a> Routing<'a> {
+    pub(crate) fn new(router: &'a Router) -> Self {
+        Self {
+            router,
+            seen: router.current(),
+            patience: None,
+            is_moved: false,
+        }
+    }
+
+    /// The partitions that ids are routed to. Waits while the map changes.
+    ///
+    /// # Errors
+    /// `Unavailable` if the map has been changing for 10 s.
+    pub(crate) async fn settled(&mut self) -> Result<Arc<Partitions>, Error> {
+        while let Err(changing) = self.seen.routed() {
+            self.wait(changing).await?;
+            // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+            match Box::pin(self.router.refresh(&self.seen)).await {
+                Ok(now) => self.seen = now,
+                Err(error) => self.wait(error).await?,
+            }
+        }
+        Ok(Arc::clone(&self.seen))
+    }
+
+    /// The partition of this id. Waits while the map changes.
+    pub(crate) async fn partition(&mut self, id: &[u8]) -> Result<Arc<Partition>, Error> {
+        let partitions = self.settled().await?;
+        partitions.of_id(id).map(Arc::clone)
+    }
+
+    /// These partitions refused calls because of their epochs: learns the newest map, and waits if
+    /// it is not newer.
+    pub(crate) async fn refused(&mut self, by: &[(&Partition, &Error)]) -> Result<(), Error> {
+        let (before, mut last) = (Arc::clone(&self.seen), None);
+        for (partition, refusal) in by {
+            match Box::pin(self.router.resolve(&self.seen, partition, refusal)).await {
+                Ok(now) => {
+                    self.seen = now;
+                    // Without its code, which says that no repetition helps.
+                    let wrong_epoch = refusal.to_string();
+                    last = Some(Error::new(ErrorKind::Unavailable, Applied::No, wrong_epoch));
+                }
+                Err(error) => last = Some(error),
+            }
+        }
+        self.is_moved = !before.has_tags_of(&self.seen);
+        match last {
+            Some(error) if Arc::ptr_eq(&before, &self.seen) => self.wait(error).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an item that was refused may be sent as a new one: no earlier try of it was applied.
+    ///
+    /// A partition gets another map only while it remembers no call, unless the map has the same
+    /// partitions: then a change was taken back. If it has an older map than the call, a failover
+    /// has undone what it did since.
+    pub(crate) fn may_send_again(&self, refusal: &Error) -> bool {
+        refusal.was_applied() == Applied::No || refusal.is_behind() || self.is_moved
+    }
+
+    /// Pauses before the next try; the error if there is to be none.
+    async fn wait(&mut self, error: Error) -> Result<(), Error> {
+        let patience = self.patience.get_or_insert_with(Patience::new);
+        // What failed is the read of a map, or a call that was refused.
+        if !patience.allows(&error, Repeat::Harmless) {
+            return Err(error.of_read());
+        }
+        patience.pause().await;
+        Ok(())
+    }
+}

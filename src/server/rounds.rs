@@ -1,0 +1,144 @@
+//! Rounds of calls to one server: small calls of many partitions share a pipeline.
+//!
+//! A call costs Redis as much as eight items, and less beside others in a pipeline. Without rounds
+//! the callers of a queue of twelve partitions would make twelve times as many calls: each partition
+//! would send the first item that arrives. So while calls are in flight, items gather at all
+//! partitions of the server, and then those that have waited longest send together.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+/// How many partitions send in a round at least; of many that wait, a third sends. The others
+/// gather items meanwhile, so that calls are larger.
+const MIN_CALLS: usize = 4;
+/// How long a partition waits for the calls of others at most. A slot that is being migrated
+/// answers late, and must not delay the others by more.
+const LIMIT: Duration = Duration::from_millis(20);
+
+/// The rounds of one server.
+#[derive(Default)]
+pub(crate) struct Rounds(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    in_flight: usize,
+    /// The one that has waited longest, and so has gathered most, first.
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+}
+
+/// The right to send a call. Dropped when the call has its reply: the last one of a round lets the
+/// next ones send.
+pub(crate) struct Turn(Arc<Rounds>);
+
+impl Rounds {
+    /// Waits for the calls in flight. A call that `has_enough` items joins a lone one in flight.
+    pub(crate) async fn turn(self: &Arc<Self>, has_enough: bool) -> Turn {
+        let turn = {
+            let mut state = self.lock();
+            if state.in_flight == 0 || has_enough && state.in_flight == 1 {
+                state.in_flight += 1;
+                return Turn(Arc::clone(self));
+            }
+            let (sender, turn) = oneshot::channel();
+            state.waiting.push_back(sender);
+            turn
+        };
+        match timeout(LIMIT, turn).await {
+            Ok(Ok(turn)) => turn,
+            _ => {
+                self.lock().in_flight += 1;
+                Turn(Arc::clone(self))
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = self.0.lock();
+            state.in_flight -= 1;
+            if state.in_flight > 0 {
+                return;
+            }
+            let calls = state.waiting.len().div_ceil(3).max(MIN_CALLS);
+            let calls = calls.min(state.waiting.len());
+            let next: Vec<_> = state.waiting.drain(..calls).collect();
+            state.in_flight = calls;
+            next
+        };
+        for waiting in next {
+            // Who waits no more drops its turn here.
+            let _ = waiting.send(Self(Arc::clone(&self.0)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn poll<F: Future>(future: std::pin::Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_oldest_of_many_send_when_the_round_ends() {
+        let rounds = Arc::new(Rounds::default());
+        let first = rounds.turn(false).await;
+        let mut waiting: Vec<_> = (0..12).map(|_| Box::pin(rounds.turn(false))).collect();
+        assert!(waiting.iter_mut().all(|one| poll(one.as_mut()).is_none()));
+        drop(first);
+        let turns: Vec<_> = waiting.iter_mut().map(|one| poll(one.as_mut())).collect();
+        let sent: Vec<_> = turns.iter().map(Option::is_some).collect();
+        assert_eq!(sent, [[true; 4].as_slice(), &[false; 8]].concat());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_that_wait_send_when_the_round_ends() {
+        let rounds = Arc::new(Rounds::default());
+        let first = rounds.turn(false).await;
+        let (mut second, mut third) = (pin!(rounds.turn(false)), pin!(rounds.turn(false)));
+        assert!(poll(second.as_mut()).is_none() && poll(third.as_mut()).is_none());
+        drop(first);
+        let (second, third) = (poll(second.as_mut()), poll(third.as_mut()));
+        assert!(second.is_some() && third.is_some());
+        let mut fourth = pin!(rounds.turn(false));
+        assert!(poll(fourth.as_mut()).is_none());
+        drop(second);
+        assert!(poll(fourth.as_mut()).is_none(), "the third is in flight");
+        drop(third);
+        assert!(poll(fourth.as_mut()).is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn full_calls_join_and_slow_ones_delay_others_by_the_limit() {
+        let rounds = Arc::new(Rounds::default());
+        let slow = rounds.turn(false).await;
+        let full = rounds.turn(true).await;
+        let began = tokio::time::Instant::now();
+        let late = rounds.turn(true).await;
+        assert!(began.elapsed() >= LIMIT);
+        // A caller that gave up leaves nothing behind.
+        let mut gone = Box::pin(rounds.turn(false));
+        assert!(poll(gone.as_mut()).is_none());
+        drop(gone);
+        drop((slow, full, late));
+        assert_eq!(rounds.lock().in_flight, 0);
+    }
+}
