@@ -173,7 +173,12 @@ fn cluster_command_forms_a_cluster_and_ends_by_sigterm() -> Result<()> {
     }
     let pid = shell.0.id().to_string();
     Command::new("kill").args(["-TERM", &pid]).status()?;
-    shell.0.wait()?;
+    let asked = Instant::now();
+    while shell.0.try_wait()?.is_none() {
+        let limit = Duration::from_secs(60);
+        ensure!(asked.elapsed() < limit, "it still runs after {limit:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     ensure!(dueq_testkit::command(last, &["PING"]).is_err(), "it runs");
     Ok(())
 }

@@ -203,13 +203,14 @@ pub(super) async fn atomic(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     .await?;
     let owner = scene.nodes.owner(trip.slot).await?;
     trip.over(scene, mark);
+    // The servers may give a migration up, such as when their connection breaks. Then the slot stays.
     let expected = if state == "success" {
         &trip.to
     } else {
         &trip.from
     };
     ensure!(
-        owner.port == expected.port && (state == "success" || cancels),
+        owner.port == expected.port,
         "the migration of {} ended as {state}, and {} serves it",
         trip.words(),
         owner.name
