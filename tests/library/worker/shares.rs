@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq::{Client, Delivery, ErrorKind, Message, Queue, Share};
@@ -167,8 +167,10 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
     const MAX_WAIT: Duration = Duration::from_secs(1);
     let Setup { client, .. } = &setup().await?;
     let (high, low) = (client.queue("high")?, client.queue("low")?);
+    // Messages of the low queue wait for a shorter time, and the node sees them arrive: it assumes up
+    // to a day for messages that waited before it started.
     push_all(&high, messages(20)).await?;
-    push_all(&low, messages(3)).await?;
+    stats_until(&high, "overdue", |stats| stats.overdue_ms > 100).await?;
     let (sender, mut seen) = seen();
     let held = gate();
     let worker = client
@@ -180,14 +182,17 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
         .queue(&low, gated(&sender, &held))
         .spawn();
     assert_eq!(seen.next().await?, "high");
-    // The reply to a beat tells the node since when messages of the low queue wait.
     let since_beat = async || {
         let health = worker.health();
         Ok(health.queue("low").and_then(dueq::QueueHealth::since_beat))
     };
     until("a beat", since_beat, Option::is_some).await?;
+    push_all(&low, messages(3)).await?;
+    let pushed = Instant::now();
     // The node estimates Redis's clock within a few milliseconds.
     stats_until(&low, "overdue", |stats| stats.overdue_ms > 1_200).await?;
+    let is_later = |since: &Option<Duration>| since.is_some_and(|since| since < pushed.elapsed());
+    until("a beat after the push", since_beat, is_later).await?;
     let mut order = Vec::new();
     for _ in 0..12 {
         held.add_permits(1);
