@@ -141,10 +141,12 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Due;
     /// use std::time::Duration;
     ///
     /// let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    /// orders.push("rate it").trace_parent(header).await?;
+    /// let past = Due::at_ms(1_700_000_000_000);
+    /// orders.push("rate it").trace_parent(header).due(past).await?;
     /// let deliveries = orders.claim(1, Duration::from_secs(30)).await?;
     /// assert_eq!(deliveries[0].trace_parent(), Some(header));
     /// # });

@@ -42,9 +42,11 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Due;
     /// use std::time::Duration;
     ///
-    /// orders.push("rate it").id("order:42").await?;
+    /// let past = Due::at_ms(1_700_000_000_000);
+    /// orders.push("rate it").id("order:42").due(past).await?;
     /// for delivery in orders.claim(10, Duration::from_secs(30)).await? {
     ///     println!("{}: {} bytes", delivery.id(), delivery.payload().len());
     ///     delivery.ack().await?;

@@ -93,7 +93,10 @@ async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     };
     for id in ["one", "two"] {
         kill().await?;
-        queue.push_message(Message::new("").id(id)).await?;
+        let past = std::time::SystemTime::UNIX_EPOCH;
+        queue
+            .push_message(Message::new("").id(id).due(past))
+            .await?;
     }
     kill().await?;
     let one = queue.claim(1, crate::support::LONG).await?.remove(0);

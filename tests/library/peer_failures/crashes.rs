@@ -66,6 +66,7 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
     ])
     .await?;
     push_all(&setup.queue, messages(20)).await?;
+    setup.promote(20).await?;
     let file = append_only_file(&setup)?;
     let before_claim = fs::metadata(&file)?.len();
     assert_eq!(
