@@ -5,6 +5,7 @@
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
 -- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
+--        left: 0 while the queue is closed
 --        details: '<due ms> <attempt> <options>'; one element alone if all share it. At most 4 MiB of payload, or one
 --        options: the stored words, and crashes=N if its lease ran out before; max_attempts: the queue's
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
@@ -32,7 +33,9 @@ if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #to
   return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000)')
 end
 local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
-if old_head <= now then
+if closed then
+  ready = 0
+elseif old_head <= now then
   due = math.max(0, math.min(redis.call('ZCOUNT', SCHEDULED, '-inf', now), 1000 - ready))
 end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))

@@ -1,18 +1,32 @@
 #!lua flags=allow-oom
--- pause: stops promotes, claims and wake-ups of the queue. Pushes, settlements and reaps go on.
+-- pause: stops promotes, claims and wake-ups of the queue, until resume or for some time. Pushes, settlements and reaps
+--        go on. A pause for some time closes the queue: META's closed_until is the time at which it opens by itself.
 -- KEYS   the ten of the queue; pause makes them if they do not exist
--- ARGV   now
--- Reply  {header, OK}
+-- ARGV   now | perhaps for: 1 to 3,155,760,000,000 ms (100 years)
+-- Reply  {header, OK}; with for {header, OK <closed_until, ms>}, which is later if the queue was closed for longer
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(1)
--- Again  the same
+-- Again  the same; with for it counts again from now
 
 --- use: prelude
 --- use: create
-if #ARGV ~= 1 then return redis.error_reply('BADARGS pause takes now') end
+local wait_ms = ARGV[2] and #ARGV[2] <= 13 and string.find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
+if #ARGV ~= 1 and not (#ARGV == 2 and wait_ms and wait_ms >= 1 and wait_ms <= 3155760000000) then
+  return redis.error_reply('BADARGS pause takes now, and perhaps for: 1 to 3155760000000 ms')
+end
 --- use: needs_map
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 create()
+if wait_ms then
+  local opens = now_up + wait_ms
+  local changed = not closed or closed < opens
+  if changed then
+    closed = opens
+    redis.call('HSET', META, 'closed_until', int(closed))
+    old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
+  end
+  return {finish(changed), 'OK ' .. int(closed)}
+end
 local changed = not paused
 paused = '1'
 if changed then

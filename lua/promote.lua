@@ -14,7 +14,7 @@ if #ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS promote takes now, limit (1 to 1000)')
 end
 local room = math.min(limit, 1001 - old_length)
-if not layout or paused or old_head > now or room < 1 then return {finish(false), 0} end
+if not layout or paused or closed or old_head > now or room < 1 then return {finish(false), 0} end
 local entries, dues = read_due(room)
 local from = 1
 for run = 1, #dues, 2 do

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- resume: ends a pause, and wakes nodes for the messages that wait.
+-- resume: ends a pause, opens a closed queue, and wakes nodes for the messages that wait.
 -- KEYS   the ten of the queue
 -- ARGV   now
 -- Reply  {header, OK}
@@ -10,10 +10,10 @@
 --- use: prelude
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
-local changed = paused
+local changed = paused or closed
 local head, length = old_head, old_length
-paused, old_head, old_length = false, math.huge, 1 -- finish sees the head as new: it publishes it
+paused, closed, old_head, old_length = false, false, math.huge, 1 -- finish sees the head as new: it publishes it
 if changed then
-  redis.call('HDEL', META, 'paused')
+  redis.call('HDEL', META, 'paused', 'closed_until')
 end
 return {finish(changed, false, head, old_deadline, length), 'OK'}

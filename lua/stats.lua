@@ -7,7 +7,7 @@
 --        nodes at the home of a queue with a map: how many nodes watch it; else how many nodes beat here
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
---        trimmed, the limits, leader_until, reap_after, leader, parked_until
+--        trimmed, the limits, leader_until, reap_after, leader, parked_until, closed_until
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -40,4 +40,6 @@ pairs_of[#pairs_of + 1] = 'leader'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
 pairs_of[#pairs_of + 1] = 'parked_until'
 pairs_of[#pairs_of + 1] = tonumber(parked_until or 0) or 0
+pairs_of[#pairs_of + 1] = 'closed_until'
+pairs_of[#pairs_of + 1] = closed or 0
 return {finish(false, true), pairs_of}

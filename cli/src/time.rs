@@ -9,19 +9,31 @@ use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
 
 /// Reads a delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
 pub(crate) fn delay(text: &str) -> Result<Duration, String> {
-    const EXAMPLES: &str = "write a number and a unit, such as 48h, 1500ms, '1h 30m' or '2 days'";
-    let span: jiff::Span = text
-        .parse()
-        .map_err(|_| format!("{text:?} is no delay: {EXAMPLES}"))?;
-    let duration = span
-        .to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| format!("{text:?} has no fixed length: {EXAMPLES}"))?;
+    let duration = fixed_length(text)?;
     if duration < SignedDuration::ZERO {
         return Err(format!(
             "{text:?} is negative: a message cannot be due before it is pushed"
         ));
     }
     Ok(duration.unsigned_abs())
+}
+
+/// Reads a period: as a delay, but longer than 0.
+pub(crate) fn period(text: &str) -> Result<Duration, String> {
+    let duration = fixed_length(text)?;
+    if duration <= SignedDuration::ZERO {
+        return Err(format!("{text:?} is no period: it must be longer than 0"));
+    }
+    Ok(duration.unsigned_abs())
+}
+
+fn fixed_length(text: &str) -> Result<SignedDuration, String> {
+    const EXAMPLES: &str = "write a number and a unit, such as 48h, 1500ms, '1h 30m' or '2 days'";
+    let span: jiff::Span = text
+        .parse()
+        .map_err(|_| format!("{text:?} is no delay: {EXAMPLES}"))?;
+    span.to_duration(SpanRelativeTo::days_are_24_hours())
+        .map_err(|_| format!("{text:?} has no fixed length: {EXAMPLES}"))
 }
 
 /// Finds a time zone by its IANA name.

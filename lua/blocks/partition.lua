@@ -7,8 +7,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, parked_until =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
 if layout and layout ~= '1' then

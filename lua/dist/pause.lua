@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/pause.lua and lua/blocks: change these, not this file.
--- pause: stops promotes, claims and wake-ups of the queue. Pushes, settlements and reaps go on.
+-- pause: stops promotes, claims and wake-ups of the queue, until resume or for some time. Pushes, settlements and reaps
+--        go on. A pause for some time closes the queue: META's closed_until is the time at which it opens by itself.
 -- KEYS   the ten of the queue; pause makes them if they do not exist
--- ARGV   now
--- Reply  {header, OK}
+-- ARGV   now | perhaps for: 1 to 3,155,760,000,000 ms (100 years)
+-- Reply  {header, OK}; with for {header, OK <closed_until, ms>}, which is later if the queue was closed for longer
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(1)
--- Again  the same
+-- Again  the same; with for it counts again from now
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
 local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
@@ -17,8 +18,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, parked_until =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
 if layout and layout ~= '1' then
@@ -37,6 +38,10 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
+if closed and not (closed > now) then -- not <=, which is false of nan, too
+  closed = false
+end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -51,6 +56,11 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
   if not paused and not quiet then
     local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
@@ -98,13 +108,26 @@ local function create() -- creates the queue, if it does not exist
   -- Last, for a queue without a layout does not exist.
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
 end
-if #ARGV ~= 1 then return redis.error_reply('BADARGS pause takes now') end
+local wait_ms = ARGV[2] and #ARGV[2] <= 13 and string.find(ARGV[2], '^%d+$') and tonumber(ARGV[2])
+if #ARGV ~= 1 and not (#ARGV == 2 and wait_ms and wait_ms >= 1 and wait_ms <= 3155760000000) then
+  return redis.error_reply('BADARGS pause takes now, and perhaps for: 1 to 3155760000000 ms')
+end
 if slash ~= '' and not epoch then -- only remap creates a partition beside the home
   return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
     .. 'remap here with forward and the map in meta of the home, and repeat the call')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 create()
+if wait_ms then
+  local opens = now_up + wait_ms
+  local changed = not closed or closed < opens
+  if changed then
+    closed = opens
+    redis.call('HSET', META, 'closed_until', int(closed))
+    old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
+  end
+  return {finish(changed), 'OK ' .. int(closed)}
+end
 local changed = not paused
 paused = '1'
 if changed then

@@ -8,7 +8,7 @@
 --        nodes at the home of a queue with a map: how many nodes watch it; else how many nodes beat here
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
---        trimmed, the limits, leader_until, reap_after, leader, parked_until
+--        trimmed, the limits, leader_until, reap_after, leader, parked_until, closed_until
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -22,8 +22,8 @@ if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
   return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
     .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
 end
-local layout, incarnation, seq, paused, parked_until =
-  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until'))
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
 if layout and layout ~= '1' then
@@ -42,6 +42,10 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
+if closed and not (closed > now) then -- not <=, which is false of nan, too
+  closed = false
+end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -56,6 +60,11 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
   if not paused and not quiet then
     local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
     if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
@@ -110,4 +119,6 @@ pairs_of[#pairs_of + 1] = 'leader'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
 pairs_of[#pairs_of + 1] = 'parked_until'
 pairs_of[#pairs_of + 1] = tonumber(parked_until or 0) or 0
+pairs_of[#pairs_of + 1] = 'closed_until'
+pairs_of[#pairs_of + 1] = closed or 0
 return {finish(false, true), pairs_of}

@@ -41,6 +41,7 @@ impl Checkup {
         self.fact("overdue_ms", stats.overdue_ms);
         self.fact("nodes", nodes);
         self.fact("parked_ms", stats.parked_ms);
+        self.fact("closed_ms", stats.closed_ms);
         let due = format!(
             "{waiting} messages are due, the oldest for {} ms",
             stats.overdue_ms
@@ -61,6 +62,20 @@ impl Checkup {
                 queue,
                 problem,
                 "nothing will be delivered until the queue is resumed",
+                dueq("resume", &[name]),
+            );
+        } else if stats.closed_ms > 0 {
+            let due = if waiting > 0 {
+                format!(", and {due}")
+            } else {
+                String::new()
+            };
+            let problem = format!("the queue is closed for {} ms{due}", stats.closed_ms);
+            self.remark(
+                "closed",
+                queue,
+                problem,
+                "nothing is delivered until then: somebody paused it for some time",
                 dueq("resume", &[name]),
             );
         } else if is_late(stats) && nodes == 0 && !is_silent {
@@ -211,6 +226,15 @@ mod tests {
                 false
             ),
             (vec!["paused"], vec![])
+        );
+        let closed = |stats| Stats {
+            closed_ms: 1,
+            ..stats
+        };
+        assert_eq!(of(closed(late()), false), (vec![], vec!["closed"]));
+        assert_eq!(
+            of(closed(Stats::default()), false),
+            (vec![], vec!["closed"])
         );
         assert_eq!(
             of(

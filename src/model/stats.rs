@@ -32,6 +32,10 @@ pub struct Stats {
     /// For how many more milliseconds a worker that parked the queue may be silent; 0 if none is.
     /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
     pub parked_ms: u64,
+    /// For how many more milliseconds the queue is closed, as
+    /// [`pause_for`](crate::Queue::pause_for) does it; 0 if it is open. Of several partitions, of the
+    /// one that opens last.
+    pub closed_ms: u64,
     /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
     /// crash that undid calls undid their counts. After a start with a truncated append-only file
     /// they may count a call twice: Redis may later execute a call that it had lost and the client
@@ -103,6 +107,7 @@ impl Stats {
         }
         self.overdue_ms = self.overdue_ms.max(other.overdue_ms);
         self.parked_ms = self.parked_ms.max(other.parked_ms);
+        self.closed_ms = self.closed_ms.max(other.closed_ms);
         self.paused |= other.paused;
     }
 }

@@ -1,9 +1,11 @@
 //! The calls of operators on a whole queue: pause, resume, requeue all, purge, delete.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
+use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::State;
 use crate::partition::Partition;
 use crate::protocol::limits::MAX_ITEMS;
@@ -82,7 +84,40 @@ impl<C: Codec> Queue<C> {
             .map(drop)
     }
 
-    /// Resumes claims.
+    /// Pauses claims for some time: 1 ms to 100 years, by the server's clock. The queue opens by
+    /// itself, and workers then claim at once. A queue that is closed for longer stays so. Pushes,
+    /// settlements and the reaping of expired leases continue, and so do deliveries that workers
+    /// have. `resume` opens the queue earlier.
+    ///
+    /// Clients with the scripts of release 0.1 go on claiming. If the reply is lost and the call
+    /// repeated, the time counts from the repetition. Each partition counts from its own call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the time is out of range. If a
+    /// partition cannot be reached, the error names it and how many are closed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.pause_for(Duration::from_secs(30)).await?;
+    /// assert!(orders.stats().await?.closed_ms > 29_000);
+    /// # });
+    /// ```
+    pub async fn pause_for(&self, duration: Duration) -> Result<(), Error> {
+        let duration_ms = duration.as_nanos().div_ceil(1_000_000);
+        if duration_ms == 0 || duration_ms > u128::from(MAX_DELAY_MS) {
+            return Err(Error::invalid(format!(
+                "a pause lasts 1 ms to 100 years, not {duration:?}; pause() has no end"
+            )));
+        }
+        let args = |_| vec![duration_ms.to_string().into_bytes()];
+        self.call_all(Verb::Pause, args, Repeat::Harmless)
+            .await
+            .map(drop)
+    }
+
+    /// Resumes claims, and opens a queue that is closed for some time.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -126,12 +126,12 @@ impl Router {
         }
         if map.new.len() == 1 {
             // Before the map goes: without one, a repetition finds nothing to complete.
-            known.home().configure_as(&shares, of_home.paused).await?;
+            known.home().configure_as(&shares, &of_home).await?;
         }
         for partition in &known.list()[1..] {
             if map.new.contains(&partition.tag()) {
                 partition.forward(&map).await?;
-                partition.configure_as(&shares, of_home.paused).await?;
+                partition.configure_as(&shares, &of_home).await?;
             } else {
                 self.remove(partition, map.epoch).await?;
             }
@@ -168,10 +168,10 @@ impl Router {
         // limits. Later only the home is certain: a partition that was lost has the default limits.
         let (stats, _) = stats(of_change.unwrap_or(known.home())).await?;
         let limits = Limits::of_stats(&stats, 1).of_partition(1);
-        known.home().configure_as(&limits, stats.paused).await?;
+        known.home().configure_as(&limits, &stats).await?;
         for partition in &known.list()[1..] {
             partition.forward(map).await?;
-            partition.configure_as(&limits, stats.paused).await?;
+            partition.configure_as(&limits, &stats).await?;
         }
         Ok(())
     }
@@ -277,12 +277,17 @@ async fn stats(partition: &Partition) -> Result<(Stats, u64), Error> {
 }
 
 impl Partition {
-    /// Sets these limits, and pauses the partition if its queue is paused.
-    async fn configure_as(&self, limits: &[Vec<u8>], paused: bool) -> Result<(), Error> {
+    /// Sets these limits, and pauses or closes the partition as its queue is.
+    async fn configure_as(&self, limits: &[Vec<u8>], of_queue: &Stats) -> Result<(), Error> {
         let args: Vec<&[u8]> = limits.iter().map(Vec::as_slice).collect();
         self.call(Verb::Configure, &args, Repeat::Harmless).await?;
-        if paused {
+        if of_queue.paused {
             self.call(Verb::Pause, &[], Repeat::Harmless).await?;
+        }
+        if of_queue.closed_ms > 0 {
+            let closed_ms = of_queue.closed_ms.to_string();
+            let args = [closed_ms.as_bytes()];
+            self.call(Verb::Pause, &args, Repeat::Harmless).await?;
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
+mod closing;
 mod consumers;
 mod coverage;
 mod driver;
@@ -136,7 +137,7 @@ impl Run {
             return Ok(());
         }
         let call_at = (!operation.is_quiet()).then_some(now);
-        check_structure(&after, after.meta.contains_key(&"paused".into()), call_at)?;
+        check_structure(&after, call_at)?;
         self.history.note(number, now, &operation, &reply, &after)?;
         self.cover(&operation, &reply)?;
         if let Operation::Claim { token, .. } = &operation {
@@ -174,13 +175,14 @@ impl Run {
                 let leads = if leads { "leads" } else { "follows" }.to_owned();
                 [leads].into_iter().chain(parks).collect()
             }
-            Operation::Pause
+            Operation::Pause(_)
             | Operation::Resume
             | Operation::Configure(_)
             | Operation::Remap { .. } => vec![reply.part(1)?.text()?],
             _ => reply.items()?,
         };
         match operation {
+            Operation::Pause(Some(_)) => met.push("closes".to_owned()),
             Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
             Operation::Claim { .. } => {
                 let originals = self

@@ -93,6 +93,14 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             queue.ok("pause", T0, words![])?;
             T0
         }
+        ("closed", "promote" | "claim") => {
+            queue.ok("pause", T0, words![100 * SECOND])?;
+            DUE
+        }
+        ("closed", _) => {
+            queue.ok("pause", T0, words![SECOND])?;
+            T0
+        }
         ("limit", _) => {
             queue.ok("configure", T0, words!["max_attempts", "1"])?;
             T0

@@ -3,6 +3,7 @@
 mod bytes;
 mod claims;
 mod clock;
+mod closed;
 mod cost;
 mod crashes;
 mod due;

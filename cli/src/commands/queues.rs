@@ -1,10 +1,12 @@
 //! `dueq queues`, `pause`, `resume`, `purge` and `delete-queue`: commands on whole queues.
 
+use std::time::Duration;
+
 use clap::{Args, ValueEnum};
 use dueq::State;
 
 use crate::output::Outcome;
-use crate::{Common, existing, output};
+use crate::{Common, existing, output, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -35,12 +37,19 @@ Workers receive nothing from a paused queue. Producers continue to push, handler
 messages, and messages of crashed workers return to the queue. `dueq resume` ends the pause. A queue
 that does not exist is refused, because its name may be mistyped.
 
+With --for the queue is closed for that long, by the clock of the server, and opens by itself. A
+queue that is closed for longer stays so. Workers with the scripts of release 0.1 go on claiming.
+
 Examples:
   dueq pause orders
+  dueq pause webhooks --for 30s
   dueq pause campaign --create")]
 pub(crate) struct Pause {
     /// The queue
     queue: String,
+    /// How long: 1ms to 100 years, such as 30s or 2h; without it until `dueq resume`
+    #[arg(long = "for", value_name = "DURATION", value_parser = time::period, allow_hyphen_values = true)]
+    duration: Option<Duration>,
     /// Create the queue if it does not exist, so that it is paused before its first push
     #[arg(long)]
     create: bool,
@@ -53,17 +62,25 @@ impl Pause {
         if !self.create {
             existing::require(&client, &queue).await?;
         }
-        queue.pause().await?;
-        if common.json && self.create {
-            let object =
-                serde_json::json!({ "queue": self.queue, "outcome": "paused", "made": made });
+        match self.duration {
+            None => queue.pause().await?,
+            Some(duration) => queue.pause_for(duration).await?,
+        }
+        if common.json {
+            let mut object = serde_json::json!({ "queue": self.queue, "outcome": "paused" });
+            if self.create {
+                object["made"] = made.into();
+            }
+            if let Some(duration) = self.duration {
+                object["for_ms"] = serde_json::json!(duration.as_millis());
+            }
             output::json_line(&object)?;
             return Ok(Outcome::Done);
         }
         if made {
             output::queue(false, &self.queue, existing::MADE, None)?;
         }
-        output::queue(common.json, &self.queue, "paused", None)?;
+        output::queue(false, &self.queue, "paused", None)?;
         Ok(Outcome::Done)
     }
 }

@@ -112,15 +112,16 @@ fn table_of(name: &str, stats: &Counts) -> String {
         ]);
     }
     align_right(&mut table, 1..2);
-    let resume = format!(
-        "paused: nothing is claimed until `dueq resume {}`\n",
-        dueq::shell_word(name.as_bytes())
-    );
-    format!(
-        "{}\n{}",
-        table.trim_fmt(),
-        if stats.paused { &resume } else { "" }
-    )
+    let resume = format!("`dueq resume {}`", dueq::shell_word(name.as_bytes()));
+    let closed = match stats {
+        Counts { paused: true, .. } => format!("paused: nothing is claimed until {resume}\n"),
+        Counts { closed_ms: 0, .. } => String::new(),
+        Counts { closed_ms, .. } => {
+            let open = Duration::from_millis(*closed_ms);
+            format!("closed: nothing is claimed for {open:?}, or until {resume}\n")
+        }
+    };
+    format!("{}\n{closed}", table.trim_fmt())
 }
 
 async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
@@ -168,7 +169,14 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
         ];
         let mut row = vec![output::visible(name.as_bytes())];
         row.extend(numbers.map(|number| number.to_string()));
-        row.push(if stats.paused { "paused" } else { "" }.to_owned());
+        row.push(
+            match stats {
+                Counts { paused: true, .. } => "paused",
+                Counts { closed_ms: 1.., .. } => "closed",
+                _ => "",
+            }
+            .to_owned(),
+        );
         table.add_row(row);
     }
     align_right(&mut table, 1..8);
@@ -216,7 +224,7 @@ fn object(name: &str, stats: &Counts) -> String {
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 20] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 21] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
@@ -233,6 +241,11 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 20] {
             "parked_ms",
             stats.parked_ms,
             "for this long a parked worker may send no beat; 0: none is parked",
+        ),
+        (
+            "closed_ms",
+            stats.closed_ms,
+            "for this long nothing is claimed; 0: the queue is open",
         ),
         ("pushed", stats.pushed, "since the queue was created"),
         ("claimed", stats.claimed, ""),

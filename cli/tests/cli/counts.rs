@@ -159,5 +159,10 @@ fn stats_of_a_paused_queue_names_the_resume_command() -> Result<()> {
     dueq(&server, &["pause", "q"])?;
     let said = text(&dueq(&server, &["stats", "q"])?.stdout);
     assert!(said.contains("`dueq resume q`"), "{said}");
+    dueq(&server, &["resume", "q"])?;
+    dueq(&server, &["pause", "q", "--for", "1h"])?;
+    let said = text(&dueq(&server, &["stats", "q"])?.stdout);
+    assert!(said.contains("closed: nothing is claimed for"), "{said}");
+    assert!(said.contains("`dueq resume q`"), "{said}");
     Ok(())
 }

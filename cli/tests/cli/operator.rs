@@ -226,6 +226,22 @@ async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
     assert_eq!(json(&server, &["stats", "q"])?[0]["paused"], true);
     assert!(text(&dueq(&server, &["stats"])?.stdout).contains("paused"));
     says(&server, &["resume", "q"], 0, "resumed q\n")?;
+    let paused = json(&server, &["pause", "q", "--for", "1h"])?;
+    assert_eq!(paused[0]["for_ms"], 3_600_000);
+    let closed_ms = json(&server, &["stats", "q"])?[0]["closed_ms"].as_u64();
+    assert!((3_500_000..=3_600_000).contains(&closed_ms.context("closed_ms")?));
+    says(&server, &["pause", "q", "--for", "1ms"], 0, "paused q\n")?;
+    says(&server, &["resume", "q"], 0, "resumed q\n")?;
+    assert_eq!(json(&server, &["stats", "q"])?[0]["closed_ms"], 0);
+    for bad in ["0s", "-1s", "soon", "200y", "30"] {
+        let output = dueq(&server, &["pause", "q", "--for", bad])?;
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{bad}: {}",
+            text(&output.stderr)
+        );
+    }
     dueq(&server, &["push", "other queue", "x", "--delay", "1h"])?;
     says(&server, &["queues"], 0, "other queue\nq\n")?;
     let all = json(&server, &["stats"])?;

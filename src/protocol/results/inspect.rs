@@ -72,6 +72,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
         ..Stats::default()
     };
     let now_ms = reply.header.now_us / 1_000;
+    let left = |until_ms: i64| u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0);
     let mut fields = reply.body.parts()?;
     while !fields.is_empty() {
         let name = fields.text()?;
@@ -103,8 +104,11 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
             "dead_keep_ms" => &mut stats.keep_dead_ms,
             "dead_keep" => &mut stats.keep_dead,
             "parked_until" => {
-                let left = fields.integer()?.saturating_sub(now_ms);
-                stats.parked_ms = u64::try_from(left).unwrap_or(0);
+                stats.parked_ms = left(fields.integer()?);
+                continue;
+            }
+            "closed_until" => {
+                stats.closed_ms = left(fields.integer()?);
                 continue;
             }
             "leader" => {

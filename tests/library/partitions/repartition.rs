@@ -40,8 +40,12 @@ async fn limits_and_pause_follow_a_queue_to_its_partitions() -> Result<()> {
         .configure(Limits::new().max_messages(Some(1_000)).max_crashes(2))
         .await?;
     queue.pause().await?;
+    queue.pause_for(HOUR).await?;
     queue.partition_into(4).await?;
-    let each = |stats: &dueq::Stats| (stats.max_messages, stats.max_crashes, stats.paused);
+    let each = |stats: &dueq::Stats| {
+        assert!(stats.closed_ms > 3_500_000, "{}", stats.closed_ms);
+        (stats.max_messages, stats.max_crashes, stats.paused)
+    };
     for partition in queue.partitions().await? {
         assert_eq!(
             each(&partition.stats),

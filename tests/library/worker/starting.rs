@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::Message;
+use dueq::{Delivery, ErrorKind, Message};
 
-use crate::support::{Running, acking, seen, setup, stats_until};
+use crate::support::{HOUR, Running, acking, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
@@ -29,6 +29,63 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     assert_eq!(seen.take(2).await?, ["due", "soon"]);
     queue.push_message(Message::new("").id("after")).await?;
     assert_eq!(seen.next().await?, "after");
+    worker.stop().await
+}
+
+/// A worker needs no call that tells it: its timer ends when the queue opens.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_queue_opens_by_itself() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let (sender, mut seen) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send((delivery.id().into_owned(), delivery.started_us()));
+        async {}
+    };
+    let worker = Running::start(queue.worker().concurrency(1), handler);
+    for round in 0..3 {
+        let closed_us = setup.client.server_time().await?.unix_us;
+        let period = Duration::from_millis(700);
+        queue.pause_for(period).await?;
+        for (id, delay_ms) in [("due", 0), ("soon", 100), ("later", 900)] {
+            let message = Message::new("").id(format!("{id} {round}"));
+            queue
+                .push_message(message.due(Duration::from_millis(delay_ms)))
+                .await?;
+        }
+        let opens_us = closed_us + u64::try_from(period.as_micros())?;
+        for expected in ["due", "soon", "later"] {
+            let (id, started_us) = seen.next().await?;
+            assert_eq!(id, format!("{expected} {round}"));
+            assert!(started_us >= opens_us, "{id} began before the opening");
+        }
+    }
+    assert_eq!(queue.stats().await?.closed_ms, 0);
+    worker.stop().await
+}
+
+/// Resume opens a closed queue at once, and a longer closing outlasts a shorter one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn resume_opens_a_closed_queue() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    for period in [Duration::ZERO, Duration::from_secs(4_000_000_000)] {
+        let error = queue.pause_for(period).await.expect_err("out of range");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    }
+    assert_eq!(queue.stats().await?.closed_ms, 0);
+    queue.pause_for(HOUR).await?;
+    queue.pause_for(Duration::from_nanos(1)).await?;
+    assert!(queue.stats().await?.closed_ms > 3_500_000);
+    let (worker, mut seen) = acking(queue.worker());
+    stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
+    let past = std::time::SystemTime::UNIX_EPOCH;
+    queue
+        .push_message(Message::new("").id("due").due(past))
+        .await?;
+    assert_eq!(queue.claim(1, HOUR).await?.len(), 0);
+    queue.resume().await?;
+    assert_eq!(seen.next().await?, "due");
     worker.stop().await
 }
 

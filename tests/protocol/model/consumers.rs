@@ -19,7 +19,8 @@ pub(super) const TRIM: usize = 500;
 impl World {
     pub(super) fn promote(&mut self, now: Now, limit: usize) -> Reply {
         let mut due = self.listed("scheduled");
-        due.retain(|(due, _)| *due <= now.floor() && !self.paused);
+        let is_shut = self.paused || self.closed(now).is_some();
+        due.retain(|(due, _)| *due <= now.floor() && !is_shut);
         due.truncate(limit.min(READY_LIMIT - self.ready.len()));
         for (due, id) in &due {
             if let Some(message) = self.messages.get_mut(id) {
@@ -49,8 +50,9 @@ impl World {
             .chain(all_due.into_iter().map(|(_, id)| id))
             .collect();
         let share = (available.len() / live.max(1)).max(1).min(count);
-        if self.paused || available.is_empty() || count == 0 {
-            let left = self.ready.len().into();
+        let is_closed = self.closed(now).is_some();
+        if self.paused || is_closed || available.is_empty() || count == 0 {
+            let left = if is_closed { 0 } else { self.ready.len() }.into();
             let none = || Reply::List(Vec::new());
             return Reply::List(vec![
                 self.finish(now, false, false),
@@ -379,12 +381,13 @@ impl World {
         let trimmed = self.trim_dead(clock);
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0, false);
+        let is_closed = self.closed(now).is_some();
         Reply::List(vec![
             header,
             leads.into(),
             self.nodes.len().into(),
             reap_after.into(),
-            self.ready.len().into(),
+            if is_closed { 0 } else { self.ready.len() }.into(),
         ])
     }
 }

@@ -72,6 +72,7 @@ pub(super) const REQUIRED: &[&str] = &[
     "purge some",
     "purge none",
     "pause OK",
+    "pause closes",
     "resume OK",
     "beat leads",
     "beat follows",

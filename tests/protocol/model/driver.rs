@@ -4,7 +4,7 @@
 use fastrand::Rng;
 
 use crate::model::operation::{Attempt, Hold, Item, Operation, Presence};
-use crate::model::world::{Due, Now, Place, World};
+use crate::model::world::{CENTURY_MS, Due, Now, Place, World};
 use crate::queue::{DAY, HOUR, T0};
 use crate::reply::Text;
 
@@ -114,6 +114,7 @@ impl Driver {
             .values()
             .map(|message| message.place.time())
             .collect();
+        moments.extend(world.closed_until);
         moments.extend(world.recent.values().map(|score| *score as u64));
         if let Some((_, leader_until, seen, reap_after)) = &world.beats {
             moments.extend([*leader_until, seen + 3_000, *reap_after, *reap_after]);
@@ -246,8 +247,9 @@ impl Driver {
                 state: self.pick(&["scheduled", "ready", "dead"]),
                 limit: self.limit(),
             },
-            831..836 => Operation::Pause,
-            836..850 => Operation::Resume,
+            831..834 => Operation::Pause(None),
+            834..837 => Operation::Pause(Some(self.pick(&[1, 700, 700, 3_000, CENTURY_MS]))),
+            837..850 => Operation::Resume,
             850..940 => Operation::Beat {
                 node: self.pick(&NODES).into(),
                 presence: match self.random.u32(0..10) {

@@ -124,7 +124,8 @@ pub(crate) enum Operation {
         state: &'static str,
         limit: usize,
     },
-    Pause,
+    /// For some ms, or without end.
+    Pause(Option<u64>),
     Resume,
     Beat {
         node: Text,
@@ -167,7 +168,7 @@ impl Operation {
             Self::RunNow(_) => "run_now",
             Self::RequeueIds(_) | Self::RequeueOldest { .. } => "requeue",
             Self::Purge { .. } => "purge",
-            Self::Pause => "pause",
+            Self::Pause(_) => "pause",
             Self::Resume => "resume",
             Self::Beat { .. } => "beat",
             Self::Configure(_) => "configure",
@@ -264,7 +265,8 @@ impl Operation {
                 words!["oldest", *limit as u64, number(before)]
             }
             Self::Purge { state, limit } => words![*state, *limit as u64],
-            Self::Pause | Self::Resume | Self::Stats => Vec::new(),
+            Self::Pause(Some(ms)) => words![*ms],
+            Self::Pause(None) | Self::Resume | Self::Stats => Vec::new(),
             Self::Beat { node, presence } => match presence {
                 Presence::Stay => words![node, "stay"],
                 Presence::Park(ms) => words![node, "stay", *ms],

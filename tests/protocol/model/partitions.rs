@@ -68,7 +68,7 @@ impl World {
         known: Option<u64>,
     ) -> Option<&'static str> {
         let own = self.map.as_ref().map(|_| self.epoch);
-        let creates = matches!(operation, Operation::Pause | Operation::Configure(_));
+        let creates = matches!(operation, Operation::Pause(_) | Operation::Configure(_));
         let is_absent = own.is_none() && !self.is_home;
         // A run without a map is at the home, and carries no epoch.
         match operation.names_ids() {

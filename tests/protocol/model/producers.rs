@@ -314,20 +314,6 @@ impl World {
         ])
     }
 
-    pub(super) fn pause(&mut self, now: Now, after: &State) -> Result<Reply> {
-        self.create(after)?;
-        let changed = !std::mem::replace(&mut self.paused, true);
-        Ok(Reply::List(vec![
-            self.finish(now, changed, false),
-            "OK".into(),
-        ]))
-    }
-
-    pub(super) fn resume(&mut self, now: Now) -> Reply {
-        let changed = std::mem::take(&mut self.paused);
-        Reply::List(vec![self.finish(now, changed, false), "OK".into()])
-    }
-
     pub(super) fn configure(
         &mut self,
         now: Now,

@@ -64,7 +64,7 @@ impl World {
             Operation::RequeueIds(ids) => self.requeue_ids(now, ids),
             Operation::RequeueOldest { limit, before } => self.requeue_oldest(now, *limit, *before),
             Operation::Purge { state, limit } => self.purge(now, state, *limit),
-            Operation::Pause => self.pause(now, after)?,
+            Operation::Pause(period_ms) => self.pause(now, *period_ms, after)?,
             Operation::Resume => self.resume(now),
             Operation::Beat { node, presence } => self.beat(now, node, *presence),
             Operation::Configure(pairs) => self.configure(now, pairs, after)?,
@@ -211,7 +211,13 @@ impl World {
             ("leader", leader.into()),
         ]);
         let parked = ("parked_until", self.parked_until.unwrap_or(0).into());
-        pairs.extend((!self.is_frozen).then_some(parked));
+        let closed = ("closed_until", self.closed(now).unwrap_or(0).into());
+        pairs.extend(
+            (!self.is_frozen)
+                .then_some([parked, closed])
+                .into_iter()
+                .flatten(),
+        );
         let flat = pairs
             .into_iter()
             .flat_map(|(name, value)| [name.into(), value])

@@ -10,7 +10,7 @@ use crate::state::{Fields, Scores, State, placeholder};
 
 /// Checks the invariants. `call_at` is the time of a call that must add wake-up tokens if it leaves
 /// work.
-pub(crate) fn check_structure(state: &State, paused: bool, call_at: Option<Now>) -> Result<()> {
+pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()> {
     let Some(_) = state.meta.get(&Text::from("layout")) else {
         return Ok(());
     };
@@ -85,7 +85,12 @@ pub(crate) fn check_structure(state: &State, paused: bool, call_at: Option<Now>)
         "the wake-up list has {} tokens",
         state.wake.len()
     );
-    if let Some(now) = call_at.filter(|_| !paused) {
+    let is_shut = |now: &Now| {
+        let meta = |name: &str| state.meta.get(&Text::from(name)).map(Text::text);
+        let closed_until = meta("closed_until").and_then(|ms| ms.parse().ok());
+        meta("paused").is_some() || closed_until.is_some_and(|until: u64| until > now.floor())
+    };
+    if let Some(now) = call_at.filter(|now| !is_shut(now)) {
         let due = state
             .scheduled
             .iter()

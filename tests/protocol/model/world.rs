@@ -9,7 +9,7 @@ use crate::state::{Fields, Scores, State, in_order, placeholder};
 pub(crate) const REPEAT_MS: u64 = 12_000;
 /// The ready limit.
 pub(crate) const READY_LIMIT: usize = 1_000;
-const CENTURY_MS: u64 = 3_155_760_000_000;
+pub(crate) const CENTURY_MS: u64 = 3_155_760_000_000;
 
 /// The server's clock, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,6 +152,8 @@ pub(crate) struct World {
     pub(crate) beats: Option<(Text, u64, u64, u64)>,
     /// Until when parked nodes are silent, once a node has parked.
     pub(crate) parked_until: Option<u64>,
+    /// Until when the queue is closed, if it ever was and nobody resumed it since.
+    pub(crate) closed_until: Option<u64>,
     /// Whether release 0.1 answers this call.
     pub(crate) is_frozen: bool,
     pub(crate) limits: BTreeMap<&'static str, Text>,
@@ -241,17 +243,13 @@ impl World {
                 0i64.into(),
             ]);
         };
-        let first = |state| {
-            self.listed(state)
-                .first()
-                .map_or(-1, |(time, _)| *time as i64)
-        };
+        let lease = self.listed("leased").first().map(|(time, _)| *time);
         let mut header = vec![
             now.0.into(),
             incarnation.into(),
             self.seq.into(),
-            first("scheduled").into(),
-            first("leased").into(),
+            self.head(now).map_or(-1, |time| time as i64).into(),
+            lease.map_or(-1, |time| time as i64).into(),
             i64::from(self.paused).into(),
         ];
         header.extend(self.map.is_some().then(|| self.epoch.into()));
@@ -279,6 +277,9 @@ impl World {
 
     /// Whether a claim could take a message now.
     pub(crate) fn has_work(&self, now: Now) -> bool {
+        if self.closed(now).is_some() {
+            return false;
+        }
         let due = |message: &Message| matches!(message.place, Place::Scheduled { due } if due <= now.floor());
         !self.ready.is_empty() || self.messages.values().any(due)
     }
@@ -348,6 +349,9 @@ impl World {
         meta.extend(self.map_fields());
         if self.paused {
             meta.insert("paused".into(), "1".into());
+        }
+        if let Some(until) = self.closed_until {
+            meta.insert("closed_until".into(), until.into());
         }
         if let Some((leader, leader_until, seen, reap_after)) = &self.beats {
             meta.insert("leader".into(), leader.clone());

@@ -19,7 +19,7 @@ fn claimed(ids: &[&str]) -> Result<Queue> {
 }
 
 fn sound(queue: &mut Queue) -> Result<()> {
-    check_structure(&queue.state()?, false, None)
+    check_structure(&queue.state()?, None)
 }
 
 fn alive(queue: &mut Queue, now: u64) -> Result<()> {

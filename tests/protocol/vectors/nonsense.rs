@@ -178,7 +178,16 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad
         }
         "get" => vec![words![], words!["a", "b"]],
-        "pause" | "resume" | "stats" => vec![words![""]],
+        "resume" | "stats" => vec![words![""]],
+        "pause" => vec![
+            words![""],
+            words!["0"],
+            words!["-1"],
+            words!["1.5"],
+            words!["1e3"],
+            words!["3155760000001"],
+            words!["1", "1"],
+        ],
         "verify" => vec![words![], words!["2"], words!["", ""]],
         "audit" => {
             let mut bad = with_numbers(&|limit| words!["messages", "0", limit, ""]);

@@ -185,7 +185,11 @@ fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
         .flat_map(|(name, value)| [Reply::from(name), value.into()]);
     let expected: Vec<Reply> = expected
         .chain(["leader".into(), "north".into()])
-        .chain(["parked_until".into(), 0i64.into()])
+        .chain(
+            ["parked_until", "closed_until"]
+                .into_iter()
+                .flat_map(|name| [name.into(), 0i64.into()]),
+        )
         .collect();
     ensure!(stats.part(1)?.list()?.ends_with(&expected), "{stats:?}");
     Ok(())

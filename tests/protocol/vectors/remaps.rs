@@ -68,7 +68,7 @@ fn each_form_creates_an_absent_partition() -> Result<()> {
         queue.enter(tag)?;
         ensure!(remap(&mut queue, T0, arguments.clone())? == "DONE");
         let state = queue.state()?;
-        check_structure(&state, false, None)?;
+        check_structure(&state, None)?;
         let findings = queue.ok("verify", T0, words![""])?;
         ensure!(findings.part(1)?.list()?.is_empty(), "{findings:?}");
         let is_alone = arguments.last() == Some(&"7|-|-".into());

@@ -81,7 +81,7 @@ fn check_repair(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)])
     let left = findings(&mut queue, T0, false)?;
     ensure!(left.is_empty(), "a check after the repair found {left:?}");
     let state = queue.state()?;
-    check_structure(&state, false, None)?;
+    check_structure(&state, None)?;
     for (id, wanted) in then {
         let reply = queue.ok("get", T0, words![*id])?;
         let found = reply

@@ -209,7 +209,7 @@ fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
                     .list()?
                     .is_empty()
             );
-            check_structure(&queue.state()?, false, None)?;
+            check_structure(&queue.state()?, None)?;
         }
     }
     Ok(())

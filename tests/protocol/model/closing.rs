@@ -1,0 +1,60 @@
+//! Pauses and closed queues in the model.
+
+use anyhow::Result;
+
+use crate::model::world::{Now, World};
+use crate::reply::Reply;
+use crate::state::State;
+
+impl World {
+    /// Until when the queue is closed, if it is. Release 0.1 does not know it.
+    pub(super) fn closed(&self, now: Now) -> Option<u64> {
+        self.closed_until
+            .filter(|until| *until > now.floor() && !self.is_frozen)
+    }
+
+    /// The head in the header: when a client should next look for due messages.
+    pub(super) fn head(&self, now: Now) -> Option<u64> {
+        let first = self.listed("scheduled").first().map(|(due, _)| *due);
+        match self.closed(now) {
+            Some(until) if !self.ready.is_empty() => Some(until),
+            Some(until) => first.map(|due| due.max(until)),
+            None => first,
+        }
+    }
+
+    pub(super) fn pause(
+        &mut self,
+        now: Now,
+        period_ms: Option<u64>,
+        after: &State,
+    ) -> Result<Reply> {
+        self.create(after)?;
+        let (changed, result) = match period_ms {
+            None => {
+                let was_paused = std::mem::replace(&mut self.paused, true);
+                (!was_paused, "OK".to_owned())
+            }
+            Some(period_ms) => {
+                let before = self.closed(now);
+                let until = before.unwrap_or(0).max(now.ceil() + period_ms);
+                if before != Some(until) {
+                    self.closed_until = Some(until);
+                }
+                (before != Some(until), format!("OK {until}"))
+            }
+        };
+        let header = self.finish(now, changed, false);
+        Ok(Reply::List(vec![header, result.into()]))
+    }
+
+    pub(super) fn resume(&mut self, now: Now) -> Reply {
+        let was_paused = std::mem::take(&mut self.paused);
+        let was_closed = self.closed(now).is_some();
+        if (was_paused || was_closed) && !self.is_frozen {
+            self.closed_until = None;
+        }
+        let header = self.finish(now, was_paused || was_closed, false);
+        Reply::List(vec![header, "OK".into()])
+    }
+}

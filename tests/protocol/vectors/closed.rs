@@ -1,0 +1,126 @@
+//! Queues that are closed until some time.
+
+use anyhow::{Result, ensure};
+
+use super::expect;
+use super::hints::Listener;
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Header, words};
+
+const OPENS: u64 = T0 + 500;
+
+/// A queue with the message `r` ready and `s` scheduled in 100 ms, without wake-up tokens.
+fn seeded() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "r", T0, "")?;
+    queue.ok("promote", T0, words![10])?;
+    queue.push(T0, "s", T0 + 100, "")?;
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
+    Ok(queue)
+}
+
+fn close(queue: &mut Queue, now: u64, period_ms: u64) -> Result<String> {
+    queue.ok("pause", now, words![period_ms])?.part(1)?.text()
+}
+
+#[test]
+fn a_closed_queue_grants_nothing_and_opens_by_itself() -> Result<()> {
+    let mut queue = seeded()?;
+    ensure!(close(&mut queue, T0, 500)? == format!("OK {OPENS}"));
+    let before = queue.state()?;
+    let (opens, last) = (OPENS as i64, OPENS - 1);
+    let claim = queue.ok("claim", last, words![9, token('a'), SECOND])?;
+    ensure!(Header::of(&claim)?.head == opens, "{claim:?}");
+    ensure!(claim.deliveries()?.is_empty() && claim.part(1)?.int()? == 0);
+    let promote = queue.ok("promote", last, words![10])?;
+    ensure!(Header::of(&promote)?.head == opens && promote.part(1)?.int()? == 0);
+    expect(&mut queue, before, |_| {})?;
+    let beat = queue.ok("beat", last, words!["node", "stay"])?;
+    ensure!(Header::of(&beat)?.head == opens && beat.part(4)?.int()? == 0);
+    ensure!(!Header::of(&beat)?.paused);
+
+    queue.ok("promote", OPENS, words![10])?;
+    ensure!(
+        queue.state()?.wake.len() == 2,
+        "the call at the opening must wake nodes"
+    );
+    ensure!(queue.take(OPENS, 9, &token('b'))? == ["r", "s"]);
+    Ok(())
+}
+
+/// Of a queue without ready messages the head is the later of opening and due time.
+#[test]
+fn the_head_is_not_before_the_opening() -> Result<()> {
+    for (due, head) in [(T0 + 100, OPENS), (OPENS + 1, OPENS + 1)] {
+        let mut queue = Queue::start()?;
+        queue.push(T0, "a", due, "")?;
+        let header = Header::of(&queue.ok("pause", T0, words![500])?)?;
+        ensure!(header.head == head as i64, "{header:?}");
+    }
+    let mut queue = Queue::start()?;
+    ensure!(Header::of(&queue.ok("pause", T0, words![500])?)?.head == -1);
+    Ok(())
+}
+
+#[test]
+fn a_queue_closed_for_longer_stays_so() -> Result<()> {
+    let mut queue = seeded()?;
+    close(&mut queue, T0, 500)?;
+    let before = queue.state()?;
+    ensure!(close(&mut queue, T0 + 100, 400)? == format!("OK {OPENS}"));
+    ensure!(close(&mut queue, T0 + 100, 1)? == format!("OK {OPENS}"));
+    expect(&mut queue, before, |_| {})?;
+    ensure!(close(&mut queue, T0 + 100, 401)? == format!("OK {}", OPENS + 1));
+    // A century from now is later than what the queue has.
+    let century_ms = 3_155_760_000_000;
+    ensure!(close(&mut queue, T0, century_ms)? == format!("OK {}", T0 + century_ms));
+    Ok(())
+}
+
+#[test]
+fn closing_and_resume_publish_when_messages_come() -> Result<()> {
+    let mut queue = seeded()?;
+    let mut listener = Listener::start(&queue)?;
+    close(&mut queue, T0, 500)?;
+    ensure!(listener.heard(&mut queue)? == [OPENS.to_string()]);
+    // Earlier messages change nothing: the queue opens as before.
+    queue.push(T0, "due", T0 - 5, "")?;
+    queue.push(T0, "soon", T0 + 50, "")?;
+    ensure!(listener.heard(&mut queue)?.is_empty());
+    ensure!(queue.state()?.wake.is_empty(), "a closed queue woke a node");
+    close(&mut queue, T0, 2_001)?;
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "it opens in 2,001 ms"
+    );
+
+    queue.ok("resume", T0, words![])?;
+    ensure!(queue.state()?.wake.len() == 2, "resume must wake nodes");
+    ensure!(queue.take(T0, 9, &token('a'))? == ["r", "due"]);
+    Ok(())
+}
+
+#[test]
+fn a_message_for_after_the_opening_is_announced() -> Result<()> {
+    let mut queue = Queue::start()?;
+    close(&mut queue, T0, 500)?;
+    let mut listener = Listener::start(&queue)?;
+    queue.push(T0, "later", OPENS + 100, "")?;
+    queue.push(T0, "earlier", OPENS + 50, "")?;
+    queue.push(T0, "before", OPENS - 50, "")?;
+    queue.push(T0, "no news", OPENS - 100, "")?;
+    let expected = [OPENS + 100, OPENS + 50, OPENS].map(|ms| ms.to_string());
+    ensure!(listener.heard(&mut queue)? == expected);
+    Ok(())
+}
+
+/// A time that is past, or that dueq did not write, closes nothing.
+#[test]
+fn past_and_foreign_times_close_nothing() -> Result<()> {
+    for value in ["x", "", "0", "-1", "nan", &T0.to_string()] {
+        let mut queue = seeded()?;
+        queue.command(words!["HSET", "dueq:{q}:meta", "closed_until", value])?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["r"], "{value:?}");
+    }
+    Ok(())
+}
