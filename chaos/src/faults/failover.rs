@@ -130,6 +130,13 @@ async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers
         Ok(Some(()))
     })
     .await?;
+    // The replica hears nothing of this: then an answer of the old master is known by its `seq` even
+    // if neither changes the queue.
+    for (queue, found) in queues(stage, old).await? {
+        if found.is_some() {
+            old.raise_seq_by(&queue, 1).await?;
+        }
+    }
     let before = queues(stage, old).await?;
     mark.begin(&format!(
         "SIGSTOP, {} stay with the old master, {}",

@@ -238,8 +238,13 @@ impl Store {
 
     /// Raises `seq` beyond every earlier answer; returns the new value.
     pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
+        self.raise_seq_by(queue, SEQ_STEP).await
+    }
+
+    /// Counts changes of a queue that exists, which nobody made.
+    pub async fn raise_seq_by(&self, queue: &str, changes: u64) -> Result<u64> {
         let meta = format!("dueq:{{{queue}}}:meta");
-        self.command(&["HINCRBY", &meta, "seq", &SEQ_STEP.to_string()])
+        self.command(&["HINCRBY", &meta, "seq", &changes.to_string()])
             .await
     }
 
