@@ -52,16 +52,8 @@ struct BrokenOptions {
     /// How many queues the workers serve, 1 to 5
     #[arg(long, default_value_t = MOST)]
     queues: usize,
-    #[arg(long, value_parser = program)]
+    #[arg(long, value_parser = run::program)]
     server: Option<PathBuf>,
-}
-
-/// A name, or a path, which becomes absolute: servers run in folders of their own.
-fn program(text: &str) -> Result<PathBuf, String> {
-    if !text.contains('/') {
-        return Ok(text.into());
-    }
-    std::fs::canonicalize(text).map_err(|error| error.to_string())
 }
 
 fn main() -> Result<ExitCode> {

@@ -79,7 +79,7 @@ pub struct Options {
     #[arg(long, value_delimiter = ',', value_enum, requires = "cluster")]
     pub cluster_faults: Option<Vec<crate::cluster::Kind>>,
     /// The server program [default: DUEQ_TEST_SERVERS, or what is on PATH]
-    #[arg(long)]
+    #[arg(long, value_parser = program)]
     pub server: Option<PathBuf>,
     /// Also writes the report to this file
     #[arg(long)]
@@ -93,6 +93,16 @@ pub struct Options {
     /// Prints nothing until the end
     #[arg(long)]
     pub quiet: bool,
+}
+
+/// A name, or a path to a program. It becomes absolute, for servers run in folders of their own; a
+/// link is kept, because a server looks at the name by which it was called.
+pub fn program(text: &str) -> Result<PathBuf, String> {
+    if !text.contains('/') {
+        return Ok(text.into());
+    }
+    std::fs::metadata(text).map_err(|error| error.to_string())?;
+    std::path::absolute(text).map_err(|error| error.to_string())
 }
 
 impl Options {
