@@ -25,7 +25,7 @@ macro_rules! shipped {
 }
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 9] = [
+pub const VARIANTS: [Variant; 10] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -91,6 +91,13 @@ pub const VARIANTS: [Variant; 9] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[("if paused or ready + due < 1", "if ready + due < 1")],
+    },
+    Variant {
+        name: "claim_ignores_closing",
+        what: "claim grants before the queue opens",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("if closed then\n  ready = 0\nelseif", "if")],
     },
     Variant {
         name: "push_forgets_calls",

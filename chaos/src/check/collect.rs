@@ -235,7 +235,7 @@ impl Collection {
         let pauses = self
             .queues
             .iter()
-            .flat_map(|queue| queue.operators.pauses_us());
+            .flat_map(|queue| queue.operators.pauses.windows_us());
         let others: Vec<_> = open.chain(pauses).collect();
         self.disturbed.extend(&others);
         self.disturbed_notices.extend(&others);
@@ -243,6 +243,11 @@ impl Collection {
         self.disturbed.extend(&self.stalls);
         self.disturbed.sort_unstable();
         self.disturbed_notices.sort_unstable();
+        for queue in &self.queues {
+            for (epoch, found) in queue.operators.pauses.empty_while_open() {
+                self.epochs[usize::from(epoch)].empty.push(found);
+            }
+        }
         for queue in &mut self.queues {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
         }

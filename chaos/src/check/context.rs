@@ -95,7 +95,8 @@ pub(super) struct Epoch {
     /// made.
     pub(super) made: Vec<u64>,
     pub(super) gaps: Vec<MissingChange>,
-    /// The claims that found nothing ready or due: `seq`, and the server's time in ms.
+    /// The claims that found nothing ready or due while the queue was open: `seq`, and the server's
+    /// time in ms.
     pub(super) empty: Vec<(u64, u64)>,
 }
 

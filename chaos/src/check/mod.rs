@@ -19,6 +19,7 @@ mod missing;
 mod operators;
 mod order;
 mod partitions;
+mod pauses;
 mod process;
 mod reads;
 mod record;

@@ -1,4 +1,4 @@
-//! The actions of operators on a queue: pauses, limits, purges, requeues and audits.
+//! The actions of operators on a queue: limits, purges, requeues and audits.
 //!
 //! A purge names no ids. So it explains a missing message only if the message existed just before
 //! it and was gone just after, and all purges together explain no more messages than they reported.
@@ -7,6 +7,7 @@ use super::collect::Collection;
 use super::context::Context;
 use super::excuses::UNDER_WAY_US;
 use super::hypothesis::{Gone, Hypothesis, Status};
+use super::pauses::Pauses;
 use super::record::Record;
 use super::verdict::{Cause, Kind, Verdict};
 use crate::history::{Answer, Call};
@@ -54,12 +55,7 @@ impl Sweep {
 pub(super) struct Operators {
     purges: Vec<Sweep>,
     revivals: Vec<Sweep>,
-    /// By epoch and `seq`: whether the queue was paused then, and when that was asked for.
-    paused: Vec<(u16, u64, bool, u64)>,
-    /// When resumes without an answer were sent.
-    lost_resumes: Vec<u64>,
-    /// By epoch and `seq`: claims with a grant, and the time of their answers.
-    grants: Vec<(u16, u64, u64)>,
+    pub(super) pauses: Pauses,
     /// When `max_messages` was first set, and when a push was first refused because the queue was
     /// full.
     limited_us: Option<u64>,
@@ -100,14 +96,12 @@ impl Operators {
         });
         match (call, answer) {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) if !items.is_empty() => {
-                self.grants.push((epoch, seq, record.answered_us));
+                self.pauses.granted(record);
             }
             (Call::Other { verb, args }, answer) => match (verb.as_str(), answer) {
-                ("pause", Answer::Other(words)) if words == &["OK"] => {
-                    self.paused.push((epoch, seq, true, record.asked_us))
-                }
+                ("pause", Answer::Other(words)) if self.pauses.paused(args, words, record) => {}
                 ("resume", Answer::Other(words)) if words == &["OK"] => {
-                    self.paused.push((epoch, seq, false, record.asked_us))
+                    self.pauses.resumed(record);
                 }
                 ("configure", Answer::Other(words)) if words == &["OK"] => {}
                 ("purge" | "requeue", Answer::Other(words)) => match numbers(words) {
@@ -177,7 +171,8 @@ impl Operators {
             return;
         };
         match verb.as_str() {
-            "resume" => self.lost_resumes.push(asked_us),
+            "resume" => self.pauses.lost_resume(asked_us),
+            "pause" => self.pauses.lost_pause(args, asked_us),
             "purge" => self.purges.push(sweep(args, asked_us)),
             "requeue" => self.revivals.push(sweep(args, asked_us)),
             _ => {}
@@ -187,29 +182,6 @@ impl Operators {
     /// When the first purge was sent that may have taken a message.
     pub(super) fn first_purge_us(&self) -> Option<u64> {
         self.purges.iter().map(|purge| purge.asked_us).min()
-    }
-
-    /// The pauses, by the clock of the processes: from each pause to the first resume after it.
-    pub(super) fn pauses_us(&self) -> Vec<(u64, u64)> {
-        let resumed = self
-            .paused
-            .iter()
-            .filter(|known| !known.2)
-            .map(|known| known.3);
-        let mut resumed: Vec<u64> = resumed.chain(self.lost_resumes.iter().copied()).collect();
-        resumed.sort_unstable();
-        let end = |asked_us: u64| {
-            resumed
-                .iter()
-                .copied()
-                .find(|us| *us > asked_us)
-                .unwrap_or(u64::MAX)
-        };
-        self.paused
-            .iter()
-            .filter(|known| known.2)
-            .map(|known| (known.3, end(known.3)))
-            .collect()
     }
 
     /// Whether a purge may have taken a message before this record.
@@ -307,7 +279,7 @@ pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
                 format!("queue {name} refused a push as full, without a limit")
             });
         }
-        granted_while_paused(all, name, operators, verdict);
+        operators.pauses.judge(all, name, verdict);
     }
     let room: u64 = all
         .queues
@@ -322,42 +294,5 @@ pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
             )
         };
         verdict.found(Kind::Lost, words);
-    }
-}
-
-fn granted_while_paused(
-    all: &Collection,
-    name: &str,
-    operators: &Operators,
-    verdict: &mut Verdict,
-) {
-    let is_void = |epoch: u16, seq| all.epochs[usize::from(epoch)].is_void(seq);
-    // Each `seq` is one state of the queue: all answers with the same `seq` saw the same state.
-    let mut paused: Vec<_> = operators
-        .paused
-        .iter()
-        .filter(|known| !is_void(known.0, known.1))
-        .collect();
-    paused.sort_unstable();
-    for (epoch, seq, answered_us) in operators
-        .grants
-        .iter()
-        .filter(|(epoch, seq, _)| !is_void(*epoch, *seq))
-    {
-        let after = paused.partition_point(|(of, at, ..)| (of, at) <= (epoch, seq));
-        let last = after
-            .checked_sub(1)
-            .and_then(|last| paused.get(last))
-            .filter(|last| last.0 == *epoch);
-        let Some((_, since, true, asked_us)) = last else {
-            continue;
-        };
-        let may_end =
-            |resume_us: &u64| resume_us < answered_us && *asked_us < resume_us + UNDER_WAY_US;
-        if !operators.lost_resumes.iter().any(may_end) {
-            verdict.found(Kind::GrantedWhilePaused, || {
-                format!("queue {name}: a claim with seq {seq} was granted messages; it was paused with seq {since}")
-            });
-        }
     }
 }

@@ -38,6 +38,8 @@ pub enum Kind {
     UnexplainedDuplicates,
     /// Granted between the answer to a pause and the resume.
     GrantedWhilePaused,
+    /// Granted before the time until which the queue was closed.
+    GrantedWhileClosed,
     /// A refused push that is stored all the same.
     RefusedLeftTrace,
     /// An attempt that differs from failures plus crashes plus one.
@@ -77,7 +79,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -93,6 +95,7 @@ impl Kind {
         Self::DeadAndDelivered,
         Self::UnexplainedDuplicates,
         Self::GrantedWhilePaused,
+        Self::GrantedWhileClosed,
         Self::RefusedLeftTrace,
         Self::Miscounted,
         Self::WrongDeaths,

@@ -17,6 +17,8 @@ use crate::workload::{POISON, hash};
 const PAUSE_MS: std::ops::Range<u64> = 100..300;
 /// How long deliveries are paused, or pushes are limited, in ms.
 const SHORT_MS: std::ops::Range<u64> = 40..200;
+/// How long a queue is closed, in ms.
+const CLOSED_MS: std::ops::Range<u64> = 40..700;
 /// A storm is not purged, because the fault needs its messages.
 const PURGED_BELOW: u64 = 5_000;
 const PAGE: usize = 100;
@@ -65,7 +67,9 @@ pub(super) async fn run(
                 let planned = planned_queues(queues.len());
                 for place in (0..queues.len()).filter(|place| planned[*place].reserve == 0) {
                     deck.insert(deck.len() / 2, (place, Act::Pause));
+                    deck.insert(deck.len() / 2, (place, Act::Close));
                     deck.push((place, Act::Pause));
+                    deck.push((place, Act::Close));
                 }
             }
             if let Some((place, act)) = deck.pop() {
@@ -84,6 +88,7 @@ pub(super) async fn run(
 #[derive(Debug, Clone, Copy)]
 enum Act {
     Pause,
+    Close,
     LimitMessages,
     LimitPayloads,
     Purge(State),
@@ -143,6 +148,16 @@ impl Operator {
                 self.queue.pause().await?;
                 self.shortly().await;
                 self.queue.resume().await
+            }
+            // Mostly it opens by itself, while other actions go on.
+            Act::Close => {
+                let period = Duration::from_millis(self.rng.u64(CLOSED_MS));
+                self.queue.pause_for(period).await?;
+                if self.rng.u32(0..4) == 0 {
+                    self.shortly().await;
+                    self.queue.resume().await?;
+                }
+                Ok(())
             }
             // Some of the following pushes fit, the others do not.
             Act::LimitMessages => {

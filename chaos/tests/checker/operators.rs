@@ -57,6 +57,49 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
 }
 
 #[test]
+fn nothing_is_granted_before_a_closed_queue_opens() {
+    let closed = |period_ms: &str, opens: &str, then: &dyn Fn(&mut Story)| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED");
+        let opens = format!("OK {}", story.now_ms() + opens.parse::<u64>().expect("ms"));
+        story.other("pause", &[period_ms], &[&opens]);
+        then(&mut story);
+        let token = story.at(50).claim("a", 0, 1);
+        story.ack("a", &token);
+        story
+    };
+    closed("500", "500", &|_| ()).has(Kind::GrantedWhileClosed);
+    closed("20", "20", &|_| ()).is_clean();
+    // It was closed for longer.
+    closed("20", "500", &|_| ()).has(Kind::GrantedWhileClosed);
+    closed("500", "500", &|story| {
+        story.other("resume", &[], &["OK"]);
+    })
+    .is_clean();
+    closed("500", "500", &|story| {
+        story.unanswered(lost("resume", &[]), false);
+    })
+    .is_clean();
+    // A pause and its resume open it, too; a pause alone leaves it closed.
+    closed("500", "500", &|story| {
+        story.other("pause", &[], &["OK"]);
+        story.other("resume", &[], &["OK"]);
+    })
+    .is_clean();
+    closed("20", "20", &|story| {
+        story.other("pause", &[], &["OK"]);
+    })
+    .has(Kind::GrantedWhilePaused);
+    // Release 0.1 does not know that it is closed.
+    closed("500", "500", &|story| {
+        story.write(Event::OlderScripts);
+    })
+    .is_clean();
+    let mut story = Story::new();
+    story.other("pause", &["500"], &["OK"]).has(Kind::ApiLies);
+}
+
+#[test]
 fn a_resume_that_a_failover_undid_ends_no_pause() {
     let failed_over = |survived_more| {
         let mut story = Story::new();

@@ -114,9 +114,8 @@ impl Process<'_> {
                 },
             ) => {
                 if items.is_empty() && *due && *n > 0 && !paused {
-                    self.all.epochs[usize::from(epoch)]
-                        .empty
-                        .push((reply.seq, record.now()));
+                    let pauses = &mut self.all.queues[usize::from(open.queue)].operators.pauses;
+                    pauses.found_empty(&record);
                 }
                 if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
                     let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);

@@ -103,7 +103,7 @@ impl Story {
     }
 
     /// The server's clock now.
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         SERVER_MS
             .checked_add(self.ms)
             .and_then(|ms| ms.checked_add_signed(self.server_step_ms))
