@@ -99,6 +99,27 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
     story.other("pause", &["500"], &["OK"]).has(Kind::ApiLies);
 }
 
+/// A claim finds nothing while the queue is closed, and misses a message as soon as it is open.
+#[test]
+fn a_claim_finds_nothing_while_its_queue_is_closed() {
+    let empty_at = |ms, is_resumed| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED");
+        let opens = format!("OK {}", story.now_ms() + 500);
+        story.other("pause", &["500"], &[&opens]).at(100);
+        if is_resumed {
+            story.other("resume", &[], &["OK"]);
+        }
+        story.at(ms).find_nothing(false);
+        let token = story.at(1_600).claim("a", 0, 1);
+        story.ack("a", &token);
+        story
+    };
+    empty_at(490, false).is_clean();
+    empty_at(510, false).has(Kind::Late);
+    empty_at(490, true).has(Kind::Late);
+}
+
 #[test]
 fn a_resume_that_a_failover_undid_ends_no_pause() {
     let failed_over = |survived_more| {

@@ -49,27 +49,6 @@ fn a_claim_that_misses_a_due_message() {
     empty_at(500, true).is_clean();
 }
 
-/// A claim finds nothing while the queue is closed, and misses a message as soon as it is open.
-#[test]
-fn a_claim_finds_nothing_while_its_queue_is_closed() {
-    let empty_at = |ms, is_resumed| {
-        let mut story = Story::new();
-        story.push("a", "+0", "CREATED");
-        let opens = format!("OK {}", story.now_ms() + 500);
-        story.other("pause", &["500"], &[&opens]).at(100);
-        if is_resumed {
-            story.other("resume", &[], &["OK"]);
-        }
-        story.at(ms).find_nothing(false);
-        let token = story.at(1_600).claim("a", 0, 1);
-        story.ack("a", &token);
-        story
-    };
-    empty_at(490, false).is_clean();
-    empty_at(510, false).has(Kind::Late);
-    empty_at(490, true).has(Kind::Late);
-}
-
 // 8
 #[test]
 fn the_newest_first_is_out_of_order() {
