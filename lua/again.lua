@@ -9,6 +9,7 @@
 
 --- use: prelude
 --- use: attrs
+--- use: fresh_options
 --- use: due_ms
 --- use: claim_marks
 --- use: has_own_lease
@@ -31,7 +32,7 @@ for i = 1, count do
   else
     local _, _, _, options = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, 0, 0, nil, options, '')
+    set_attrs(id, 0, 0, nil, fresh_options(options), '')
     redis.call('ZADD', SCHEDULED, due, id)
     replies[i], changed = 'OK ' .. int(due), changed + 1
   end

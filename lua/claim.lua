@@ -1,6 +1,8 @@
 #!lua flags=allow-oom
 -- claim: leases messages to a node (ready, or scheduled and due -> leased): n of them, or the node's fair share if that
 --        is less. The share is what there is to take / live nodes, and at least one.
+--        META's rate and max_leased allow fewer; the claim that uses them up closes the queue until it may grant again.
+--        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
@@ -15,9 +17,11 @@
 --- use: prelude
 --- use: claim_marks
 -- count, share        how many handlers are free; how many messages this node may have
+-- limits              of the rate, max_leased and expiries; nil if the queue has none
+-- room                how many candidates are read; more than share if some may have expired
 -- ready, due          how many messages are in READY; how many are due in SCHEDULED
 -- ids, dues           candidates, first those of READY; their dues in runs, as read_due returns them
--- listed, taken       how many of ids are of READY; how many were looked at
+-- listed, taken       how many candidates are of READY; how many of ids were looked at
 -- granted, payloads   ids and payloads of the grant; n: how many. `granted` is the same table as `ids`: each entry is
 --                     written at or behind the read position
 -- details, shared     details of each, once they differ; the details that all share until then
@@ -40,6 +44,18 @@ elseif old_head <= now then
 end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
 if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
+local max_attempts, longest, selective =
+  unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+local limits
+if selective then
+  --- use: limits
+  limits.read()
+  share = limits.share
+  if share < 1 then
+    limits.charge(0)
+    return {finish(true), 0, -1, {}, {}, {}}
+  end
+end
 local read_attrs
 if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
   --- use: attrs
@@ -50,10 +66,11 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
 end
 
 -- Ready messages first: they were promoted earlier.
-local ids, dues, listed = {}, {}, math.min(share, ready)
-if share > listed then
+local room = limits and limits.room or share
+local ids, dues, listed = {}, {}, math.min(room, ready)
+if room > listed then
   --- use: read_due
-  ids, dues = read_due(share - listed)
+  ids, dues = read_due(room - listed)
 end
 if listed > 0 then
   local later, later_dues, prefix, r = ids, dues, nil, 0
@@ -73,11 +90,14 @@ if listed > 0 then
   end
 end
 
+if limits and read_attrs then
+  ids, dues = limits.choose(ids, dues, read_attrs)
+end
+
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
 -- HSTRLEN reads the next payload's length first.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- allocated in their final size
 local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms
-local max_attempts, longest = unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes'))
 local largest = #ids > 1 and (tonumber(longest or 4096) or 16777216) or math.huge
 local run, last, due, claim, fresh, shared, alike = 1, 0
 while taken < #ids and (taken == 0 or bytes < 4194304) do
@@ -152,6 +172,9 @@ end
 for i = #ids, n + 1, -1 do -- candidates that were not granted
   granted[i], payloads[i] = nil, nil
 end
+if limits then
+  taken = limits.taken(taken)
+end
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then
   -- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
@@ -169,6 +192,10 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
+if limits then
+  limits.expire(taken)
+  limits.charge(n, granted)
+end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
 local header = finish(true, false, nil, first_deadline, old_length - unlisted)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
@@ -176,4 +203,4 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

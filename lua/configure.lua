@@ -5,7 +5,10 @@
 --        max_attempts 1 to 1,000,000 (20); max_crashes 0 to 1,000,000 (5);
 --        max_messages 1 to 10^15, empty for none (none); max_payload_bytes 1 to 16,777,216 (1,048,576);
 --        dead_keep_ms 1 to 3,155,760,000,000 (30 days);
---        dead_keep 1 to 10^15 (100,000)
+--        dead_keep 1 to 10^15 (100,000);
+--        rate N/W/B, at most N starts in any W ms and B at once: N 1 to 1,000,000, W 1 to 2,592,000,000 (30 days),
+--        B 1 to N; empty for none (none); max_leased 1 to 1,000,000, empty for none (none);
+--        max_throttle_ms 1 to 3,155,760,000,000 (15 minutes)
 -- Reply  {header, OK}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(1)
@@ -14,7 +17,13 @@
 --- use: prelude
 --- use: create
 local most = {max_attempts = 1000000, max_crashes = 1000000, max_messages = 1e15, max_payload_bytes = 16777216,
-  dead_keep_ms = 3155760000000, dead_keep = 1e15}
+  dead_keep_ms = 3155760000000, dead_keep = 1e15, max_leased = 1000000, max_throttle_ms = 3155760000000, rate = 0}
+local may_be_empty = {max_messages = true, max_leased = true, rate = true}
+local function is_rate(text)
+  local starts, window_ms, at_once = string.match(text, '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+  return starts and tonumber(starts) <= 1000000 and tonumber(window_ms) <= 2592000000
+    and tonumber(at_once) <= tonumber(starts)
+end
 if #ARGV < 3 or #ARGV % 2 == 0 then
   return redis.error_reply('BADARGS configure takes now, then pairs of name and value')
 end
@@ -24,9 +33,14 @@ for i = 2, #ARGV, 2 do
   local least = name == 'max_crashes' and 0 or 1
   if not most[name] then
     return redis.error_reply('BADARGS configure knows max_attempts, max_crashes, max_messages, max_payload_bytes, '
-      .. 'dead_keep_ms, dead_keep')
+      .. 'dead_keep_ms, dead_keep, rate, max_leased, max_throttle_ms')
   end
-  if not (name == 'max_messages' and value == '') and not (number and number >= least and number <= most[name]) then
+  if value == '' and may_be_empty[name] or name == 'rate' and is_rate(value) then
+    number = least
+  elseif name == 'rate' then
+    return redis.error_reply('BADARGS rate must be N/W/B: N starts 1 to 1000000, in a window of W ms 1 to 2592000000, '
+      .. 'of them at once B 1 to N')
+  elseif not (number and number >= least and number <= most[name]) then
     return redis.error_reply('BADARGS ' .. name .. ' must be ' .. least .. ' to ' .. int(most[name]))
   end
 end
@@ -39,5 +53,8 @@ for i = 2, #ARGV, 2 do
   else
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
   end
+end
+if redis.call('HGET', META, 'rate') or redis.call('HGET', META, 'max_leased') then
+  redis.call('HSET', META, 'selective', '1') -- claim looks for limits
 end
 return {finish(true), 'OK'}

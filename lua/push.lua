@@ -5,7 +5,8 @@
 --        until: server ms of the first try + 10,000: 13 digits, and perhaps a dot and 3 digits
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
---        options: words of max_attempts=N, on_conflict=keep, traceparent=00-...
+--        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
+--        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges)
 -- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}};
 --        one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written

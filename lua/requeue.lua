@@ -1,5 +1,6 @@
 #!lua
 -- requeue: revives dead messages (dead -> scheduled, due now), by ids or the oldest ones; attempts start from zero.
+--          A time to expire that has passed is forgotten; one that counts from the due time counts from now.
 -- KEYS   the ten of the queue
 -- ARGV   now | ids | 1 to 1,000 ids
 --        now | oldest | limit: 1 to 1,000 | only those that died at or before this ms, or empty
@@ -17,6 +18,7 @@ end
 --- use: finish
 --- use: state_of
 --- use: attrs
+--- use: fresh_options
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
 if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4
   and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
@@ -28,6 +30,11 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 local replies, changed = {}, 0
 local function requeue(id)
   local _, _, _, options = attrs_of(id)
+  options = fresh_options(options)
+  if (tonumber(string.match(options, 'expires=(%d+)')) or now) < now then
+    options = string.gsub(string.gsub(options, ' ?on_expire=%l+', ''), ' ?expires=%d+', '')
+    options = string.gsub(options, '^ ', '')
+  end
   redis.call('ZREM', DEAD, id)
   set_attrs(id, 0, 0, nil, options, '')
   redis.call('ZADD', SCHEDULED, now, id)

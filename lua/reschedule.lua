@@ -13,6 +13,7 @@
 --- use: ready_entry
 --- use: remove_ready
 --- use: attrs
+--- use: fresh_options
 --- use: due_ms
 --- use: recent_marks
 --- use: trim_recent
@@ -39,8 +40,8 @@ local function one(id, due, expected)
   end
   redis.call('ZADD', SCHEDULED, due, id)
   local failures, crashes, original, options, reason = attrs_of(id)
-  if original then
-    set_attrs(id, failures, crashes, nil, options, reason)
+  if original or string.find(options, 'expires_by=', 1, true) then -- only the new due counts from now on
+    set_attrs(id, failures, crashes, nil, free_expiry(options), reason)
   end
   if due - now <= REPEAT_MS then
     remember_end(id)

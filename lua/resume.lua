@@ -10,7 +10,7 @@
 --- use: prelude
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
-local changed = paused or closed
+local changed = paused or closed -- a queue that is full stays so: the next claim closes it again
 local head, length = old_head, old_length
 paused, closed, old_head, old_length = false, false, math.huge, 1 -- finish sees the head as new: it publishes it
 if changed then

@@ -7,7 +7,8 @@
 --        nodes at the home of a queue with a map: how many nodes watch it; else how many nodes beat here
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
---        trimmed, the limits, leader_until, reap_after, leader, parked_until, closed_until
+--        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
+--        closed_until, full (1: as many are leased as max_leased allows), rate
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -29,10 +30,10 @@ local pairs_of = {
   'nodes', nodes, 'overdue_ms', oldest <= now and now - oldest or 0,
 }
 local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000,
-  dead_keep = 100000}
+  dead_keep = 100000, max_throttle_ms = 900000}
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
-  'requeued', 'purged', 'trimmed', 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms',
-  'dead_keep', 'leader_until', 'reap_after'}) do
+  'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms',
+  'dead_keep', 'max_leased', 'max_throttle_ms', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end
@@ -41,5 +42,9 @@ pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'leader') or ''
 pairs_of[#pairs_of + 1] = 'parked_until'
 pairs_of[#pairs_of + 1] = tonumber(parked_until or 0) or 0
 pairs_of[#pairs_of + 1] = 'closed_until'
-pairs_of[#pairs_of + 1] = closed or 0
+pairs_of[#pairs_of + 1] = opens or 0
+pairs_of[#pairs_of + 1] = 'full'
+pairs_of[#pairs_of + 1] = closed == math.huge and 1 or 0
+pairs_of[#pairs_of + 1] = 'rate'
+pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'rate') or ''
 return {finish(false, true), pairs_of}

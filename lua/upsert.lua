@@ -1,8 +1,7 @@
 #!lua
 -- upsert: stores new messages, and moves or replaces waiting ones (absent, scheduled or ready -> scheduled).
 -- KEYS   the ten of the queue; upsert makes them if they do not exist
--- ARGV   as push. options: words of on_conflict=reschedule|replace, which each message needs, max_attempts=N,
---        traceparent=00-...
+-- ARGV   as push. options: those of push, but on_conflict=reschedule|replace, which each message needs
 --        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts
 -- Reply  {header, {CREATED | MOVED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>,
 --        ...}}; EXISTS: it is leased or dead, and stays as it is
@@ -18,6 +17,7 @@
 --- use: remove_ready
 --- use: push_request
 --- use: push_state
+--- use: fresh_options
 local create_queue, unlisted, rescheduled, moved_near = create, {}, {}, false
 local function move(id, state, due, payload, stored) -- stored: the options of a replacement; false to reschedule
   if state == 'ready' then
@@ -38,7 +38,7 @@ end
 remove_ready(unlisted)
 for id in pairs(rescheduled) do -- only the new due counts from now on
   local failures, crashes, _, stored, reason = attrs_of(id)
-  set_attrs(id, failures, crashes, nil, stored, reason)
+  set_attrs(id, failures, crashes, nil, free_expiry(stored), reason)
 end
 ended_until = ended_until or '0'
 if moved_near and string.find(ended_until, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(ended_until) then

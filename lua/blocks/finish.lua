@@ -1,7 +1,15 @@
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
-if closed and not (closed > now) then -- not <=, which is false of nan, too
-  closed = false
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    --- use: is_full
+    closed = is_full() and math.huge or opens
+  end
 end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
@@ -17,6 +25,11 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      --- use: reopen
+    end
+  end
   if closed then -- as if no message were due earlier, and ready ones then
     length = length or changed and redis.call('LLEN', READY) or old_length
     head, length = length > 1 and closed or math.max(head, closed), 1

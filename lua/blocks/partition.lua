@@ -10,10 +10,12 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
   end
-  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
 end

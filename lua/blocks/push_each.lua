@@ -1,20 +1,4 @@
-local function read_options(text) -- on_conflict, and the words to store; nil if a word is unknown
-  local on_conflict, limit, parent = 'keep', '', ''
-  for word in string.gmatch(text, '[^ ]+') do
-    local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
-    local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
-    if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then
-      on_conflict = conflict
-    elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then
-      limit = 'max_attempts=' .. int(tonumber(attempts))
-    elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then
-      parent = word
-    else
-      return nil
-    end
-  end
-  return on_conflict, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
-end
+--- use: read_options
 local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score
@@ -27,33 +11,42 @@ local function finished(i) -- FINISHED, if this call is a repetition and the mes
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
   return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
-local function invalid(id, due, payload, on_conflict)
+local burst -- of the queue's rate, if a message has a cost
+local function invalid(id, due, payload, asked, why)
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
     return 'INVALID id must be 1 to 200 bytes, none of them a control byte'
   elseif not due then
     return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
   elseif #payload > max_payload then
     return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload)
-  elseif not on_conflict then
-    return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
-      .. 'traceparent=00-TRACE-SPAN-FLAGS'
-  elseif move and on_conflict == 'keep' then
+  elseif not asked then
+    return 'INVALID ' .. why
+  elseif move and asked.on_conflict == 'keep' then
     return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
-  elseif not move and on_conflict ~= 'keep' then
-    return 'INVALID push takes no on_conflict=' .. on_conflict .. ': use upsert'
+  elseif not move and asked.on_conflict ~= 'keep' then
+    return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
+  elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
+    return 'INVALID expires must not be before the due time'
+  elseif asked.cost then
+    burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
+    if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
   end
 end
+local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
 local function one(i)
   local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
-  local due, on_conflict, stored = due_of[text], 'keep', ''
+  local due = due_of[text]
   if due == nil then
     due = due_ms(text) or false
     due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
   end
-  if words ~= '' then
-    on_conflict, stored = read_options(words)
+  if words == '' then
+    asked = no_options
+  elseif words ~= asked_words then -- neighbours often share their options
+    asked, why = read_options(words)
   end
-  local refusal = invalid(id, due, payload, on_conflict) or too_late and 'EXPIRED'
+  asked_words = words
+  local refusal = invalid(id, due, payload, asked, why) or too_late and 'EXPIRED'
   if refusal then return refusal end
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or state_of(id)
@@ -61,7 +54,7 @@ local function one(i)
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
-    move(id, state, due, payload, on_conflict == 'replace' and stored)
+    move(id, state, due, payload, asked.on_conflict == 'replace' and asked.stored)
     d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
     return 'MOVED'
   end
@@ -76,7 +69,7 @@ local function one(i)
   end
   p, payloads[p + 1], payloads[p + 2] = p + 2, id, payload
   d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
-  created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
+  created, taken[id], options[id] = created + 1, true, asked.stored ~= '' and asked.stored or nil
   longest = math.max(longest, #payload)
   if due - now <= REPEAT_MS then
     noted[#noted + 1] = id
@@ -104,6 +97,21 @@ if changed then
   end
   redis.call('ZADD', SCHEDULED, unpack(dues))
 end
-for id, stored in pairs(options) do
-  set_attrs(id, 0, 0, nil, stored, '')
+local stored, plain_ids, expires = {}, {}, false
+for id, words in pairs(options) do
+  if words == '' then
+    plain_ids[#plain_ids + 1] = id
+  else
+    stored[#stored + 1], stored[#stored + 2] = id, '0 0 - ' .. words .. '\n'
+    expires = expires or string.find(words, 'expires=', 1, true)
+  end
+end
+if #stored > 0 then
+  redis.call('HSET', ATTRS, unpack(stored))
+end
+if #plain_ids > 0 then -- of replacements
+  redis.call('HDEL', ATTRS, unpack(plain_ids))
+end
+if expires then -- claim looks for messages that have expired
+  redis.call('HSET', META, 'expiring', '1', 'selective', '1')
 end

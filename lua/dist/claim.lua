@@ -2,6 +2,8 @@
 -- Made by scripts/lua-dist from lua/claim.lua and lua/blocks: change these, not this file.
 -- claim: leases messages to a node (ready, or scheduled and due -> leased): n of them, or the node's fair share if that
 --        is less. The share is what there is to take / live nodes, and at least one.
+--        META's rate and max_leased allow fewer; the claim that uses them up closes the queue until it may grant again.
+--        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
@@ -25,12 +27,14 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
   end
-  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
 end
 local now_us
 if clock == '' then
@@ -42,9 +46,24 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
-if closed and not (closed > now) then -- not <=, which is false of nan, too
-  closed = false
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
 end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
@@ -60,6 +79,24 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
   if closed then -- as if no message were due earlier, and ready ones then
     length = length or changed and redis.call('LLEN', READY) or old_length
     head, length = length > 1 and closed or math.max(head, closed), 1
@@ -96,9 +133,11 @@ end
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
 -- count, share        how many handlers are free; how many messages this node may have
+-- limits              of the rate, max_leased and expiries; nil if the queue has none
+-- room                how many candidates are read; more than share if some may have expired
 -- ready, due          how many messages are in READY; how many are due in SCHEDULED
 -- ids, dues           candidates, first those of READY; their dues in runs, as read_due returns them
--- listed, taken       how many of ids are of READY; how many were looked at
+-- listed, taken       how many candidates are of READY; how many of ids were looked at
 -- granted, payloads   ids and payloads of the grant; n: how many. `granted` is the same table as `ids`: each entry is
 --                     written at or behind the read position
 -- details, shared     details of each, once they differ; the details that all share until then
@@ -121,6 +160,147 @@ elseif old_head <= now then
 end
 local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1, nodes))))
 if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
+local max_attempts, longest, selective =
+  unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+local limits
+if selective then
+  -- What the queue's rate and max_leased, and the expiries of its messages, say of this grant. These are functions, made
+  -- only for a queue that has such limits: a claim without them costs as much as before.
+  limits = {share = share, room = share, tokens = math.huge, places = math.huge, next_cost = 1, expired = {}}
+  local rate, max_leased, expiring, tat = unpack(redis.call('HMGET', META, 'rate', 'max_leased', 'expiring', 'tat'))
+
+  -- Rate N/W/B: at most N starts in any W ms, B of them at once. `tat` is the time, in microseconds, at which the whole
+  -- burst is available again (the generic cell rate algorithm). If each start takes W/(N-B+1), no window has more than N.
+  -- A tat that is further ahead than the burst is of a clock that went back.
+  function limits.read()
+    local starts, window_ms, at_once = string.match(rate or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+    if starts and tonumber(at_once) <= tonumber(starts) then
+      local step, burst = window_ms * 1000 / (starts - at_once + 1), tonumber(at_once)
+      tat = math.max(now_us, math.min(tonumber(tat or '') or 0, now_us + burst * step))
+      limits.step, limits.burst, limits.tokens = step, burst, math.floor((now_us + burst * step - tat) / step)
+    end
+    if tonumber(max_leased or '') then
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      limits.places = max_leased - leased
+    end
+    limits.share = math.min(share, limits.tokens, limits.places)
+    limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
+  end
+
+  -- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
+  -- gave it a later due, which does not count.
+  local function expiry_of(options, due)
+    local fixed = string.match(options, 'expires_by=(%d+)')
+    if fixed then return tonumber(fixed) end
+    local relative, ms = string.match(options, 'expires=(%+?)(%d+)')
+    return ms and tonumber(ms) + (relative == '+' and due or 0) or math.huge
+  end
+  local function fix_expiry(options, due) -- as options say it, whatever due the message gets
+    local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
+    return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
+  end
+  -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
+  function limits.choose(candidates, runs, read_attrs)
+    local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
+    local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
+    local texts = redis.call('HMGET', ATTRS, unpack(candidates))
+    for i, id in ipairs(candidates) do
+      if i > last then
+        text, last, run = runs[run], runs[run + 1], run + 2
+      end
+      local cost, late_ms, failures, crashes, original, options, reason = 1, 0, read_attrs(texts[i])
+      if options ~= '' then
+        late_ms = now - expiry_of(options, original or tonumber(text))
+        cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+      end
+      if late_ms > 0 then
+        limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
+      elseif #ids == limits.share or cost > left then
+        looked, limits.next_cost = i - 1, cost
+        break
+      else
+        left, costs[id] = left - cost, cost
+        ids[#ids + 1], positions[#positions + 1] = id, i
+        if dues[r - 1] ~= text then
+          dues[r + 1], r = text, r + 2
+        end
+        dues[r] = #ids
+      end
+    end
+    limits.positions, limits.costs, limits.looked = positions, costs, looked
+    return ids, dues
+  end
+
+  -- How many candidates leave READY or SCHEDULED, if the claim looked at so many of those that choose left.
+  function limits.taken(taken)
+    local positions = limits.positions
+    return positions and (positions[taken + 1] or limits.looked + 1) - 1 or taken
+  end
+
+  -- Ends the expired ones among the candidates that were taken.
+  function limits.expire(taken)
+    local dying, stored, dropped = {}, {}, {}
+    for _, message in ipairs(limits.expired) do
+      local i, id, failures, crashes, options, reason, late_ms = unpack(message)
+      if i > taken then break end
+      if string.find(options, 'on_expire=drop', 1, true) then
+        dropped[#dropped + 1] = id
+      else
+        local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
+        dying[#dying + 1], dying[#dying + 2] = now, id
+        stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
+          .. string.sub(why, 1, 1024)
+      end
+    end
+    local died = #stored / 2
+    if died > 0 then
+      redis.call('ZADD', DEAD, unpack(dying))
+      redis.call('HSET', ATTRS, unpack(stored))
+      redis.call('HINCRBY', META, 'died', died)
+    end
+    if #dropped > 0 then
+      redis.call('HDEL', MESSAGES, unpack(dropped))
+      redis.call('HDEL', ATTRS, unpack(dropped))
+    end
+    if died + #dropped > 0 then
+      redis.call('HINCRBY', META, 'expired', died + #dropped)
+    end
+  end
+
+  -- Charges the rate for n granted messages, and closes the queue if it may not grant the next one now.
+  function limits.charge(n, granted)
+    local fields, cost, step = {}, n, limits.step
+    for i = 1, limits.costs and n or 0 do
+      cost = cost + limits.costs[granted[i]] - 1
+    end
+    if step then
+      tat = tat + cost * step
+      fields[1], fields[2] = 'tat', int(math.ceil(tat))
+      if limits.tokens - cost < limits.next_cost then
+        local enough = math.min(limits.burst, math.max(limits.next_cost, math.ceil(5000 / step))) -- 200 openings a second
+        opens = math.ceil((tat - (limits.burst - enough) * step) / 1000)
+        closed = opens
+      end
+    end
+    if limits.places <= n then
+      closed = math.huge
+    end
+    if closed then
+      fields[#fields + 1], fields[#fields + 2] = 'closed_until', (closed < math.huge and '' or 'full ') .. int(opens or 0)
+    end
+    if #fields > 0 then
+      redis.call('HSET', META, unpack(fields))
+    end
+  end
+  limits.read()
+  share = limits.share
+  if share < 1 then
+    limits.charge(0)
+    return {finish(true), 0, -1, {}, {}, {}}
+  end
+end
 local read_attrs
 if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
   local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
@@ -142,8 +322,9 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
 end
 
 -- Ready messages first: they were promoted earlier.
-local ids, dues, listed = {}, {}, math.min(share, ready)
-if share > listed then
+local room = limits and limits.room or share
+local ids, dues, listed = {}, {}, math.min(room, ready)
+if room > listed then
   -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
   -- equal dues: due, index of the run's last id, due, index, ...
   local function read_due(room)
@@ -173,7 +354,7 @@ if share > listed then
     end
     return ids, dues
   end
-  ids, dues = read_due(share - listed)
+  ids, dues = read_due(room - listed)
 end
 if listed > 0 then
   local later, later_dues, prefix, r = ids, dues, nil, 0
@@ -193,11 +374,14 @@ if listed > 0 then
   end
 end
 
+if limits and read_attrs then
+  ids, dues = limits.choose(ids, dues, read_attrs)
+end
+
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
 -- HSTRLEN reads the next payload's length first.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- allocated in their final size
 local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms
-local max_attempts, longest = unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes'))
 local largest = #ids > 1 and (tonumber(longest or 4096) or 16777216) or math.huge
 local run, last, due, claim, fresh, shared, alike = 1, 0
 while taken < #ids and (taken == 0 or bytes < 4194304) do
@@ -272,6 +456,9 @@ end
 for i = #ids, n + 1, -1 do -- candidates that were not granted
   granted[i], payloads[i] = nil, nil
 end
+if limits then
+  taken = limits.taken(taken)
+end
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then
   -- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
@@ -289,6 +476,10 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
+if limits then
+  limits.expire(taken)
+  limits.charge(n, granted)
+end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
 local header = finish(true, false, nil, first_deadline, old_length - unlisted)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
@@ -296,4 +487,4 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

@@ -6,7 +6,10 @@
 --        max_attempts 1 to 1,000,000 (20); max_crashes 0 to 1,000,000 (5);
 --        max_messages 1 to 10^15, empty for none (none); max_payload_bytes 1 to 16,777,216 (1,048,576);
 --        dead_keep_ms 1 to 3,155,760,000,000 (30 days);
---        dead_keep 1 to 10^15 (100,000)
+--        dead_keep 1 to 10^15 (100,000);
+--        rate N/W/B, at most N starts in any W ms and B at once: N 1 to 1,000,000, W 1 to 2,592,000,000 (30 days),
+--        B 1 to N; empty for none (none); max_leased 1 to 1,000,000, empty for none (none);
+--        max_throttle_ms 1 to 3,155,760,000,000 (15 minutes)
 -- Reply  {header, OK}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(1)
@@ -24,12 +27,14 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
   end
-  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
 end
 local now_us
 if clock == '' then
@@ -41,9 +46,24 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
-if closed and not (closed > now) then -- not <=, which is false of nan, too
-  closed = false
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
 end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
@@ -59,6 +79,24 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
   if closed then -- as if no message were due earlier, and ready ones then
     length = length or changed and redis.call('LLEN', READY) or old_length
     head, length = length > 1 and closed or math.max(head, closed), 1
@@ -112,7 +150,13 @@ local function create() -- creates the queue, if it does not exist
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
 end
 local most = {max_attempts = 1000000, max_crashes = 1000000, max_messages = 1e15, max_payload_bytes = 16777216,
-  dead_keep_ms = 3155760000000, dead_keep = 1e15}
+  dead_keep_ms = 3155760000000, dead_keep = 1e15, max_leased = 1000000, max_throttle_ms = 3155760000000, rate = 0}
+local may_be_empty = {max_messages = true, max_leased = true, rate = true}
+local function is_rate(text)
+  local starts, window_ms, at_once = string.match(text, '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+  return starts and tonumber(starts) <= 1000000 and tonumber(window_ms) <= 2592000000
+    and tonumber(at_once) <= tonumber(starts)
+end
 if #ARGV < 3 or #ARGV % 2 == 0 then
   return redis.error_reply('BADARGS configure takes now, then pairs of name and value')
 end
@@ -122,9 +166,14 @@ for i = 2, #ARGV, 2 do
   local least = name == 'max_crashes' and 0 or 1
   if not most[name] then
     return redis.error_reply('BADARGS configure knows max_attempts, max_crashes, max_messages, max_payload_bytes, '
-      .. 'dead_keep_ms, dead_keep')
+      .. 'dead_keep_ms, dead_keep, rate, max_leased, max_throttle_ms')
   end
-  if not (name == 'max_messages' and value == '') and not (number and number >= least and number <= most[name]) then
+  if value == '' and may_be_empty[name] or name == 'rate' and is_rate(value) then
+    number = least
+  elseif name == 'rate' then
+    return redis.error_reply('BADARGS rate must be N/W/B: N starts 1 to 1000000, in a window of W ms 1 to 2592000000, '
+      .. 'of them at once B 1 to N')
+  elseif not (number and number >= least and number <= most[name]) then
     return redis.error_reply('BADARGS ' .. name .. ' must be ' .. least .. ' to ' .. int(most[name]))
   end
 end
@@ -140,5 +189,8 @@ for i = 2, #ARGV, 2 do
   else
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
   end
+end
+if redis.call('HGET', META, 'rate') or redis.call('HGET', META, 'max_leased') then
+  redis.call('HSET', META, 'selective', '1') -- claim looks for limits
 end
 return {finish(true), 'OK'}

@@ -6,7 +6,8 @@
 --        until: server ms of the first try + 10,000: 13 digits, and perhaps a dot and 3 digits
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
---        options: words of max_attempts=N, on_conflict=keep, traceparent=00-...
+--        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
+--        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges)
 -- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}};
 --        one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
@@ -25,12 +26,14 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
   end
-  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
 end
 -- A call that names ids says which map chose the partition: ARGV[1] is m and its epoch, and in tests a blank and the
 -- clock. Another map may have the ids elsewhere.
@@ -61,9 +64,24 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
-if closed and not (closed > now) then -- not <=, which is false of nan, too
-  closed = false
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
 end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
@@ -79,6 +97,24 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
   if closed then -- as if no message were due earlier, and ready ones then
     length = length or changed and redis.call('LLEN', READY) or old_length
     head, length = length > 1 and closed or math.max(head, closed), 1
@@ -295,22 +331,47 @@ if not all_new then
     memory[#memory + 1] = score
     memory[#memory + 1] = name
   end
-  local function read_options(text) -- on_conflict, and the words to store; nil if a word is unknown
-    local on_conflict, limit, parent = 'keep', '', ''
+  -- The options of a message: words NAME=VALUE.
+  local ranges = {max_attempts = 1000000, cost = 1000000}
+  local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
+    .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000'
+  local function read_options(text) -- the values by name; or nil and the reason
+    local asked = {on_conflict = 'keep'}
     for word in string.gmatch(text, '[^ ]+') do
-      local conflict, attempts = string.match(word, '^on_conflict=(%l+)$'), string.match(word, '^max_attempts=(%d+)$')
-      local trace, span = string.match(word, '^traceparent=00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
-      if conflict == 'keep' or conflict == 'reschedule' or conflict == 'replace' then
-        on_conflict = conflict
-      elseif attempts and tonumber(attempts) >= 1 and tonumber(attempts) <= 1000000 then
-        limit = 'max_attempts=' .. int(tonumber(attempts))
-      elseif trace and #trace == 32 and #span == 16 and string.find(trace, '[^0]') and string.find(span, '[^0]') then
-        parent = word
+      local name, value = string.match(word, '^([%l_]+)=(.+)$')
+      if ranges[name or ''] then
+        local number = string.find(value, '^%d+$') and tonumber(value)
+        if not number or number < 1 or number > ranges[name] then
+          return nil, name .. ' must be 1 to ' .. int(ranges[name])
+        end
+        asked[name] = int(number)
+      elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace') then
+        asked.on_conflict = value
+      elseif name == 'expires' then
+        asked.expires, asked.expires_ms = value, due_ms(value)
+        if not asked.expires_ms or asked.expires_ms <= now_up then
+          return nil, 'expires must be + and 1 to 3155760000000 ms after the due time, or unix ms that have not passed'
+        end
+      elseif name == 'on_expire' and (value == 'drop' or value == 'dead') then
+        asked.on_expire = value
+      elseif name == 'traceparent' then
+        local trace, span = string.match(value, '^00%-([0-9a-f]+)%-([0-9a-f]+)%-[0-9a-f][0-9a-f]$')
+        if not trace or #trace ~= 32 or #span ~= 16 or not string.find(trace, '[^0]')
+          or not string.find(span, '[^0]') then
+          return nil, 'option: ' .. option_forms
+        end
+        asked.traceparent = value
       else
-        return nil
+        return nil, 'option: ' .. option_forms
       end
     end
-    return on_conflict, limit .. (limit ~= '' and parent ~= '' and ' ' or '') .. parent
+    if asked.on_expire and not asked.expires then return nil, 'on_expire needs expires' end
+    local words = {} -- as ATTRS keeps them, in one order
+    for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost'}) do
+      words[#words + 1] = asked[name] and name .. '=' .. asked[name]
+    end
+    asked.stored = table.concat(words, ' ')
+    return asked
   end
   local function live(score)
     score = tonumber(score)
@@ -324,33 +385,42 @@ if not all_new then
     local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
     return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
   end
-  local function invalid(id, due, payload, on_conflict)
+  local burst -- of the queue's rate, if a message has a cost
+  local function invalid(id, due, payload, asked, why)
     if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
       return 'INVALID id must be 1 to 200 bytes, none of them a control byte'
     elseif not due then
       return 'INVALID due must be unix ms, or + and a delay in ms, at most 100 years ahead'
     elseif #payload > max_payload then
       return 'INVALID payload has ' .. #payload .. ' bytes, the limit of this queue is ' .. int(max_payload)
-    elseif not on_conflict then
-      return 'INVALID option: one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
-        .. 'traceparent=00-TRACE-SPAN-FLAGS'
-    elseif move and on_conflict == 'keep' then
+    elseif not asked then
+      return 'INVALID ' .. why
+    elseif move and asked.on_conflict == 'keep' then
       return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
-    elseif not move and on_conflict ~= 'keep' then
-      return 'INVALID push takes no on_conflict=' .. on_conflict .. ': use upsert'
+    elseif not move and asked.on_conflict ~= 'keep' then
+      return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
+    elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
+      return 'INVALID expires must not be before the due time'
+    elseif asked.cost then
+      burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
+      if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
     end
   end
+  local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
   local function one(i)
     local id, text, payload, words = ids[i], ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2]
-    local due, on_conflict, stored = due_of[text], 'keep', ''
+    local due = due_of[text]
     if due == nil then
       due = due_ms(text) or false
       due_of[text], due_text[text] = due, due and (string.byte(text) == 43 and int(due) or text)
     end
-    if words ~= '' then
-      on_conflict, stored = read_options(words)
+    if words == '' then
+      asked = no_options
+    elseif words ~= asked_words then -- neighbours often share their options
+      asked, why = read_options(words)
     end
-    local refusal = invalid(id, due, payload, on_conflict) or too_late and 'EXPIRED'
+    asked_words = words
+    local refusal = invalid(id, due, payload, asked, why) or too_late and 'EXPIRED'
     if refusal then return refusal end
     if found[i] or taken[id] then
       local state = taken[id] and 'scheduled' or state_of(id)
@@ -358,7 +428,7 @@ if not all_new then
         noted[#noted + 1] = id
         return 'EXISTS ' .. state
       end
-      move(id, state, due, payload, on_conflict == 'replace' and stored)
+      move(id, state, due, payload, asked.on_conflict == 'replace' and asked.stored)
       d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
       return 'MOVED'
     end
@@ -373,7 +443,7 @@ if not all_new then
     end
     p, payloads[p + 1], payloads[p + 2] = p + 2, id, payload
     d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
-    created, taken[id], options[id] = created + 1, true, stored ~= '' and stored or nil
+    created, taken[id], options[id] = created + 1, true, asked.stored ~= '' and asked.stored or nil
     longest = math.max(longest, #payload)
     if due - now <= REPEAT_MS then
       noted[#noted + 1] = id
@@ -401,8 +471,23 @@ if not all_new then
     end
     redis.call('ZADD', SCHEDULED, unpack(dues))
   end
-  for id, stored in pairs(options) do
-    set_attrs(id, 0, 0, nil, stored, '')
+  local stored, plain_ids, expires = {}, {}, false
+  for id, words in pairs(options) do
+    if words == '' then
+      plain_ids[#plain_ids + 1] = id
+    else
+      stored[#stored + 1], stored[#stored + 2] = id, '0 0 - ' .. words .. '\n'
+      expires = expires or string.find(words, 'expires=', 1, true)
+    end
+  end
+  if #stored > 0 then
+    redis.call('HSET', ATTRS, unpack(stored))
+  end
+  if #plain_ids > 0 then -- of replacements
+    redis.call('HDEL', ATTRS, unpack(plain_ids))
+  end
+  if expires then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
   end
 end
 memory = memory or {}

@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/retry.lua and lua/blocks: change these, not this file.
 -- retry: counts a failure and schedules the next attempt (leased -> scheduled), or none at the limit (leased -> dead).
---        The limit is the message's max_attempts, else the queue's, else 20.
+--        The limit is the message's max_attempts, else the queue's, else 20. A message that expires before its next
+--        attempt is dead at once, or dropped if it asks for it (leased -> absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, after in ms, error (its first 1,024 bytes are kept)
--- Reply  {header, {SCHEDULED <due ms> | DEAD | GONE | LOST | INVALID <why>, ...}}
+-- Reply  {header, {SCHEDULED <due ms> | DEAD | DROPPED | GONE | LOST | INVALID <why>, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log n) a delivery
 -- Again  LOST
@@ -21,12 +22,14 @@ end
 local layout, incarnation, seq, paused, parked_until, closed_until =
   unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
 local function int(number) return string.format('%.0f', number) end
-local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil in layout 1
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1 or 2: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
   end
-  epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
 end
 local now_us
 if clock == '' then
@@ -38,9 +41,24 @@ else
   return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
 end
 local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
-local closed = closed_until and tonumber(closed_until) -- nothing is promoted or claimed before this time; false if open
-if closed and not (closed > now) then -- not <=, which is false of nan, too
-  closed = false
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
 end
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
@@ -56,6 +74,24 @@ local function finish(changed, quiet, head, deadline, length)
   end
   head = head or changed and first_score(SCHEDULED) or old_head
   deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
   if closed then -- as if no message were due earlier, and ready ones then
     length = length or changed and redis.call('LLEN', READY) or old_length
     head, length = length > 1 and closed or math.max(head, closed), 1
@@ -137,6 +173,46 @@ local function end_lease(id, claim)
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
 end
+-- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
+-- gave it a later due, which does not count.
+local function expiry_of(options, due)
+  local fixed = string.match(options, 'expires_by=(%d+)')
+  if fixed then return tonumber(fixed) end
+  local relative, ms = string.match(options, 'expires=(%+?)(%d+)')
+  return ms and tonumber(ms) + (relative == '+' and due or 0) or math.huge
+end
+local function fix_expiry(options, due) -- as options say it, whatever due the message gets
+  local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
+  return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
+end
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
+-- or is dropped.
+local expired, expired_dead = 0, 0
+local function later(id, due, claimed_due, failures, crashes, options, reason)
+  local expiry = expiry_of(options, claimed_due)
+  if due > expiry then
+    expired = expired + 1
+    if string.find(options, 'on_expire=drop', 1, true) then
+      redis.call('HDEL', MESSAGES, id)
+      redis.call('HDEL', ATTRS, id)
+      return 'DROPPED'
+    end
+    expired_dead = expired_dead + 1
+    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again: ' .. reason, 1, 1024))
+    redis.call('ZADD', DEAD, now, id)
+    return 'DEAD'
+  end
+  set_attrs(id, failures, crashes, nil, fix_expiry(options, claimed_due), reason)
+  redis.call('ZADD', SCHEDULED, due, id)
+  return 'SCHEDULED ' .. int(due)
+end
+local function count_expired()
+  if expired == 0 then return end
+  redis.call('HINCRBY', META, 'expired', expired)
+  if expired_dead > 0 then
+    redis.call('HINCRBY', META, 'died', expired_dead)
+  end
+end
 local count = (#ARGV - 1) / 4
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS retry takes now, then id, token, after ms, error for 1 to 1000 deliveries')
@@ -146,28 +222,29 @@ redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAG
 local replies, changed, died = {}, 0, 0
 for i = 1, count do
   local id, due = ARGV[4 * i - 2], due_ms('+' .. ARGV[4 * i])
-  local refusal, claim = refusal_of(id, ARGV[4 * i - 1])
+  local refusal, claim, claimed_due = refusal_of(id, ARGV[4 * i - 1])
   if not due then
     replies[i] = 'INVALID after must be a delay in ms, at most 100 years'
   elseif refusal then
     replies[i] = refusal
   else
     local failures, crashes, _, options = attrs_of(id)
+    local reason = string.sub(ARGV[4 * i + 1], 1, 1024)
     failures, changed = failures + 1, changed + 1
     end_lease(id, claim)
-    set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[4 * i + 1], 1, 1024))
     if failures >= tonumber(string.match(options, 'max_attempts=(%d+)') or queue_limit) then
+      set_attrs(id, failures, crashes, nil, options, reason)
       redis.call('ZADD', DEAD, now, id)
       replies[i], died = 'DEAD', died + 1
     else
-      redis.call('ZADD', SCHEDULED, due, id)
-      replies[i] = 'SCHEDULED ' .. int(due)
+      replies[i] = later(id, due, claimed_due, failures, crashes, options, reason)
     end
   end
 end
-if changed > died then
-  redis.call('HINCRBY', META, 'retried', changed - died)
+if changed - died - expired > 0 then
+  redis.call('HINCRBY', META, 'retried', changed - died - expired)
 end
+count_expired()
 if died > 0 then
   redis.call('HINCRBY', META, 'died', died)
 end

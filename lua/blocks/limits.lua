@@ -1,0 +1,117 @@
+-- What the queue's rate and max_leased, and the expiries of its messages, say of this grant. These are functions, made
+-- only for a queue that has such limits: a claim without them costs as much as before.
+limits = {share = share, room = share, tokens = math.huge, places = math.huge, next_cost = 1, expired = {}}
+local rate, max_leased, expiring, tat = unpack(redis.call('HMGET', META, 'rate', 'max_leased', 'expiring', 'tat'))
+
+-- Rate N/W/B: at most N starts in any W ms, B of them at once. `tat` is the time, in microseconds, at which the whole
+-- burst is available again (the generic cell rate algorithm). If each start takes W/(N-B+1), no window has more than N.
+-- A tat that is further ahead than the burst is of a clock that went back.
+function limits.read()
+  local starts, window_ms, at_once = string.match(rate or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
+  if starts and tonumber(at_once) <= tonumber(starts) then
+    local step, burst = window_ms * 1000 / (starts - at_once + 1), tonumber(at_once)
+    tat = math.max(now_us, math.min(tonumber(tat or '') or 0, now_us + burst * step))
+    limits.step, limits.burst, limits.tokens = step, burst, math.floor((now_us + burst * step - tat) / step)
+  end
+  if tonumber(max_leased or '') then
+    --- use: leased
+    limits.places = max_leased - leased
+  end
+  limits.share = math.min(share, limits.tokens, limits.places)
+  limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
+end
+
+--- use: expiry
+-- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
+function limits.choose(candidates, runs, read_attrs)
+  local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
+  local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
+  local texts = redis.call('HMGET', ATTRS, unpack(candidates))
+  for i, id in ipairs(candidates) do
+    if i > last then
+      text, last, run = runs[run], runs[run + 1], run + 2
+    end
+    local cost, late_ms, failures, crashes, original, options, reason = 1, 0, read_attrs(texts[i])
+    if options ~= '' then
+      late_ms = now - expiry_of(options, original or tonumber(text))
+      cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+    end
+    if late_ms > 0 then
+      limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
+    elseif #ids == limits.share or cost > left then
+      looked, limits.next_cost = i - 1, cost
+      break
+    else
+      left, costs[id] = left - cost, cost
+      ids[#ids + 1], positions[#positions + 1] = id, i
+      if dues[r - 1] ~= text then
+        dues[r + 1], r = text, r + 2
+      end
+      dues[r] = #ids
+    end
+  end
+  limits.positions, limits.costs, limits.looked = positions, costs, looked
+  return ids, dues
+end
+
+-- How many candidates leave READY or SCHEDULED, if the claim looked at so many of those that choose left.
+function limits.taken(taken)
+  local positions = limits.positions
+  return positions and (positions[taken + 1] or limits.looked + 1) - 1 or taken
+end
+
+-- Ends the expired ones among the candidates that were taken.
+function limits.expire(taken)
+  local dying, stored, dropped = {}, {}, {}
+  for _, message in ipairs(limits.expired) do
+    local i, id, failures, crashes, options, reason, late_ms = unpack(message)
+    if i > taken then break end
+    if string.find(options, 'on_expire=drop', 1, true) then
+      dropped[#dropped + 1] = id
+    else
+      local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
+      dying[#dying + 1], dying[#dying + 2] = now, id
+      stored[#stored + 1], stored[#stored + 2] = id, int(failures) .. ' ' .. int(crashes) .. ' - ' .. options .. '\n'
+        .. string.sub(why, 1, 1024)
+    end
+  end
+  local died = #stored / 2
+  if died > 0 then
+    redis.call('ZADD', DEAD, unpack(dying))
+    redis.call('HSET', ATTRS, unpack(stored))
+    redis.call('HINCRBY', META, 'died', died)
+  end
+  if #dropped > 0 then
+    redis.call('HDEL', MESSAGES, unpack(dropped))
+    redis.call('HDEL', ATTRS, unpack(dropped))
+  end
+  if died + #dropped > 0 then
+    redis.call('HINCRBY', META, 'expired', died + #dropped)
+  end
+end
+
+-- Charges the rate for n granted messages, and closes the queue if it may not grant the next one now.
+function limits.charge(n, granted)
+  local fields, cost, step = {}, n, limits.step
+  for i = 1, limits.costs and n or 0 do
+    cost = cost + limits.costs[granted[i]] - 1
+  end
+  if step then
+    tat = tat + cost * step
+    fields[1], fields[2] = 'tat', int(math.ceil(tat))
+    if limits.tokens - cost < limits.next_cost then
+      local enough = math.min(limits.burst, math.max(limits.next_cost, math.ceil(5000 / step))) -- 200 openings a second
+      opens = math.ceil((tat - (limits.burst - enough) * step) / 1000)
+      closed = opens
+    end
+  end
+  if limits.places <= n then
+    closed = math.huge
+  end
+  if closed then
+    fields[#fields + 1], fields[#fields + 2] = 'closed_until', (closed < math.huge and '' or 'full ') .. int(opens or 0)
+  end
+  if #fields > 0 then
+    redis.call('HSET', META, unpack(fields))
+  end
+end

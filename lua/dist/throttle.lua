@@ -1,0 +1,214 @@
+#!lua flags=allow-oom
+-- Made by scripts/lua-dist from lua/throttle.lua and lua/blocks: change these, not this file.
+-- throttle: gives messages back as release does, because their receiver wants a break, and closes the queue for it:
+--           until the latest time that a delivery asks for. META's max_throttle_ms limits it (15 minutes).
+--           The other form closes the queue without a delivery: so a client closes the other partitions of a queue.
+-- KEYS   the ten of the queue
+-- ARGV   now | per delivery, 1 to 1,000: id, token, wait in ms, 1 to 3,155,760,000,000
+--        now | close | wait in ms
+-- Reply  {header, {OK <closed_until, ms> | GONE | LOST | INVALID <why>, ...}}; of close {header, OK <closed_until, ms>}
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Cost   O(log n) a delivery
+-- Again  LOST; close counts again from now
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = math.huge
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0, epoch}
+end
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+-- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
+-- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
+local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
+local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
+-- Takes `count` ids from under the claim's lease. The lease ends with the last one.
+local function release_from_claim(token, count)
+  local held = tonumber(redis.call('HGET', CLAIMS, COUNT_MARK .. token))
+  if held and held > count then
+    redis.call('HSET', CLAIMS, COUNT_MARK .. token, held - count)
+  elseif held then
+    redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
+    redis.call('ZREM', LEASES, LEASE_MARK .. token)
+  end
+end
+-- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
+local function refusal_of(id, token)
+  local claim = redis.call('HGET', CLAIMS, id)
+  if claim and #token == 16 and string.sub(claim, 1, 16) == token then
+    return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
+  end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
+end
+local function end_lease(id, claim)
+  redis.call('HDEL', CLAIMS, id)
+  if has_own_lease(claim) then
+    redis.call('ZREM', LEASES, id)
+  else
+    release_from_claim(string.sub(claim, 1, 16), 1)
+  end
+end
+local count, closes = (#ARGV - 1) / 3, #ARGV == 3 and ARGV[2] == 'close'
+local function wait_of(text)
+  local ms = #text <= 13 and string.find(text, '^%d+$') and tonumber(text)
+  return ms and ms >= 1 and ms <= 3155760000000 and ms
+end
+if closes and not wait_of(ARGV[3]) or not closes and (count < 1 or count > 1000 or count % 1 ~= 0) then
+  return redis.error_reply('BADARGS throttle takes now, then id, token, wait ms for 1 to 1000 deliveries; '
+    .. 'or now, close, wait ms (1 to 3155760000000)')
+end
+redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
+local most = tonumber(redis.call('HGET', META, 'max_throttle_ms') or '') or 900000
+local replies, returned, latest = {}, 0, 0
+for i = 1, closes and 0 or count do
+  local id, wait_ms = ARGV[3 * i - 1], wait_of(ARGV[3 * i + 1])
+  local refusal, claim, due = refusal_of(id, ARGV[3 * i])
+  if not wait_ms then
+    replies[i] = 'INVALID wait must be 1 to 3155760000000 ms'
+  elseif refusal then
+    replies[i] = refusal
+  else
+    local failures, crashes, _, options, reason = attrs_of(id)
+    end_lease(id, claim)
+    set_attrs(id, failures, crashes, nil, options, reason)
+    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    replies[i], returned, latest = true, returned + 1, math.max(latest, wait_ms)
+  end
+end
+if closes then
+  latest = layout and wait_of(ARGV[3]) or 0
+end
+local before = opens
+opens = math.max(opens or 0, latest > 0 and now_up + math.min(latest, most) or 0)
+if opens > (before or 0) then
+  redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. int(opens))
+  closed = math.max(closed or 0, opens)
+  old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
+end
+if returned > 0 then
+  redis.call('HINCRBY', META, 'throttled', returned)
+end
+for i = 1, #replies do
+  replies[i] = replies[i] == true and 'OK ' .. int(opens) or replies[i]
+end
+return {finish(returned > 0 or opens > (before or 0)), closes and 'OK ' .. int(opens) or replies}
