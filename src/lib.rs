@@ -72,6 +72,9 @@ mod pages {
     struct QuickStart;
     #[doc = include_str!("../docs/guide/retries.md")]
     struct Retries;
+    #[cfg(feature = "business-hours")]
+    #[doc = include_str!("../docs/guide/business-hours.md")]
+    struct BusinessHours;
     #[doc = include_str!("../docs/guide/durability.md")]
     struct Durability;
     #[doc = include_str!("../docs/guide/workers.md")]
