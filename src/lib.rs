@@ -28,6 +28,8 @@ pub use delivery::Delivery;
 pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
+#[cfg(any(test, feature = "business-hours"))]
+pub use model::business_hours::BusinessHours;
 pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
 pub use model::durability::Durability;
@@ -70,6 +72,9 @@ mod pages {
     struct QuickStart;
     #[doc = include_str!("../docs/guide/retries.md")]
     struct Retries;
+    #[cfg(feature = "business-hours")]
+    #[doc = include_str!("../docs/guide/business-hours.md")]
+    struct BusinessHours;
     #[doc = include_str!("../docs/guide/durability.md")]
     struct Durability;
     #[doc = include_str!("../docs/guide/workers.md")]

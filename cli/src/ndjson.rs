@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::time;
-use crate::when::When;
+use crate::when::{Timing, When};
 
 /// The longest possible line: a payload of 16 MiB, each byte written as \u00xx.
 const MAX_LINE_BYTES: u64 = 100 * 1024 * 1024;
@@ -34,6 +34,10 @@ struct Line<'a> {
     delay: Option<Cow<'a, str>>,
     #[serde(borrow)]
     at: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    within: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    tz: Option<Cow<'a, str>>,
     spread_ms: Option<u64>,
     max_attempts: Option<u32>,
     #[serde(borrow)]
@@ -44,13 +48,18 @@ struct Line<'a> {
 pub(crate) struct Defaults {
     /// The name of the file, which is hashed into the ids of lines without an id.
     pub(crate) source: String,
-    pub(crate) due: Option<Due>,
     pub(crate) when: When,
+    /// What `when` says, read once.
+    pub(crate) timing: Timing,
+    /// The present time by the server's clock, or why it is unknown.
+    pub(crate) now_ms: NowMs,
     pub(crate) spread: Option<Duration>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
     pub(crate) traceparent: Option<String>,
 }
+
+pub(crate) type NowMs = Box<dyn Fn() -> Result<u64, String> + Send>;
 
 /// Some parsed lines, each with its number, and how far the file was read.
 #[derive(Default)]
@@ -157,7 +166,7 @@ impl Defaults {
             let reason = reason.split(" at line ").next().unwrap_or(&reason);
             format!("{reason} (column {})", error.column())
         })?;
-        let payload = match (line.payload, line.payload_base64) {
+        let payload = match (line.payload, &line.payload_base64) {
             (Some(payload), None) => bytes_of(payload)?,
             (None, Some(payload)) => STANDARD
                 .decode(payload.as_bytes())
@@ -167,12 +176,7 @@ impl Defaults {
             }
             _ => return Err("the line has both payload and payload_base64; remove one".to_owned()),
         };
-        let due = match (line.delay, line.at) {
-            (Some(delay), None) => Some(Due::from(time::delay(&delay)?)),
-            (None, Some(at)) => Some(self.when.moment(&at)?),
-            (None, None) => self.due,
-            _ => return Err("the line has both delay and at; remove one".to_owned()),
-        };
+        let due = self.due(&line)?;
         let mut message = Message::new(payload).on_conflict(self.on_conflict);
         message = match line.id {
             Some(id) => message.id(id.as_bytes()),
@@ -191,6 +195,44 @@ impl Defaults {
             message = message.trace_parent(traceparent);
         }
         Ok(message)
+    }
+
+    /// The due time of a line. The flags give what the line leaves out; of delay and at, a line has
+    /// its own or neither.
+    fn due(&self, line: &Line<'_>) -> Result<Option<Due>, String> {
+        let (delay, at) = match (&line.delay, &line.at) {
+            (None, None) => (self.when.delay, self.when.at.clone()),
+            (Some(delay), None) => (Some(time::delay(delay)?), None),
+            (None, Some(at)) => (None, Some(at.to_string())),
+            _ => return Err("the line has both delay and at; remove one".to_owned()),
+        };
+        let zone = line.tz.as_deref().map(time::zone).transpose()?;
+        let (own_time, own_zone) = (line.delay.is_some() || line.at.is_some(), zone.is_some());
+        let when = When {
+            delay,
+            at,
+            within: line
+                .within
+                .as_deref()
+                .or(self.when.within.as_deref())
+                .map(str::to_owned),
+            tz: zone.or_else(|| self.when.tz.clone()),
+        };
+        if own_zone {
+            when.refuse_idle_zone().map_err(|usage| usage.0)?;
+        }
+        let mut timing = self.timing.clone();
+        if own_time || own_zone {
+            timing.due = when.due().map_err(|usage| usage.0)?;
+        }
+        if line.within.is_some() || own_zone {
+            timing.hours = when.hours().map_err(|usage| usage.0)?;
+        }
+        if timing.hours.is_none() {
+            return Ok(timing.due);
+        }
+        let due = timing.resolve_at((self.now_ms)()?);
+        due.map_err(|error| error.to_string())
     }
 
     /// An id computed from file, line number and text. A second run of the same file finds the same

@@ -23,6 +23,22 @@ pub struct ServerTime {
     pub round_trip: Duration,
 }
 
+impl ServerTime {
+    /// The server's present time, in Unix milliseconds: the reading and the time that has passed
+    /// since. If somebody sets the server's clock meanwhile, this does not follow.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let time = client.server_time().await?;
+    /// assert!(time.now_ms() >= time.unix_us / 1_000);
+    /// # });
+    /// ```
+    pub fn now_ms(&self) -> u64 {
+        let passed_us = u64::try_from(self.at.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.unix_us.saturating_add(passed_us) / 1_000
+    }
+}
+
 impl Client {
     /// Reads the server's clock and measures the round trip; in a cluster, those of one master.
     ///

@@ -3,6 +3,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::Error;
+#[cfg(any(test, feature = "business-hours"))]
+use crate::model::business_hours::BusinessHours;
 
 /// The longest delay, and the furthest moment from now: 100 years of 365.25 days.
 pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
@@ -30,6 +32,37 @@ impl Due {
     /// At this moment, in Unix milliseconds.
     pub fn at_ms(unix_ms: u64) -> Self {
         Self::AtMs(unix_ms)
+    }
+
+    /// Moves this due time to the next opening of these hours, with the cargo feature
+    /// `business-hours`; a due time within them stays.
+    ///
+    /// `now_ms` is the present time in Unix milliseconds, such as
+    /// [`ServerTime::now_ms`](crate::ServerTime::now_ms): a delay counts from it, and a due time
+    /// before it is moved as if it were now. The result is a fixed time.
+    ///
+    /// A [`spread`](crate::Message::spread) is added to the result, and may exceed the opening.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the due time is after the year 9999.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client, orders| {
+    /// use dueq::{BusinessHours, Due};
+    /// use std::time::Duration;
+    ///
+    /// let hours = BusinessHours::parse("Mon-Fri 09:00-18:00", "Europe/Paris")?;
+    /// let now_ms = client.server_time().await?.now_ms();
+    /// let in_two_days = Due::from(Duration::from_secs(48 * 3600));
+    /// let receipt = orders.push("call back").due(in_two_days.within(&hours, now_ms)?).await?;
+    /// assert!(hours.is_open(receipt.due_ms().unwrap()));
+    /// # });
+    /// ```
+    #[cfg(any(test, feature = "business-hours"))]
+    pub fn within(self, hours: &BusinessHours, now_ms: u64) -> Result<Self, Error> {
+        let due_ms = self.unix_ms(now_ms).max(now_ms);
+        hours.next_open(due_ms).map(Self::AtMs)
     }
 
     /// This due time in Unix milliseconds, if the server receives the message at `now_ms`.

@@ -1,6 +1,8 @@
 //! The values of callers: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no
 //! clock.
 
+#[cfg(any(test, feature = "business-hours"))]
+pub(crate) mod business_hours;
 pub(crate) mod codec;
 pub(crate) mod due;
 pub(crate) mod durability;

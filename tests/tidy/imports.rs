@@ -26,6 +26,27 @@ fn only_the_server_layers_name_the_redis_crates() {
 }
 
 #[test]
+fn only_business_hours_name_the_crate_jiff() {
+    let mut count = 0;
+    for (name, text) in files("src", "rs") {
+        let is_named = code(&text).contains("jiff");
+        let may = name.starts_with("src/model/business_hours/");
+        assert!(may || !is_named, "{name} names jiff");
+        // Private functions may have its types.
+        let lines = text.lines().map(str::trim_start);
+        for line in lines.filter(|line| line.starts_with("pub fn") || line.starts_with("pub use")) {
+            let types = ["jiff", "TimeZone", "Timestamp", "Zoned"];
+            assert!(
+                !may || !types.iter().any(|word| line.contains(word)),
+                "{name}: {line}"
+            );
+        }
+        count += usize::from(is_named);
+    }
+    assert!(count > 1, "the test does not find jiff");
+}
+
+#[test]
 fn one_file_builds_key_names_and_one_includes_lua() {
     for (name, text) in files("src", "rs") {
         let code = code(&text);

@@ -12,15 +12,16 @@ mod time;
 pub use self::ndjson::ndjson;
 pub use self::redisson::redisson;
 pub use self::text::shown;
-pub use self::time::{delay, moment};
+pub use self::time::{delay, hours, moment};
 use crate::shown::steers;
 
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 5] = [
+pub const CHECKS: [(&str, Check); 6] = [
     ("delay", delay),
+    ("hours", hours),
     ("moment", moment),
     ("ndjson", ndjson),
     ("shown", shown),

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{Due, Message, OnConflict};
+use dueq::{BusinessHours, Due, Message, OnConflict};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
@@ -77,24 +77,27 @@ pub fn ndjson(bytes: &[u8]) {
     assert_eq!(lines(bytes, 1, false, 16).0, whole[..first_bad]);
 }
 
+/// A Friday, 2026-11-20T12:00:00Z.
+const NOW_MS: u64 = 1_795_176_000_000;
+
 /// A line's number, and its message as debug text or the reason of its refusal.
 type Line = (u64, Result<String, String>);
 
 /// All lines, and how many bytes were read.
 fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u64) {
-    let (due, when) = (
-        Some(Due::AfterMs(7)),
-        When {
-            delay: None,
-            at: None,
-            tz: Some(TimeZone::UTC),
-        },
-    );
+    let when = When {
+        delay: Some(Duration::from_millis(7)),
+        at: None,
+        within: None,
+        tz: Some(TimeZone::UTC),
+    };
+    let timing = when.default_timing().expect("a delay");
     let (on_conflict, source) = (OnConflict::Keep, "file".to_owned());
     let defaults = Defaults {
         source,
-        due,
         when,
+        timing,
+        now_ms: Box::new(|| Ok(NOW_MS)),
         spread: None,
         max_attempts: None,
         on_conflict,
@@ -148,22 +151,27 @@ fn check_message(text: &[u8], message: &str) {
         (None, Some(payload)) => STANDARD.decode(payload).expect("base64"),
         other => panic!("{other:?}"),
     };
-    let mut expected = Message::new(payload)
-        .due(Due::AfterMs(7))
-        .on_conflict(OnConflict::Keep);
-    if let Some(parent) = field("traceparent") {
-        expected = expected.trace_parent(parent);
-    }
+    let mut due = Due::AfterMs(7);
+    let zone = field("tz").unwrap_or("UTC");
     if let Some(delay) = field("delay") {
-        expected = expected.due(time::delay(delay).expect("a delay"));
+        due = time::delay(delay).expect("a delay").into();
     }
     if let Some(at) = field("at") {
-        let moment = time::moment(at, Some(&TimeZone::UTC), Timestamp::now()).expect("a moment");
+        let zone = time::zone(zone).expect("a zone");
+        let moment = time::moment(at, Some(&zone), Timestamp::now()).expect("a moment");
         // These depend on the time of the call.
         if at.starts_with("to") || at == "now" {
             return;
         }
-        expected = expected.due(moment.max(UNIX_EPOCH));
+        due = moment.max(UNIX_EPOCH).into();
+    }
+    if let Some(within) = field("within") {
+        let hours = BusinessHours::parse(within, zone).expect("hours");
+        due = due.within(&hours, NOW_MS).expect("an opening");
+    }
+    let mut expected = Message::new(payload).due(due).on_conflict(OnConflict::Keep);
+    if let Some(parent) = field("traceparent") {
+        expected = expected.trace_parent(parent);
     }
     if let Some(limit) = raw
         .get("max_attempts")

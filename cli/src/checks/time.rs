@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueq::Due;
+use dueq::{BusinessHours, Due};
 use jiff::civil::DateTime;
 use jiff::fmt::temporal::{Pieces, PiecesOffset};
 use jiff::tz::TimeZone;
@@ -150,6 +150,29 @@ pub fn moment(bytes: &[u8]) {
     }
     if let Err(reason) = time::zone(text) {
         check_reason(&reason, text);
+    }
+}
+
+/// `--within`: accepted hours open within 15 days of an instant, in any case of letters. A
+/// refusal gives its reason.
+pub fn hours(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let parse = |text: &str| BusinessHours::parse(text, "Europe/Berlin");
+    match parse(text) {
+        Ok(hours) => {
+            for from in [0, NOW.unsigned_abs() * 1_000, 1_806_191_999_999] {
+                let open = hours.next_open(from).expect("an opening");
+                assert!((from..=from + 15 * 86_400_000).contains(&open), "{text:?}");
+                assert!(hours.is_open(open) && (open == from || !hours.is_open(open - 1)));
+            }
+            assert_eq!(parse(&text.to_uppercase()).ok(), Some(hours), "{text:?}");
+        }
+        Err(error) => check_reason(&error.to_string(), text),
+    }
+    if let Err(error) = BusinessHours::parse("Mon 09:00-18:00", text) {
+        check_reason(&error.to_string(), text);
     }
 }
 

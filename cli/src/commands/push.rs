@@ -6,20 +6,21 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use dueq::{Message, OnConflict, Pushed, State};
+use dueq::{Client, Message, OnConflict, Pushed, State};
 
 use crate::commands::push_file::FileFlags;
 use crate::durable::Durable;
 use crate::failure::dueq;
-use crate::ndjson::Defaults;
+use crate::ndjson::{Defaults, NowMs};
 use crate::output::Outcome;
 use crate::when::When;
 use crate::{Common, output, time};
 
 #[derive(Args)]
 #[command(after_help = "\
-Without --delay and --at the message is due now. Pushing the same id again changes nothing while its
-message waits, so a push may be repeated. --on-conflict changes the waiting message instead.
+Without --delay, --at and --within the message is due now. Pushing the same id again changes nothing
+while its message waits, so a push may be repeated. --on-conflict changes the waiting message
+instead.
 
 Prints a word and the id:
   created   the message is stored
@@ -33,21 +34,33 @@ Prints a word and the id:
 Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error
 leaves that unknown; the error says so.
 
+--within 'Mon-Fri 09:00-18:00' --tz Europe/Paris moves a due time outside these hours to their next
+opening. The due time is that of --delay or --at, or else now, by the server's clock. Only the due
+time moves: a retry or a late worker can still handle the message outside the hours. Some hours:
+  'Mon-Thu 09:00-12:00 13:00-18:00, Fri 09:00-12:00'   two ranges a day, and another day
+  'Fri-Sat 22:00-02:00'                                until 02:00 of Saturday and of Sunday
+  'Mon, Wed, Sat-Sun 00:00-24:00'                      whole days
+If clocks skip the start of a range, it opens when the skipped time is over. A range that occurs
+twice, because clocks are put back, is open both times.
+
 --spread adds up to its time to the due time: crc32(\"spread\" + id) % (window in ms + 1) ms. The same
-id gets the same due time each time; no message is due earlier than without it.
+id gets the same due time each time; no message is due earlier than without it. It is added after
+--within, and may exceed the hours.
 
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
-optionally id, delay or at, spread_ms, max_attempts and traceparent; the flags give the values that
-a line leaves out. A payload that is a JSON string is stored without its quotes, any other JSON
-value as its text. The id of a line without id is computed from file, line number and text. So an
-interrupted push can be run again: it changes no waiting message. It pushes again each line whose
-message was delivered or cancelled since; --from-line skips those lines.
+optionally id, delay or at, within, tz, spread_ms, max_attempts and traceparent; the flags give the
+values that a line leaves out. A payload that is a JSON string is stored without its quotes, any
+other JSON value as its text. The id of a line without id is computed from file, line number and
+text. So an interrupted push can be run again: it changes no waiting message. It pushes again each
+line whose message was delivered or cancelled since; --from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
+  {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}
 
 Examples:
   dueq push orders 'rate order 42' --id order:42 --delay 48h
   dueq push campaign --at 'tomorrow 20:00' --tz Asia/Shanghai - < mail.json
+  dueq push calls 'call back' --delay 2h --within 'Mon-Fri 09:00-18:00' --tz Europe/Paris
   dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
   dueq push orders 'rate order 43' --delay 48h --replicas 2
   dueq push orders --ndjson orders.ndjson
@@ -111,15 +124,18 @@ impl Push {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let durability = self.durable.durability();
         if let Some(path) = &self.file.ndjson {
-            let due = self.when.default_due()?;
-            let queue = common.queue(&self.queue).await?.durability(durability);
+            let timing = self.when.default_timing()?;
+            let (client, queue) = common.client_and_queue(&self.queue).await?;
+            let queue = queue.durability(durability);
+            let now_ms = server_clock(&client, timing.hours.is_some()).await?;
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
             let spread = self.spread;
             let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
             let defaults = Defaults {
                 source,
-                due,
                 when,
+                timing,
+                now_ms,
                 spread,
                 max_attempts,
                 on_conflict,
@@ -127,7 +143,7 @@ impl Push {
             };
             return self.file.run(path, queue, defaults, common).await;
         }
-        let due = self.when.due()?;
+        let timing = self.when.timing()?;
         let payload = match self.payload {
             Some(payload) if payload != "-" => payload.into_vec(),
             _ => {
@@ -145,7 +161,8 @@ impl Push {
         } else {
             message = message.new_id();
         }
-        if let Some(due) = due {
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        if let Some(due) = timing.resolve(&client).await? {
             message = message.due(due);
         }
         if let Some(window) = self.spread {
@@ -158,9 +175,7 @@ impl Push {
             message = message.trace_parent(traceparent);
         }
         let id = message.id_bytes().unwrap_or_default().to_vec();
-        let pushed = common
-            .queue(&self.queue)
-            .await?
+        let pushed = queue
             .push_message(message)
             .await
             .map_err(|error| {
@@ -193,6 +208,20 @@ impl Push {
             }
             _ => Ok(Outcome::Done),
         }
+    }
+}
+
+/// The server's clock for the lines of a file, read once. Only lines with business hours need it,
+/// so without `--within` a failed reading concerns those lines alone.
+async fn server_clock(client: &Client, needed: bool) -> Result<NowMs, dueq::Error> {
+    match client.server_time().await {
+        Ok(time) => Ok(Box::new(move || Ok(time.now_ms()))),
+        Err(error) if needed => Err(error),
+        Err(error) => Ok(Box::new(move || {
+            Err(format!(
+                "within needs the server's clock, which cannot be read: {error}"
+            ))
+        })),
     }
 }
 

@@ -15,6 +15,9 @@ use crate::{Common, existing, output};
 #[command(after_help = "\
 Moves a waiting message to an earlier or later time. Payload, attempts and options stay.
 
+--within moves a new due time outside these hours to their next opening: `dueq push --help` has the
+notation.
+
 Prints a word: moved (and the new due time); or the reason why not: conflict (the message is due at
 another time than --expected), leased (a handler has it), dead, absent (no such message). Exit code
 0 if it was moved, else 1.
@@ -22,6 +25,7 @@ another time than --expected), leased (a handler has it), dead, absent (no such 
 Examples:
   dueq reschedule orders order:42 --delay 24h
   dueq reschedule campaign mail:7 --at 'tomorrow 20:00' --tz Asia/Shanghai
+  dueq reschedule calls call:7 --delay 1h --within 'Mon-Fri 09:00-18:00' --tz Europe/Paris
   dueq reschedule orders order:42 --delay 24h --expected 1796126400000")]
 pub(crate) struct Reschedule {
     /// The queue
@@ -40,13 +44,16 @@ pub(crate) struct Reschedule {
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let due = self.when.due()?.ok_or_else(|| {
+        let timing = self.when.timing()?;
+        let missing = || {
             output::Usage(
                 "the due time is missing: add --delay or --at, such as --delay 1h or --at now"
                     .to_owned(),
             )
-        })?;
+        };
+        timing.due.ok_or_else(missing)?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
+        let due = timing.resolve(&client).await?.ok_or_else(missing)?;
         let (queue, id) = (
             queue.durability(self.durable.durability()),
             self.id.into_vec(),

@@ -20,6 +20,7 @@ mod roles;
 mod secrets;
 mod streams;
 mod tls;
+mod within;
 mod words;
 
 use std::io::{BufRead, BufReader, Write};

@@ -81,6 +81,10 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
         &producer,
         &["reschedule", "orders", "far", "--delay", "24h"],
     )?;
+    // Business hours read the server's clock.
+    let always = ["--within", "Mon-Sun 00:00-24:00", "--tz", "UTC"];
+    let far = ["reschedule", "orders", "far", "--delay", "24h"];
+    done(&producer, &[&far[..], &always].concat())?;
     done(&producer, &["show", "orders", "far"])?;
     done(&producer, &["ls", "orders", "--state", "scheduled"])?;
 
