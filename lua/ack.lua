@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
--- ack: ends deliveries that were handled (leased -> absent).
+-- ack: ends deliveries that were handled (leased -> absent; -> scheduled if a push kept a next message).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
 -- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
+-- Cost   O(1) a delivery, O(log n) one with a window or a next message, O(log leases) a claim that ends and a delivery
+--        that was extended
 -- Again  GONE
 
 --- use: prelude
@@ -36,8 +37,19 @@ end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
+local start
+if has_attrs and layout == '3' then
+  --- use: attrs
+  --- use: next
+  start = start_next
+end
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
+local outcomes -- what RECENT remembers of ids with a window
+local function flags(claim) -- whether it ends in another byte than a digit: + or flags
+  local last = string.byte(claim, -1)
+  return last < 48 or last > 57
+end
 -- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
 local sound = true
 for _, group in ipairs(groups) do
@@ -45,7 +57,7 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or has_own_lease(claim) then
+      if not fits(claim, group.token) or flags(claim) then
         sound = false
         break
       end
@@ -54,7 +66,9 @@ for _, group in ipairs(groups) do
 end
 local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
 if deleted ~= n then -- one by one; each sees what the earlier ones did
-  local taken = {}
+  --- use: recent_marks
+  --- use: outcomes
+  local taken, windowed = {}, {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
@@ -70,12 +84,16 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
         else
           group.ended = group.ended + 1
         end
+        if string.find(claim, WINDOW_FLAG, 17, true) then
+          windowed[#windowed + 1] = id
+        end
       else
         replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
       end
     end
   end
   if n == 0 then return {finish(false), replies} end
+  outcomes = outcomes_of(windowed, 0)
   if not deleted then
     redis.call('HDEL', CLAIMS, unpack(acked))
   end
@@ -93,4 +111,13 @@ if has_attrs then
   redis.call('HDEL', ATTRS, unpack(acked))
 end
 redis.call('HINCRBY', META, 'acked', n)
-return {finish(true, false, old_head, nil, old_length), replies}
+if outcomes and #outcomes > 0 then
+  redis.call('ZADD', RECENT, unpack(outcomes))
+end
+local head = old_head
+for i = 1, start and n or 0 do
+  if start(acked[i]) then
+    head = nil -- it may be the head
+  end
+end
+return {finish(true, false, head, nil, old_length), replies}

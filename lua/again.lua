@@ -16,6 +16,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: next
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS again takes now, then id, token, due for 1 to 1000 deliveries')
@@ -32,9 +33,12 @@ for i = 1, count do
   else
     local _, _, _, options = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, 0, 0, nil, fresh_options(options), '')
-    redis.call('ZADD', SCHEDULED, due, id)
-    replies[i], changed = 'OK ' .. int(due), changed + 1
+    local next_due = start_next(id)
+    if not next_due then
+      set_attrs(id, 0, 0, nil, fresh_options(options), '')
+      redis.call('ZADD', SCHEDULED, due, id)
+    end
+    replies[i], changed = 'OK ' .. (next_due or int(due)), changed + 1
   end
 end
 if changed > 0 then

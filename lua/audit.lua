@@ -48,7 +48,7 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
     found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
   end
 end
-local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
+local function readable(claim) return string.find(claim, '^%d+%a*%+?$', 17) end
 local function shared(id, claim) -- whether the id is under the lease of its claim
   local ids = not has_own_lease(claim) and readable(claim)
     and redis.call('HGET', CLAIMS, LEASE_MARK .. string.sub(claim, 1, 16))
@@ -146,6 +146,12 @@ local function look_claim(name) -- whether a claim's lease, ids and count fit to
   end)
 end
 
+local function most_payloads() -- as many as are sure to fit into 4 MiB
+  local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
+  return math.max(1, math.floor(4194304 / largest))
+end
+
+--- use: next_mark
 --- use: audit_parts
 local next_cursor, visited, looked = '0', {[placeholder] = true}, 0
 if part == 'ready' then
@@ -160,10 +166,11 @@ else
   if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then
     scan[6], step = 'NOVALUES', 1
   elseif part == 'messages' then -- HSCAN returns the payloads too: limit them to a few megabytes
-    local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
-    scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
+    scan[5] = math.min(limit, most_payloads())
   elseif part == 'claims' then
     scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
+  elseif part == 'attrs' and layout == '3' then -- next messages are here, with their payloads
+    scan[5] = math.min(limit, most_payloads())
   end
   local page = redis.call(unpack(scan))
   next_cursor = page[1]

@@ -4,8 +4,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
 --        first call | 1 to 1,000 ids
--- Reply  {header, {CANCELLED | CANCELLED earlier | LEASED | DEAD | ABSENT, ...}}
+-- Reply  {header, {CANCELLED | CANCELLED earlier | CANCELLED next | LEASED | DEAD | ABSENT, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+--        CANCELLED next: a node has the message; the one that a push kept for after it is gone
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
 -- Again  CANCELLED for 12 s; with since, a message pushed under the id meanwhile stays
 
@@ -26,7 +27,13 @@ if #ARGV < 3 or #ARGV > 1002 or not dead then
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local replies, gone, unlisted, cancelled = {}, 0, {}, {}
+--- use: next_mark
+local replies, gone, unlisted, cancelled, unfollowed = {}, 0, {}, {}, 0
+local function cancel_next(id)
+  local removed = layout == '3' and redis.call('HDEL', ATTRS, NEXT_MARK .. id) or 0
+  unfollowed = unfollowed + removed
+  return removed == 1
+end
 local function remembered(id, fraction) -- the score, if RECENT holds the id with this fraction
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
   return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == fraction and recent
@@ -40,6 +47,8 @@ for i = 3, #ARGV do
   local state = state_of(id)
   if since and cancelled_earlier(id) then
     replies[#replies + 1] = 'CANCELLED earlier'
+  elseif state == 'leased' and cancel_next(id) then
+    replies[#replies + 1] = 'CANCELLED next'
   elseif state == 'leased' or state == 'dead' and dead == '' then
     replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
@@ -62,7 +71,7 @@ for i = 3, #ARGV do
 end
 if gone > 0 then
   remove_ready(unlisted)
-  write_memory()
+  write_memory(cancelled)
   redis.call('HINCRBY', META, 'cancelled', gone)
 end
-return {finish(gone > 0), replies}
+return {finish(gone + unfollowed > 0), replies}

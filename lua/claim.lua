@@ -146,6 +146,9 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if original then
           held = token .. int(original)
         end
+        if string.find(options, 'window=', 1, true) then
+          held = held .. WINDOW_FLAG
+        end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
@@ -203,4 +206,5 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+local left = closed and 0 or ready - unlisted
+return {header, left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

@@ -3,7 +3,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | id
 -- Reply  {header, {state, s, time_ms, t, failures, n, crashes, n, options, words, error, text, payload, bytes}};
---        {header, {}} if there is no such message
+--        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
+--        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
+--        A leased message with a next one also has next_due, t.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -16,10 +18,14 @@
 --- use: claim_marks
 --- use: has_own_lease
 --- use: lease_member
+--- use: next_mark
 if #ARGV ~= 2 then return redis.error_reply('BADARGS get takes now, id') end
 local id = ARGV[2]
 local state = state_of(id)
-if state == 'absent' then return {finish(false, true), {}} end
+if state == 'absent' then
+  --- use: recent_marks
+  --- use: ended
+end
 local time
 if state == 'ready' then
   time = string.match(ready_entry(id) or '0:', '^%d+')
@@ -29,5 +35,10 @@ else
   time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id)
 end
 local failures, crashes, _, options, reason = attrs_of(id)
-return {finish(false, true), {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
-  'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}}
+local told = {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
+  'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}
+local following = state == 'leased' and layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
+if following then
+  told[#told + 1], told[#told + 2] = 'next_due', tonumber(string.match(following, '^%d+'))
+end
+return {finish(false, true), told}

@@ -18,7 +18,7 @@ if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local ids, left = {}, 0
+local ids, left, removed = {}, 0, {}
 if state == 'ready' then
   for i, found in ipairs(redis.call('LRANGE', READY, 1, limit)) do
     ids[i] = string.match(found, '^%d+:(.*)$') or found
@@ -41,10 +41,11 @@ if #ids > 0 then
   for _, id in ipairs(ids) do
     remember(string.format('%.2f', now_up + REPEAT_MS + CANCELLED), id)
     remember_end(id)
+    removed[id] = true
   end
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))
-  write_memory()
+  write_memory(removed)
   redis.call('HINCRBY', META, 'purged', #ids)
 end
 return {finish(#ids > 0), #ids, left}

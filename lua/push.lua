@@ -6,9 +6,10 @@
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
---        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges)
--- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}};
---        one CREATED alone if it is the result of all
+--        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges), 
+--        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter)
+-- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | FULL <why> |
+--        INVALID <why>, ...}}; one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
@@ -22,6 +23,7 @@ if not layout then
   create_queue = create
 end
 --- use: due_ms
+local attempt = ARGV[2] or ''
 --- use: push_request
 -- Fast path: every id is new and no message has options. ZADD NX finds an id that is given twice. Every other call
 -- takes the plain path below.
@@ -44,8 +46,8 @@ if all_new then
     if #payload > longest then
       longest = #payload
     end
-    if not score or found[i] or ended and ended[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200
-      or #payload > max_payload or not plain and string.find(id, '%c') then
+    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= ''
+      or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
       all_new = false
       break
     end
@@ -61,8 +63,10 @@ if all_new then
 end
 changed, remember_call = all_new, near
 if not all_new then
-  local move -- push moves no message
+  local move, follow -- push moves no message
+  --- use: state_of
   --- use: push_state
   --- use: push_each
 end
 --- use: push_end
+return {finish(changed, false, head, old_deadline, length), replies}

@@ -15,6 +15,7 @@
 --- use: claim_marks
 --- use: has_own_lease
 --- use: release_from_claim
+--- use: next
 local limit = tonumber(ARGV[2])
 if #ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS reap takes now, limit (1 to 1000)')
@@ -28,6 +29,7 @@ local function take(id, claim)
   local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs_of(id)
   crashes, reaped = crashes + 1, reaped + 1
   redis.call('HDEL', CLAIMS, id)
+  if start_next(id) then return end
   if crashes > tonumber(max_crashes or 5) then
     local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
     set_attrs(id, failures, crashes, nil, options, why)

@@ -14,6 +14,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: next
 local count = (#ARGV - 1) / 2
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS release takes now, then id, token for 1 to 1000 deliveries')
@@ -28,8 +29,10 @@ for i = 1, count do
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, failures, crashes, nil, options, reason)
-    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    if not start_next(id) then
+      set_attrs(id, failures, crashes, nil, options, reason)
+      redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    end
     replies[i], changed = 'OK', changed + 1
   end
 end

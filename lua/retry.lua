@@ -19,6 +19,7 @@
 --- use: end_lease
 --- use: expiry
 --- use: later
+--- use: next
 local count = (#ARGV - 1) / 4
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS retry takes now, then id, token, after ms, error for 1 to 1000 deliveries')
@@ -38,7 +39,10 @@ for i = 1, count do
     local reason = string.sub(ARGV[4 * i + 1], 1, 1024)
     failures, changed = failures + 1, changed + 1
     end_lease(id, claim)
-    if failures >= tonumber(string.match(options, 'max_attempts=(%d+)') or queue_limit) then
+    local next_due = start_next(id)
+    if next_due then
+      replies[i] = 'SCHEDULED ' .. next_due
+    elseif failures >= tonumber(string.match(options, 'max_attempts=(%d+)') or queue_limit) then
       set_attrs(id, failures, crashes, nil, options, reason)
       redis.call('ZADD', DEAD, now, id)
       replies[i], died = 'DEAD', died + 1

@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- snooze: gives messages a later due (leased -> scheduled); charges no attempt. Its options count the snoozes.
---         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or absent).
+--         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or
+--         absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, due (unix ms, or +ms from now)
 -- Reply  {header, {SCHEDULED <due ms> | DEAD | DROPPED | GONE | LOST | INVALID <why>, ...}}
@@ -18,6 +19,7 @@
 --- use: end_lease
 --- use: expiry
 --- use: later
+--- use: next
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS snooze takes now, then id, token, due for 1 to 1000 deliveries')
@@ -37,7 +39,10 @@ for i = 1, count do
     options = fix_expiry(before or options, claimed_due)
     options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int((snoozes or 0) + 1)
     end_lease(id, claim)
-    replies[i], changed = later(id, due, claimed_due, failures, crashes, options, reason), changed + 1
+    local next_due = start_next(id)
+    replies[i] = next_due and 'SCHEDULED ' .. next_due
+      or later(id, due, claimed_due, failures, crashes, options, reason)
+    changed = changed + 1
   end
 end
 if changed > expired then

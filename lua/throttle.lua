@@ -17,6 +17,7 @@
 --- use: release_from_claim
 --- use: refusal_of
 --- use: end_lease
+--- use: next
 local count, closes = (#ARGV - 1) / 3, #ARGV == 3 and ARGV[2] == 'close'
 local function wait_of(text)
   local ms = #text <= 13 and string.find(text, '^%d+$') and tonumber(text)
@@ -39,8 +40,10 @@ for i = 1, closes and 0 or count do
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, failures, crashes, nil, options, reason)
-    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    if not start_next(id) then
+      set_attrs(id, failures, crashes, nil, options, reason)
+      redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    end
     replies[i], returned, latest = true, returned + 1, math.max(latest, wait_ms)
   end
 end

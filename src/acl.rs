@@ -64,21 +64,22 @@ const CONSUMER: Grants = &[
         "%scheduled %leases %dead %recent %nodes",
     ),
     ("+zscore", "%leases"),
-    ("+zmscore", "%scheduled"), // and no +zscore: without it the scripts of producers are refused
+    // And no +zscore: without it the scripts of producers are refused.
+    ("+zmscore", "%scheduled %dead %recent"),
     ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zremrangebyrank", "scheduled dead"),
     ("+rpush +ltrim +lset", "ready"),
     ("+zadd +zrem", "leases"),
     ("+hset +hdel", "claims attrs"),
-    ("+hdel", "messages"),
-    ("+zremrangebyrank", "recent"),
+    ("+hdel +hsetnx", "messages"), // and no +hset: without it a push is refused at once
+    ("+zadd +zremrangebyrank", "recent"),
     ("+zadd +zrem +zremrangebyscore", "nodes"),
     ("+hset +hincrby", "meta"),
     ("+rpush +blpop", "wake"),
 ];
 
 const OPERATOR: Grants = &[(
-    "+hmget +hget +hlen +hexists +hstrlen +hscan +hset +hdel +hincrby \
+    "+hmget +hget +hlen +hexists +hstrlen +hscan +hset +hsetnx +hdel +hincrby \
      +zrange +zcard +zcount +zscore +zmscore +zrank +zscan +zadd +zrem +zremrangebyrank +zremrangebyscore \
      +lrange +llen +lindex +lpush +rpush +lrem +lset +ltrim +blpop \
      +exists +type +object|encoding +unlink",

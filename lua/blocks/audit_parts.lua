@@ -72,7 +72,20 @@ function look.dead(id, score)
     found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
   end
 end
+local function look_next(id, message) -- whether a delivery runs that this message follows
+  if leased(id) then return end
+  found('next', id, '', function()
+    local due, options, payload = string.match(message, '^(%d+) ([^\n]*)\n(.*)$')
+    redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+    if due and not has_payload(id) and #states_of(id) == 0 then
+      redis.call('HSET', MESSAGES, id, payload)
+      set_attrs(id, 0, 0, nil, options, '')
+      redis.call('ZADD', SCHEDULED, due, id)
+    end
+  end)
+end
 function look.attrs(id, value)
+  if string.sub(id, 1, 1) == NEXT_MARK then return look_next(string.sub(id, 2), value) end
   local readable_attrs = string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')
   if not has_payload(id) or not readable_attrs then
     found('attrs', id, has_payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)

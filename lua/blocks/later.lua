@@ -1,5 +1,5 @@
--- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
--- or is dropped.
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
+-- error, or is dropped.
 local expired, expired_dead = 0, 0
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)

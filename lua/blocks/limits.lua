@@ -22,6 +22,8 @@ function limits.read()
 end
 
 --- use: expiry
+--- use: recent_marks
+--- use: outcomes
 -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
 function limits.choose(candidates, runs, read_attrs)
   local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
@@ -51,6 +53,14 @@ function limits.choose(candidates, runs, read_attrs)
     end
   end
   limits.positions, limits.costs, limits.looked = positions, costs, looked
+  local remembered = {} -- of those that are dropped
+  for _, message in ipairs(limits.expired) do
+    local words = message[5]
+    if string.find(words, 'window=', 1, true) and string.find(words, 'on_expire=drop', 1, true) then
+      remembered[#remembered + 1] = message[2]
+    end
+  end
+  limits.outcomes = outcomes_of(remembered, DROPPED)
   return ids, dues
 end
 
@@ -84,6 +94,9 @@ function limits.expire(taken)
   if #dropped > 0 then
     redis.call('HDEL', MESSAGES, unpack(dropped))
     redis.call('HDEL', ATTRS, unpack(dropped))
+  end
+  if #(limits.outcomes or {}) > 0 then
+    redis.call('ZADD', RECENT, unpack(limits.outcomes))
   end
   if died + #dropped > 0 then
     redis.call('HINCRBY', META, 'expired', died + #dropped)

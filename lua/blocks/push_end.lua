@@ -17,4 +17,3 @@ end
 if created > 0 then
   redis.call('HINCRBY', META, 'pushed', created)
 end
-return {finish(changed, false, head, old_deadline, length), replies}

@@ -1,13 +1,13 @@
 -- The request of push and upsert, and what both read before they judge it.
 --   count, ids           how many messages; their ids
---   attempt              as given; until_text and until_ms: its first part
+--   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
 --   largest              META's largest_payload_bytes, at least 4,096
 --   found[i]             true or the payload if message i is in the queue; else false
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
-local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
+local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
 local until_ms, blank = tonumber(until_text), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
@@ -18,8 +18,8 @@ if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_m
     .. '3 digits, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 '
     .. 'messages')
 end
-local max_messages, max_payload, ended_until =
-  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
+local max_messages, max_payload, ended_until, windows_until =
+  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until', 'windows_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
 local largest = 4096
@@ -60,6 +60,14 @@ if ended_until and (not string.find(ended_until, '^%d+$') or tonumber(ended_unti
     names[i] = ENDED_MARK .. ids[i]
   end
   ended = redis.call('ZMSCORE', RECENT, unpack(names))
+end
+local windows = nil -- by message: when the window of its id ends, or nil
+if windows_until and (not string.find(windows_until, '^%d+$') or tonumber(windows_until) > now) then
+  local names = {}
+  for i = 1, count do
+    names[i] = WINDOW_MARK .. ids[i]
+  end
+  windows = redis.call('ZMSCORE', RECENT, unpack(names))
 end
 local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 -- Results of the call:

@@ -1,4 +1,3 @@
---- use: state_of
 --- use: attrs
 -- The messages are judged one by one; each sees what the earlier ones did.
 --   due_of, due_text   by the text of a due: its ms, or false; its score

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/ack.lua and lua/blocks: change these, not this file.
--- ack: ends deliveries that were handled (leased -> absent).
+-- ack: ends deliveries that were handled (leased -> absent; -> scheduled if a push kept a next message).
 -- KEYS   the ten of the queue
 -- ARGV   now | per claim: token, how many ids follow, ids; 1 to 1,000 ids in all
 -- Reply  {header, {OK | GONE | LOST, ...}}, one for each id; one OK alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(1) a delivery, O(log leases) a claim that ends and a delivery that was extended
+-- Cost   O(1) a delivery, O(log n) one with a window or a next message, O(log leases) a claim that ends and a delivery
+--        that was extended
 -- Again  GONE
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -125,6 +126,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -162,8 +165,46 @@ end
 local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
+local start
+if has_attrs and layout == '3' then
+  local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+    local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+    return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+  end
+  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+  local function set_attrs(id, failures, crashes, due, options, reason)
+    if failures + crashes == 0 and not due and options == '' and reason == '' then
+      return redis.call('HDEL', ATTRS, id)
+    end
+    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+  end
+  -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+  -- '<due> <options>', LF, payload.
+  local NEXT_MARK = '\3'
+  if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+    redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+  end
+  local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+    local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+    local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
+    if not due then return nil end
+    redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+    redis.call('HDEL', MESSAGES, id)
+    redis.call('HSETNX', MESSAGES, id, payload)
+    set_attrs(id, 0, 0, nil, options, '')
+    redis.call('ZADD', SCHEDULED, due, id)
+    return due
+  end
+  start = start_next
+end
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
+local outcomes -- what RECENT remembers of ids with a window
+local function flags(claim) -- whether it ends in another byte than a digit: + or flags
+  local last = string.byte(claim, -1)
+  return last < 48 or last > 57
+end
 -- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
 local sound = true
 for _, group in ipairs(groups) do
@@ -171,7 +212,7 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or has_own_lease(claim) then
+      if not fits(claim, group.token) or flags(claim) then
         sound = false
         break
       end
@@ -180,7 +221,35 @@ for _, group in ipairs(groups) do
 end
 local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
 if deleted ~= n then -- one by one; each sees what the earlier ones did
-  local taken = {}
+  -- RECENT remembers, each until its score:
+  --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+  --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+  --   CALL_MARK attempt ' ' id            such an item
+  --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+  --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+  --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+  -- that of WINDOW_MARK.
+  local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+  local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+  -- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
+  -- release are refused before the first write. Returns what RECENT gets.
+  local function outcomes_of(ids, fraction)
+    local names, outcomes = {}, {}
+    for i, id in ipairs(ids) do
+      names[i] = WINDOW_MARK .. id
+    end
+    for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
+      local left = (tonumber(ends) or 0) - now
+      if left > 0 and left <= 2592000000 then
+        local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
+        outcomes[#outcomes + 1] = string.format('%.1f', now + 2 ^ k + fraction)
+        outcomes[#outcomes + 1] = OUTCOME_MARK .. string.char(64 + k) .. ids[i]
+      end
+    end
+    return outcomes
+  end
+  local taken, windowed = {}, {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
@@ -196,12 +265,16 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
         else
           group.ended = group.ended + 1
         end
+        if string.find(claim, WINDOW_FLAG, 17, true) then
+          windowed[#windowed + 1] = id
+        end
       else
         replies[i] = redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
       end
     end
   end
   if n == 0 then return {finish(false), replies} end
+  outcomes = outcomes_of(windowed, 0)
   if not deleted then
     redis.call('HDEL', CLAIMS, unpack(acked))
   end
@@ -219,4 +292,13 @@ if has_attrs then
   redis.call('HDEL', ATTRS, unpack(acked))
 end
 redis.call('HINCRBY', META, 'acked', n)
-return {finish(true, false, old_head, nil, old_length), replies}
+if outcomes and #outcomes > 0 then
+  redis.call('ZADD', RECENT, unpack(outcomes))
+end
+local head = old_head
+for i = 1, start and n or 0 do
+  if start(acked[i]) then
+    head = nil -- it may be the head
+  end
+end
+return {finish(true, false, head, nil, old_length), replies}

@@ -143,6 +143,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -187,7 +189,7 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
     found('entry', entry, '', function() redis.call('LREM', READY, -1, entry) end)
   end
 end
-local function readable(claim) return string.find(claim, '^%d+%+?$', 17) end
+local function readable(claim) return string.find(claim, '^%d+%a*%+?$', 17) end
 local function shared(id, claim) -- whether the id is under the lease of its claim
   local ids = not has_own_lease(claim) and readable(claim)
     and redis.call('HGET', CLAIMS, LEASE_MARK .. string.sub(claim, 1, 16))
@@ -285,6 +287,14 @@ local function look_claim(name) -- whether a claim's lease, ids and count fit to
   end)
 end
 
+local function most_payloads() -- as many as are sure to fit into 4 MiB
+  local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
+  return math.max(1, math.floor(4194304 / largest))
+end
+
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
   local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, id) or ''
@@ -359,7 +369,20 @@ function look.dead(id, score)
     found('score', id, 'dead ' .. score, function() redis.call('ZADD', DEAD, now, id) end)
   end
 end
+local function look_next(id, message) -- whether a delivery runs that this message follows
+  if leased(id) then return end
+  found('next', id, '', function()
+    local due, options, payload = string.match(message, '^(%d+) ([^\n]*)\n(.*)$')
+    redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+    if due and not has_payload(id) and #states_of(id) == 0 then
+      redis.call('HSET', MESSAGES, id, payload)
+      set_attrs(id, 0, 0, nil, options, '')
+      redis.call('ZADD', SCHEDULED, due, id)
+    end
+  end)
+end
 function look.attrs(id, value)
+  if string.sub(id, 1, 1) == NEXT_MARK then return look_next(string.sub(id, 2), value) end
   local readable_attrs = string.find(value, '^%d+ %d+ %d+ [^\n]*\n') or string.find(value, '^%d+ %d+ %- [^\n]*\n')
   if not has_payload(id) or not readable_attrs then
     found('attrs', id, has_payload(id) and '' or 'absent', function() redis.call('HDEL', ATTRS, id) end)
@@ -378,10 +401,11 @@ else
   if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then
     scan[6], step = 'NOVALUES', 1
   elseif part == 'messages' then -- HSCAN returns the payloads too: limit them to a few megabytes
-    local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
-    scan[5] = math.min(limit, math.max(1, math.floor(4194304 / largest)))
+    scan[5] = math.min(limit, most_payloads())
   elseif part == 'claims' then
     scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
+  elseif part == 'attrs' and layout == '3' then -- next messages are here, with their payloads
+    scan[5] = math.min(limit, most_payloads())
   end
   local page = redis.call(unpack(scan))
   next_cursor = page[1]

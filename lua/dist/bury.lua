@@ -137,6 +137,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -165,12 +167,29 @@ local function end_lease(id, claim)
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
 end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, payload)
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
+end
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS bury takes now, then id, token, reason for 1 to 1000 deliveries')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
-local replies, changed = {}, 0
+local replies, changed, died = {}, 0, 0
 for i = 1, count do
   local id = ARGV[3 * i - 1]
   local refusal, claim = refusal_of(id, ARGV[3 * i])
@@ -179,12 +198,15 @@ for i = 1, count do
   else
     local failures, crashes, _, options = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[3 * i + 1], 1, 1024))
-    redis.call('ZADD', DEAD, now, id)
+    if not start_next(id) then
+      set_attrs(id, failures, crashes, nil, options, string.sub(ARGV[3 * i + 1], 1, 1024))
+      redis.call('ZADD', DEAD, now, id)
+      died = died + 1
+    end
     replies[i], changed = 'OK', changed + 1
   end
 end
-if changed > 0 then
-  redis.call('HINCRBY', META, 'died', changed)
+if died > 0 then
+  redis.call('HINCRBY', META, 'died', died)
 end
 return {finish(changed > 0), replies}

@@ -5,8 +5,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | dead: 1 to cancel dead messages too, else empty; a repetition adds since=MS, the server's time at the
 --        first call | 1 to 1,000 ids
--- Reply  {header, {CANCELLED | CANCELLED earlier | LEASED | DEAD | ABSENT, ...}}
+-- Reply  {header, {CANCELLED | CANCELLED earlier | CANCELLED next | LEASED | DEAD | ABSENT, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+--        CANCELLED next: a node has the message; the one that a push kept for after it is gone
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
 -- Again  CANCELLED for 12 s; with since, a message pushed under the id meanwhile stays
 
@@ -176,9 +177,12 @@ end
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
 --   CALL_MARK attempt ' ' id            such an item
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
--- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
-local CALL_MARK, ENDED_MARK = '\3', '\4'
-local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
   if over > 0 then
@@ -191,9 +195,18 @@ local function remember(score, name)
   memory[#memory + 1] = name
 end
 local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
-local function write_memory()
+local function write_memory(removed) -- removed: by id, what was cancelled or purged, which ends its window
   if #memory == 0 then return end
-  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local latest, windows_until = unpack(redis.call('HMGET', META, 'ended_until', 'windows_until'))
+  latest = latest or '0'
+  if removed and windows_until then
+    local ended = {}
+    for id in pairs(removed) do
+      ended[#ended + 1] = now
+      ended[#ended + 1] = WINDOW_MARK .. id
+    end
+    redis.call('ZADD', RECENT, 'XX', unpack(ended))
+  end
   local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
   redis.call('ZADD', RECENT, unpack(memory))
   if later > 0 then
@@ -211,7 +224,15 @@ if #ARGV < 3 or #ARGV > 1002 or not dead then
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
-local replies, gone, unlisted, cancelled = {}, 0, {}, {}
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+local replies, gone, unlisted, cancelled, unfollowed = {}, 0, {}, {}, 0
+local function cancel_next(id)
+  local removed = layout == '3' and redis.call('HDEL', ATTRS, NEXT_MARK .. id) or 0
+  unfollowed = unfollowed + removed
+  return removed == 1
+end
 local function remembered(id, fraction) -- the score, if RECENT holds the id with this fraction
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
   return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == fraction and recent
@@ -225,6 +246,8 @@ for i = 3, #ARGV do
   local state = state_of(id)
   if since and cancelled_earlier(id) then
     replies[#replies + 1] = 'CANCELLED earlier'
+  elseif state == 'leased' and cancel_next(id) then
+    replies[#replies + 1] = 'CANCELLED next'
   elseif state == 'leased' or state == 'dead' and dead == '' then
     replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
@@ -247,7 +270,7 @@ for i = 3, #ARGV do
 end
 if gone > 0 then
   remove_ready(unlisted)
-  write_memory()
+  write_memory(cancelled)
   redis.call('HINCRBY', META, 'cancelled', gone)
 end
-return {finish(gone > 0), replies}
+return {finish(gone + unfollowed > 0), replies}

@@ -132,6 +132,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- count, share        how many handlers are free; how many messages this node may have
 -- limits              of the rate, max_leased and expiries; nil if the queue has none
 -- room                how many candidates are read; more than share if some may have expired
@@ -201,6 +203,34 @@ if selective then
     local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
     return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
   end
+  -- RECENT remembers, each until its score:
+  --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+  --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+  --   CALL_MARK attempt ' ' id            such an item
+  --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+  --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+  --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+  -- that of WINDOW_MARK.
+  local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+  local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+  -- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
+  -- release are refused before the first write. Returns what RECENT gets.
+  local function outcomes_of(ids, fraction)
+    local names, outcomes = {}, {}
+    for i, id in ipairs(ids) do
+      names[i] = WINDOW_MARK .. id
+    end
+    for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
+      local left = (tonumber(ends) or 0) - now
+      if left > 0 and left <= 2592000000 then
+        local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
+        outcomes[#outcomes + 1] = string.format('%.1f', now + 2 ^ k + fraction)
+        outcomes[#outcomes + 1] = OUTCOME_MARK .. string.char(64 + k) .. ids[i]
+      end
+    end
+    return outcomes
+  end
   -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
   function limits.choose(candidates, runs, read_attrs)
     local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
@@ -230,6 +260,14 @@ if selective then
       end
     end
     limits.positions, limits.costs, limits.looked = positions, costs, looked
+    local remembered = {} -- of those that are dropped
+    for _, message in ipairs(limits.expired) do
+      local words = message[5]
+      if string.find(words, 'window=', 1, true) and string.find(words, 'on_expire=drop', 1, true) then
+        remembered[#remembered + 1] = message[2]
+      end
+    end
+    limits.outcomes = outcomes_of(remembered, DROPPED)
     return ids, dues
   end
 
@@ -263,6 +301,9 @@ if selective then
     if #dropped > 0 then
       redis.call('HDEL', MESSAGES, unpack(dropped))
       redis.call('HDEL', ATTRS, unpack(dropped))
+    end
+    if #(limits.outcomes or {}) > 0 then
+      redis.call('ZADD', RECENT, unpack(limits.outcomes))
     end
     if died + #dropped > 0 then
       redis.call('HINCRBY', META, 'expired', died + #dropped)
@@ -430,6 +471,9 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if original then
           held = token .. int(original)
         end
+        if string.find(options, 'window=', 1, true) then
+          held = held .. WINDOW_FLAG
+        end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
@@ -487,4 +531,5 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+local left = closed and 0 or ready - unlisted
+return {header, left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

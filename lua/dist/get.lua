@@ -4,7 +4,9 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | id
 -- Reply  {header, {state, s, time_ms, t, failures, n, crashes, n, options, words, error, text, payload, bytes}};
---        {header, {}} if there is no such message
+--        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
+--        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
+--        A leased message with a next one also has next_due, t.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -175,15 +177,52 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local function lease_member(id, claim) -- the member of LEASES that holds this id
   return has_own_lease(claim) and id or LEASE_MARK .. string.sub(claim, 1, 16)
 end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
 if #ARGV ~= 2 then return redis.error_reply('BADARGS get takes now, id') end
 local id = ARGV[2]
 local state = state_of(id)
-if state == 'absent' then return {finish(false, true), {}} end
+if state == 'absent' then
+  -- RECENT remembers, each until its score:
+  --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+  --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+  --   CALL_MARK attempt ' ' id            such an item
+  --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+  --   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+  --   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+  -- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+  -- that of WINDOW_MARK.
+  local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+  local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+  -- How and when a message ended whose id RECENT remembers.
+  local names = {id, WINDOW_MARK .. id}
+  for k = 0, 31 do
+    names[k + 3] = OUTCOME_MARK .. string.char(64 + k) .. id
+  end
+  local scores = redis.call('ZMSCORE', RECENT, unpack(names))
+  local cancelled, window, how, at = tonumber(scores[1] or 0), tonumber(scores[2] or 0), nil, 0
+  for k = 0, 31 do
+    local score = tonumber(scores[k + 3] or 0)
+    local ended = math.floor(score) - 2 ^ k
+    if score > now and ended <= now and ended > at then -- the latest, if the id was used again
+      how, at = score % 1 == DROPPED and 'expired' or 'finished', ended
+    end
+  end
+  if cancelled > now and cancelled <= now_up + REPEAT_MS + 1 and cancelled % 1 == CANCELLED
+    and math.floor(cancelled) - REPEAT_MS >= at then
+    how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
+  end
+  if not how then return {finish(false, true), {}} end
+  return {finish(false, true), {}, how, at, window > now and window or 0}
+end
 local time
 if state == 'ready' then
   time = string.match(ready_entry(id) or '0:', '^%d+')
@@ -193,5 +232,10 @@ else
   time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id)
 end
 local failures, crashes, _, options, reason = attrs_of(id)
-return {finish(false, true), {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
-  'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}}
+local told = {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
+  'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}
+local following = state == 'leased' and layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
+if following then
+  told[#told + 1], told[#told + 2] = 'next_due', tonumber(string.match(following, '^%d+'))
+end
+return {finish(false, true), told}

@@ -7,9 +7,10 @@
 --        nonce: 8 to 64 random bytes, new for each call; a repetition of the call sends the same attempt
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
---        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges)
--- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>, ...}};
---        one CREATED alone if it is the result of all
+--        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges), 
+--        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter)
+-- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | FULL <why> |
+--        INVALID <why>, ...}}; one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
@@ -152,9 +153,12 @@ end
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
 --   CALL_MARK attempt ' ' id            such an item
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
--- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
-local CALL_MARK, ENDED_MARK = '\3', '\4'
-local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 -- Making a function costs as much as a command: functions that most calls do not need are made where they are needed.
 local create_queue
 if not layout then
@@ -186,16 +190,17 @@ local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for 
   local due = tonumber(text) + (ahead and now_up or 0)
   return due <= now_up + 3155760000000 and due or nil
 end
+local attempt = ARGV[2] or ''
 -- The request of push and upsert, and what both read before they judge it.
 --   count, ids           how many messages; their ids
---   attempt              as given; until_text and until_ms: its first part
+--   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
 --   largest              META's largest_payload_bytes, at least 4,096
 --   found[i]             true or the payload if message i is in the queue; else false
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
-local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
+local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
 local until_ms, blank = tonumber(until_text), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
@@ -206,8 +211,8 @@ if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_m
     .. '3 digits, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 '
     .. 'messages')
 end
-local max_messages, max_payload, ended_until =
-  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
+local max_messages, max_payload, ended_until, windows_until =
+  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until', 'windows_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
 local largest = 4096
@@ -249,6 +254,14 @@ if ended_until and (not string.find(ended_until, '^%d+$') or tonumber(ended_unti
   end
   ended = redis.call('ZMSCORE', RECENT, unpack(names))
 end
+local windows = nil -- by message: when the window of its id ends, or nil
+if windows_until and (not string.find(windows_until, '^%d+$') or tonumber(windows_until) > now) then
+  local names = {}
+  for i = 1, count do
+    names[i] = WINDOW_MARK .. ids[i]
+  end
+  windows = redis.call('ZMSCORE', RECENT, unpack(names))
+end
 local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 -- Results of the call:
 --   replies, created     item results; how many messages are new
@@ -279,8 +292,8 @@ if all_new then
     if #payload > longest then
       longest = #payload
     end
-    if not score or found[i] or ended and ended[i] or ARGV[at + 2] ~= '' or #id < 1 or #id > 200
-      or #payload > max_payload or not plain and string.find(id, '%c') then
+    if not score or found[i] or ended and ended[i] or windows and windows[i] or ARGV[at + 2] ~= ''
+      or #id < 1 or #id > 200 or #payload > max_payload or not plain and string.find(id, '%c') then
       all_new = false
       break
     end
@@ -296,7 +309,7 @@ if all_new then
 end
 changed, remember_call = all_new, near
 if not all_new then
-  local move -- push moves no message
+  local move, follow -- push moves no message
   local function state_of(id)
     if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
     if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
@@ -332,20 +345,24 @@ if not all_new then
     memory[#memory + 1] = name
   end
   -- The options of a message: words NAME=VALUE.
-  local ranges = {max_attempts = 1000000, cost = 1000000}
-  local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
-    .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000'
+  local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
+  local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
+    .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
+    .. 'max_wait=1..3155760000000 ms, reuse, revive'
   local function read_options(text) -- the values by name; or nil and the reason
     local asked = {on_conflict = 'keep'}
     for word in string.gmatch(text, '[^ ]+') do
       local name, value = string.match(word, '^([%l_]+)=(.+)$')
-      if ranges[name or ''] then
+      if word == 'reuse' or word == 'revive' then
+        asked[word] = true
+      elseif ranges[name or ''] then
         local number = string.find(value, '^%d+$') and tonumber(value)
         if not number or number < 1 or number > ranges[name] then
           return nil, name .. ' must be 1 to ' .. int(ranges[name])
         end
         asked[name] = int(number)
-      elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace') then
+      elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace'
+        or value == 'next') then
         asked.on_conflict = value
       elseif name == 'expires' then
         asked.expires, asked.expires_ms = value, due_ms(value)
@@ -366,8 +383,15 @@ if not all_new then
       end
     end
     if asked.on_expire and not asked.expires then return nil, 'on_expire needs expires' end
+    if asked.max_wait and asked.on_conflict == 'keep' then
+      return nil, 'max_wait needs on_conflict=reschedule, replace or next'
+    end
+    if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
+      return nil, 'revive needs on_conflict=replace or next'
+    end
+    asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
     local words = {} -- as ATTRS keeps them, in one order
-    for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost'}) do
+    for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
       words[#words + 1] = asked[name] and name .. '=' .. asked[name]
     end
     asked.stored = table.concat(words, ' ')
@@ -385,6 +409,11 @@ if not all_new then
     local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
     return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
   end
+  local function remembered(i) -- until when a window remembers the id of message i
+    local score = tonumber(windows and windows[i] or 0)
+    return score > now and score <= now_up + 2592000000 and score
+  end
+  local remembers, max_remembered, window_end = nil, nil, 0 -- if a message has a window
   local burst -- of the queue's rate, if a message has a cost
   local function invalid(id, due, payload, asked, why)
     if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
@@ -401,9 +430,16 @@ if not all_new then
       return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
     elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
       return 'INVALID expires must not be before the due time'
+    elseif asked.max_wait and due > now_up + asked.max_wait then
+      return 'INVALID max_wait must be at least the delay'
+    elseif asked.on_conflict == 'next' and layout ~= '3' then
+      return 'INVALID on_conflict=next needs layout 3: once all nodes know it, run dueq configure ' .. queue
+        .. ' --layout 3'
     elseif asked.cost then
       burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
-      if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
+      if tonumber(asked.cost) > burst then
+        return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate'
+      end
     end
   end
   local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
@@ -424,19 +460,36 @@ if not all_new then
     if refusal then return refusal end
     if found[i] or taken[id] then
       local state = taken[id] and 'scheduled' or state_of(id)
-      if not move or state == 'leased' or state == 'dead' then
+      if asked.on_conflict == 'next' and state == 'leased' then
+        noted[#noted + 1] = id
+        if finished(i) ~= 'FINISHED' then -- else a repetition: its first try was applied
+          follow(id, due, payload, asked.stored)
+        end
+        return 'NEXT'
+      end
+      if not move or state == 'leased' or state == 'dead' and not asked.revive then
         noted[#noted + 1] = id
         return 'EXISTS ' .. state
       end
-      move(id, state, due, payload, asked.on_conflict == 'replace' and asked.stored)
-      d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
+      d, dues[d + 1], dues[d + 2], taken[id] = d + 2, move(id, state, due, payload, asked), id, true
+      if asked.on_conflict == 'next' then
+        noted[#noted + 1] = id
+      end
       return 'MOVED'
     end
     local earlier = finished(i)
     if earlier then return earlier end
+    if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
     if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
+    if asked.window then
+      remembers = remembers or redis.call('ZCARD', RECENT) - 1
+      max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or 1000000)
+      if remembers >= max_remembered then return 'FULL this queue may remember ' .. int(max_remembered) .. ' ids' end
+      remembers, window_end = remembers + 1, math.max(window_end, now_up + asked.window)
+      remember(int(now_up + asked.window), WINDOW_MARK .. id)
+    end
     if ended and ended[i] then -- a repeated cancel of this id must not take the new message
-      local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+      local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
       if cancelled > now and cancelled % 1 == CANCELLED then
         remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
       end
@@ -466,7 +519,7 @@ if not all_new then
     if create_queue then
       create_queue()
     end
-    if p > 0 then
+    if #payloads > 0 then
       redis.call('HSET', MESSAGES, unpack(payloads))
     end
     redis.call('ZADD', SCHEDULED, unpack(dues))
@@ -488,6 +541,9 @@ if not all_new then
   end
   if expires then -- claim looks for messages that have expired
     redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
+  if window_end > (tonumber(windows_until or '') or 0) then
+    redis.call('HSET', META, 'windows_until', int(window_end))
   end
 end
 memory = memory or {}

@@ -140,6 +140,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -151,6 +153,23 @@ local function release_from_claim(token, count)
     redis.call('HDEL', CLAIMS, LEASE_MARK .. token, COUNT_MARK .. token)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
+end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, payload)
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
 end
 local limit = tonumber(ARGV[2])
 if #ARGV ~= 2 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
@@ -165,6 +184,7 @@ local function take(id, claim)
   local due, failures, crashes, _, options, reason = tonumber(string.match(claim, '^%d+', 17)) or now, attrs_of(id)
   crashes, reaped = crashes + 1, reaped + 1
   redis.call('HDEL', CLAIMS, id)
+  if start_next(id) then return end
   if crashes > tonumber(max_crashes or 5) then
     local why = 'the lease ran out ' .. int(crashes) .. ' times' .. (reason ~= '' and '; before that: ' .. reason or '')
     set_attrs(id, failures, crashes, nil, options, why)

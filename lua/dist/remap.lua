@@ -227,10 +227,10 @@ end
 create()
 if alone then
   redis.call('HDEL', META, 'map')
-  redis.call('HSET', META, 'layout', '1', 'epoch', int(map_epoch))
-  layout, epoch = '1', nil
+  layout, epoch = layout == '3' and '3' or '1', nil
+  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch))
 else
-  redis.call('HSET', META, 'layout', '2', 'epoch', int(map_epoch), 'map', map)
-  layout, epoch = '2', map_epoch
+  layout, epoch = layout == '3' and '3' or '2', map_epoch
+  redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map)
 end
 return {finish(true, true), 'DONE'}

@@ -165,9 +165,13 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
   redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
 end
--- Options as the producer gave them, without what scripts add: the fixed expiry; and the count of snoozes.
+-- Options as the producer gave them, without what scripts add: the fixed expiry, the count of snoozes, the end of a
+-- debounce.
 local function free_expiry(options) return (string.gsub(options, ' ?expires_by=%d+', '')) end
-local function fresh_options(options) return (string.gsub(free_expiry(options), ' ?snoozes=%d+', '')) end
+local function fresh_options(options)
+  options = string.gsub(free_expiry(options), ' ?snoozes=%d+', '')
+  return (string.gsub(string.gsub(options, ' ?due_by=%d+', ''), '^ ', ''))
+end
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
 if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4
   and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then

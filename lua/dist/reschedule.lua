@@ -182,9 +182,13 @@ local function set_attrs(id, failures, crashes, due, options, reason)
   local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
   redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
 end
--- Options as the producer gave them, without what scripts add: the fixed expiry; and the count of snoozes.
+-- Options as the producer gave them, without what scripts add: the fixed expiry, the count of snoozes, the end of a
+-- debounce.
 local function free_expiry(options) return (string.gsub(options, ' ?expires_by=%d+', '')) end
-local function fresh_options(options) return (string.gsub(free_expiry(options), ' ?snoozes=%d+', '')) end
+local function fresh_options(options)
+  options = string.gsub(free_expiry(options), ' ?snoozes=%d+', '')
+  return (string.gsub(string.gsub(options, ' ?due_by=%d+', ''), '^ ', ''))
+end
 local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
   local ahead = string.byte(text) == 43
   if #text > (ahead and 16 or 15) or not string.find(text, '^%+?%d+$') then return nil end
@@ -196,9 +200,12 @@ end
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
 --   CALL_MARK attempt ' ' id            such an item
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
--- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
-local CALL_MARK, ENDED_MARK = '\3', '\4'
-local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
   local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
   if over > 0 then
@@ -211,9 +218,18 @@ local function remember(score, name)
   memory[#memory + 1] = name
 end
 local function remember_end(id) remember(memory_ms, ENDED_MARK .. id) end
-local function write_memory()
+local function write_memory(removed) -- removed: by id, what was cancelled or purged, which ends its window
   if #memory == 0 then return end
-  local latest = redis.call('HGET', META, 'ended_until') or '0'
+  local latest, windows_until = unpack(redis.call('HMGET', META, 'ended_until', 'windows_until'))
+  latest = latest or '0'
+  if removed and windows_until then
+    local ended = {}
+    for id in pairs(removed) do
+      ended[#ended + 1] = now
+      ended[#ended + 1] = WINDOW_MARK .. id
+    end
+    redis.call('ZADD', RECENT, 'XX', unpack(ended))
+  end
   local later = string.find(latest, '^%d+$') and now_up + REPEAT_MS + 1 - tonumber(latest) or 0
   redis.call('ZADD', RECENT, unpack(memory))
   if later > 0 then

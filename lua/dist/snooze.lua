@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/snooze.lua and lua/blocks: change these, not this file.
 -- snooze: gives messages a later due (leased -> scheduled); charges no attempt. Its options count the snoozes.
---         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or absent).
+--         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or
+--         absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, due (unix ms, or +ms from now)
 -- Reply  {header, {SCHEDULED <due ms> | DEAD | DROPPED | GONE | LOST | INVALID <why>, ...}}
@@ -144,6 +145,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -184,8 +187,8 @@ local function fix_expiry(options, due) -- as options say it, whatever due the m
   local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
   return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
 end
--- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
--- or is dropped.
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
+-- error, or is dropped.
 local expired, expired_dead = 0, 0
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)
@@ -212,6 +215,23 @@ local function count_expired()
     redis.call('HINCRBY', META, 'died', expired_dead)
   end
 end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, payload)
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
+end
 local count = (#ARGV - 1) / 3
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS snooze takes now, then id, token, due for 1 to 1000 deliveries')
@@ -231,7 +251,10 @@ for i = 1, count do
     options = fix_expiry(before or options, claimed_due)
     options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int((snoozes or 0) + 1)
     end_lease(id, claim)
-    replies[i], changed = later(id, due, claimed_due, failures, crashes, options, reason), changed + 1
+    local next_due = start_next(id)
+    replies[i] = next_due and 'SCHEDULED ' .. next_due
+      or later(id, due, claimed_due, failures, crashes, options, reason)
+    changed = changed + 1
   end
 end
 if changed > expired then

@@ -140,6 +140,8 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
+-- Behind the due in an id's value in CLAIMS: a window remembers the id.
+local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -168,6 +170,23 @@ local function end_lease(id, claim)
     release_from_claim(string.sub(claim, 1, 16), 1)
   end
 end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
+local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
+  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
+  if not due then return nil end
+  redis.call('HDEL', ATTRS, NEXT_MARK .. id)
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HSETNX', MESSAGES, id, payload)
+  set_attrs(id, 0, 0, nil, options, '')
+  redis.call('ZADD', SCHEDULED, due, id)
+  return due
+end
 local count, closes = (#ARGV - 1) / 3, #ARGV == 3 and ARGV[2] == 'close'
 local function wait_of(text)
   local ms = #text <= 13 and string.find(text, '^%d+$') and tonumber(text)
@@ -190,8 +209,10 @@ for i = 1, closes and 0 or count do
   else
     local failures, crashes, _, options, reason = attrs_of(id)
     end_lease(id, claim)
-    set_attrs(id, failures, crashes, nil, options, reason)
-    redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    if not start_next(id) then
+      set_attrs(id, failures, crashes, nil, options, reason)
+      redis.call('ZADD', SCHEDULED, math.min(due, now), id)
+    end
     replies[i], returned, latest = true, returned + 1, math.max(latest, wait_ms)
   end
 end

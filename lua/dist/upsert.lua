@@ -1,11 +1,14 @@
 #!lua
 -- Made by scripts/lua-dist from lua/upsert.lua and lua/blocks: change these, not this file.
--- upsert: stores new messages, and moves or replaces waiting ones (absent, scheduled or ready -> scheduled).
+-- upsert: stores new messages, and moves or replaces waiting ones (absent, scheduled or ready -> scheduled; with revive
+--         dead -> scheduled, too).
 -- KEYS   the ten of the queue; upsert makes them if they do not exist
--- ARGV   as push. options: those of push, but on_conflict=reschedule|replace, which each message needs
---        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts
--- Reply  {header, {CREATED | MOVED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | FULL <why> | INVALID <why>,
---        ...}}; EXISTS: it is leased or dead, and stays as it is
+-- ARGV   as push. options: those of push, but on_conflict=reschedule|replace|next, which each message needs
+--        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts;
+--        next: as replace, and of a leased message it is kept for when the delivery ends (layout 3)
+--        max_wait=MS: no later push gives the message a due beyond the first one + MS; revive: replaces a dead message
+-- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
+--        FULL <why> | INVALID <why>, ...}}; EXISTS: it is leased or dead, and stays as it is
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
 -- Again  with the same attempt: a message that still waits is moved again; otherwise as push
@@ -148,9 +151,12 @@ end
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
 --   CALL_MARK attempt ' ' id            such an item
 --   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
--- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up.
-local CALL_MARK, ENDED_MARK = '\3', '\4'
-local CANCELLED, PUSHED_AGAIN, PARTLY = 0.5, 0.25, 0.5
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 local function create() -- creates the queue, if it does not exist
   if layout then return end
   local placeholder = '\0' .. string.rep('-', 70)
@@ -198,16 +204,17 @@ local function remove_ready(gone)
     end
   end
 end
+local attempt = ARGV[2] or ''
 -- The request of push and upsert, and what both read before they judge it.
 --   count, ids           how many messages; their ids
---   attempt              as given; until_text and until_ms: its first part
+--   attempt              the verb sets it before; until_text and until_ms: its first part
 --   room, max_payload    limits of the queue; room: how many messages more it may hold
 --   largest              META's largest_payload_bytes, at least 4,096
 --   found[i]             true or the payload if message i is in the queue; else false
 --   plain                true if no id has a control byte; false: look at each
 --   ended[i], call_mark  what RECENT holds of id i and of this call, if it may matter
 --   too_late             true if the attempt is past its until, or claims one too far ahead
-local count, attempt = (#ARGV - 2) / 4, ARGV[2] or ''
+local count = (#ARGV - 2) / 4
 -- string.sub and string.byte, for a pattern costs as much as a command.
 local until_text, dot = string.sub(attempt, 1, 13), string.byte(attempt, 14)
 local until_ms, blank = tonumber(until_text), dot == 32 and 14 or dot == 46 and string.byte(attempt, 18) == 32 and 18
@@ -218,8 +225,8 @@ if count < 1 or count > 1000 or count % 1 ~= 0 or attempt ~= '' and not (until_m
     .. '3 digits, a blank and a nonce of 8 to 64 bytes; or empty), then id, due, payload, options for 1 to 1000 '
     .. 'messages')
 end
-local max_messages, max_payload, ended_until =
-  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until'))
+local max_messages, max_payload, ended_until, windows_until =
+  unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until', 'windows_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
 max_payload = tonumber(max_payload or 1048576)
 local largest = 4096
@@ -260,6 +267,14 @@ if ended_until and (not string.find(ended_until, '^%d+$') or tonumber(ended_unti
     names[i] = ENDED_MARK .. ids[i]
   end
   ended = redis.call('ZMSCORE', RECENT, unpack(names))
+end
+local windows = nil -- by message: when the window of its id ends, or nil
+if windows_until and (not string.find(windows_until, '^%d+$') or tonumber(windows_until) > now) then
+  local names = {}
+  for i = 1, count do
+    names[i] = WINDOW_MARK .. ids[i]
+  end
+  windows = redis.call('ZMSCORE', RECENT, unpack(names))
 end
 local too_late = until_ms and (until_ms <= now or until_ms > now + REPEAT_MS)
 -- Results of the call:
@@ -304,40 +319,67 @@ local function remember(score, name)
   memory[#memory + 1] = score
   memory[#memory + 1] = name
 end
--- Options as the producer gave them, without what scripts add: the fixed expiry; and the count of snoozes.
+-- Options as the producer gave them, without what scripts add: the fixed expiry, the count of snoozes, the end of a
+-- debounce.
 local function free_expiry(options) return (string.gsub(options, ' ?expires_by=%d+', '')) end
-local function fresh_options(options) return (string.gsub(free_expiry(options), ' ?snoozes=%d+', '')) end
-local create_queue, unlisted, rescheduled, moved_near = create, {}, {}, false
-local function move(id, state, due, payload, stored) -- stored: the options of a replacement; false to reschedule
+local function fresh_options(options)
+  options = string.gsub(free_expiry(options), ' ?snoozes=%d+', '')
+  return (string.gsub(string.gsub(options, ' ?due_by=%d+', ''), '^ ', ''))
+end
+local create_queue, unlisted, rescheduled, moved_near, revived = create, {}, {}, false, {}
+local function move(id, state, due, payload, asked) -- returns the due that the message gets, as text
   if state == 'ready' then
     unlisted[ready_entry(id) or ''] = true
+  elseif state == 'dead' then
+    revived[#revived + 1] = id
   end
-  if stored then
+  local failures, crashes, _, words = attrs_of(id)
+  local by = options[id] and string.match(options[id], 'due_by=%d+') or string.match(words, 'due_by=%d+')
+  local has_run = failures + crashes > 0 or state == 'dead' or string.find(words, 'snoozes=', 1, true)
+  if by and not has_run then -- the first push of a debounce says when it ends
+    due = math.min(due, tonumber(string.sub(by, 8)))
+  end
+  if asked.on_conflict == 'reschedule' then
+    rescheduled[id] = true
+  else
+    local stored = asked.stored
+    if by and not has_run then
+      stored = string.gsub(stored, ' ?due_by=%d+', '')
+      stored = stored .. (stored == '' and '' or ' ') .. by
+    end
     p, payloads[p + 1], payloads[p + 2], options[id] = p + 2, id, payload, stored
     longest = math.max(longest, #payload)
-  else
-    rescheduled[id] = true
   end
   if due - now <= REPEAT_MS then
     moved_near = true
     remember(string.format('%.3f', now_us / 1000 + REPEAT_MS), ENDED_MARK .. id)
   end
+  return int(due)
+end
+local following = {}
+local function follow(id, due, payload, stored) -- keeps the message for after the delivery that runs; the last one wins
+  following[id] = int(due) .. ' ' .. stored .. '\n' .. payload
+  longest = math.max(longest, #payload)
 end
 -- The options of a message: words NAME=VALUE.
-local ranges = {max_attempts = 1000000, cost = 1000000}
-local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace, '
-  .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000'
+local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
+local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
+  .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
+  .. 'max_wait=1..3155760000000 ms, reuse, revive'
 local function read_options(text) -- the values by name; or nil and the reason
   local asked = {on_conflict = 'keep'}
   for word in string.gmatch(text, '[^ ]+') do
     local name, value = string.match(word, '^([%l_]+)=(.+)$')
-    if ranges[name or ''] then
+    if word == 'reuse' or word == 'revive' then
+      asked[word] = true
+    elseif ranges[name or ''] then
       local number = string.find(value, '^%d+$') and tonumber(value)
       if not number or number < 1 or number > ranges[name] then
         return nil, name .. ' must be 1 to ' .. int(ranges[name])
       end
       asked[name] = int(number)
-    elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace') then
+    elseif name == 'on_conflict' and (value == 'keep' or value == 'reschedule' or value == 'replace'
+      or value == 'next') then
       asked.on_conflict = value
     elseif name == 'expires' then
       asked.expires, asked.expires_ms = value, due_ms(value)
@@ -358,8 +400,15 @@ local function read_options(text) -- the values by name; or nil and the reason
     end
   end
   if asked.on_expire and not asked.expires then return nil, 'on_expire needs expires' end
+  if asked.max_wait and asked.on_conflict == 'keep' then
+    return nil, 'max_wait needs on_conflict=reschedule, replace or next'
+  end
+  if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
+    return nil, 'revive needs on_conflict=replace or next'
+  end
+  asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
   local words = {} -- as ATTRS keeps them, in one order
-  for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost'}) do
+  for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
     words[#words + 1] = asked[name] and name .. '=' .. asked[name]
   end
   asked.stored = table.concat(words, ' ')
@@ -377,6 +426,11 @@ local function finished(i) -- FINISHED, if this call is a repetition and the mes
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
   return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
+local function remembered(i) -- until when a window remembers the id of message i
+  local score = tonumber(windows and windows[i] or 0)
+  return score > now and score <= now_up + 2592000000 and score
+end
+local remembers, max_remembered, window_end = nil, nil, 0 -- if a message has a window
 local burst -- of the queue's rate, if a message has a cost
 local function invalid(id, due, payload, asked, why)
   if #id < 1 or #id > 200 or not plain and string.find(id, '%c') then
@@ -393,9 +447,16 @@ local function invalid(id, due, payload, asked, why)
     return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
   elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
     return 'INVALID expires must not be before the due time'
+  elseif asked.max_wait and due > now_up + asked.max_wait then
+    return 'INVALID max_wait must be at least the delay'
+  elseif asked.on_conflict == 'next' and layout ~= '3' then
+    return 'INVALID on_conflict=next needs layout 3: once all nodes know it, run dueq configure ' .. queue
+      .. ' --layout 3'
   elseif asked.cost then
     burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
-    if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
+    if tonumber(asked.cost) > burst then
+      return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate'
+    end
   end
 end
 local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
@@ -416,19 +477,36 @@ local function one(i)
   if refusal then return refusal end
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or state_of(id)
-    if not move or state == 'leased' or state == 'dead' then
+    if asked.on_conflict == 'next' and state == 'leased' then
+      noted[#noted + 1] = id
+      if finished(i) ~= 'FINISHED' then -- else a repetition: its first try was applied
+        follow(id, due, payload, asked.stored)
+      end
+      return 'NEXT'
+    end
+    if not move or state == 'leased' or state == 'dead' and not asked.revive then
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
-    move(id, state, due, payload, asked.on_conflict == 'replace' and asked.stored)
-    d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
+    d, dues[d + 1], dues[d + 2], taken[id] = d + 2, move(id, state, due, payload, asked), id, true
+    if asked.on_conflict == 'next' then
+      noted[#noted + 1] = id
+    end
     return 'MOVED'
   end
   local earlier = finished(i)
   if earlier then return earlier end
+  if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
+  if asked.window then
+    remembers = remembers or redis.call('ZCARD', RECENT) - 1
+    max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or 1000000)
+    if remembers >= max_remembered then return 'FULL this queue may remember ' .. int(max_remembered) .. ' ids' end
+    remembers, window_end = remembers + 1, math.max(window_end, now_up + asked.window)
+    remember(int(now_up + asked.window), WINDOW_MARK .. id)
+  end
   if ended and ended[i] then -- a repeated cancel of this id must not take the new message
-    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
     if cancelled > now and cancelled % 1 == CANCELLED then
       remember(string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
     end
@@ -458,7 +536,7 @@ if changed then
   if create_queue then
     create_queue()
   end
-  if p > 0 then
+  if #payloads > 0 then
     redis.call('HSET', MESSAGES, unpack(payloads))
   end
   redis.call('ZADD', SCHEDULED, unpack(dues))
@@ -481,7 +559,20 @@ end
 if expires then -- claim looks for messages that have expired
   redis.call('HSET', META, 'expiring', '1', 'selective', '1')
 end
+if window_end > (tonumber(windows_until or '') or 0) then
+  redis.call('HSET', META, 'windows_until', int(window_end))
+end
 remove_ready(unlisted)
+if #revived > 0 then
+  redis.call('ZREM', DEAD, unpack(revived))
+end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
+for id, message in pairs(following) do
+  redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
+  changed = true
+end
 for id in pairs(rescheduled) do -- only the new due counts from now on
   local failures, crashes, _, stored, reason = attrs_of(id)
   set_attrs(id, failures, crashes, nil, free_expiry(stored), reason)
