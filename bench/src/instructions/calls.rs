@@ -90,6 +90,10 @@ pub(super) struct Calls {
     now_ms: u64,
     /// Makes unique ids, tokens and nonces.
     made: u64,
+    /// Options of each pushed message.
+    options: String,
+    /// Fields of meta, and their values.
+    settings: Vec<(String, String)>,
 }
 
 /// Ids as the library makes them, or as an application chooses them.
@@ -124,7 +128,21 @@ impl Calls {
             base,
             now_ms: 1_800_000_000_000,
             made: 0,
+            options: String::new(),
+            settings: Vec::new(),
         })
+    }
+
+    /// Lets all messages have these options, and all queues these settings, each NAME=VALUE.
+    pub(super) fn use_features(&mut self, options: &str, settings: &[String]) -> Result<()> {
+        options.clone_into(&mut self.options);
+        for setting in settings {
+            let (name, value) = setting
+                .split_once('=')
+                .with_context(|| format!("{setting:?} is not NAME=VALUE"))?;
+            self.settings.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(())
     }
 
     /// Name and version of the server.
@@ -194,6 +212,12 @@ impl Calls {
                 .arg(&["layout", "2", "epoch", EPOCH]);
             let () = map.query(&mut self.connection)?;
         }
+        for (name, value) in self.settings.iter().filter(|_| new) {
+            let mut set = redis::cmd("HSET");
+            set.arg(format!("{}:meta", self.base)).arg(name).arg(value);
+            // As configure does it: claims look for limits.
+            let () = set.arg("selective").arg("1").query(&mut self.connection)?;
+        }
         for _ in 0..if new { WAITING / 1_000 } else { 0 } {
             self.push(Ids::Made, 1_000, WAITING_DELAY_MS)?;
         }
@@ -255,11 +279,16 @@ impl Calls {
                     format!("order-{:010}", self.made)
                 }
             };
-            words.extend([id, due.to_owned(), "x".repeat(PAYLOAD), String::new()]);
+            words.extend([
+                id,
+                due.to_owned(),
+                "x".repeat(PAYLOAD),
+                self.options.clone(),
+            ]);
         }
         let reply = self.call(0, &words)?;
         ensure!(
-            reply.len() == 2 && texts(&reply[1])? == ["CREATED"],
+            reply.len() == 2 && texts(&reply[1])?.iter().all(|result| result == "CREATED"),
             "push answered {reply:?}"
         );
         Ok(())
@@ -282,7 +311,7 @@ impl Calls {
     fn ack(&mut self, claim: &[String]) -> Result<()> {
         let reply = self.call(2, claim)?;
         ensure!(
-            reply.len() == 2 && texts(&reply[1])? == ["OK"],
+            reply.len() == 2 && texts(&reply[1])?.iter().all(|result| result == "OK"),
             "ack answered {reply:?}"
         );
         Ok(())

@@ -28,6 +28,12 @@ pub(crate) struct Arguments {
     /// Form of the argument `until` of push [default: the form that push.lua of that folder expects]
     #[arg(long, value_enum)]
     until: Option<calls::Until>,
+    /// Options of each pushed message, such as 'expires=+60000' or 'window=60000'
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    options: String,
+    /// A setting of the queues, such as rate=1000000/1000/1000000 or max_leased=100000; may be repeated
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    settings: Vec<String>,
     /// Count on a master of a cluster, in partitions of a queue with a map
     #[arg(long)]
     cluster: bool,
@@ -72,7 +78,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .clone()
         .unwrap_or_else(|| root().join("lua/dist"));
     let scripts = Scripts::read(&folder, arguments.until)?;
-    let counted = count(&scripts, arguments.cluster, arguments.rounds)?;
+    let counted = count(&scripts, arguments)?;
 
     let json = format!("{}\n", serde_json::to_string_pretty(&counted)?);
     if let Some(file) = &arguments.save {
@@ -101,9 +107,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-fn count(scripts: &Scripts, is_cluster: bool, rounds: u32) -> Result<Counted> {
-    let mut counter = Counter::start(is_cluster)?;
-    let mut calls = Calls::new(counter.connection()?, scripts, is_cluster)?;
+fn count(scripts: &Scripts, arguments: &Arguments) -> Result<Counted> {
+    let rounds = arguments.rounds;
+    let mut counter = Counter::start(arguments.cluster)?;
+    let mut calls = Calls::new(counter.connection()?, scripts, arguments.cluster)?;
+    calls.use_features(&arguments.options, &arguments.settings)?;
     calls.warm_up(&mut counter)?;
     counter.idle()?;
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
