@@ -6,6 +6,7 @@ mod clock;
 mod closed;
 mod cost;
 mod crashes;
+mod debounce;
 mod due;
 mod hints;
 mod leases;
@@ -13,6 +14,7 @@ mod lends;
 mod memory;
 mod nodes;
 mod nonsense;
+mod outcomes;
 mod pages;
 mod parked_notices;
 mod parking;
@@ -30,6 +32,7 @@ mod tokens;
 mod trims;
 mod types;
 mod upserts;
+mod windows;
 
 use anyhow::{Result, ensure};
 
