@@ -97,6 +97,26 @@ fn a_dropped_message_with_a_window_is_expired() -> Result<()> {
 }
 
 #[test]
+fn a_message_that_expires_before_its_next_attempt_is_expired() -> Result<()> {
+    for (verb, more) in [
+        ("retry", words![20_000, "why"]),
+        ("snooze", words!["+20000"]),
+    ] {
+        let mut queue = Queue::start()?;
+        push(
+            &mut queue,
+            T0,
+            "window=3600000 expires=+1000 on_expire=drop",
+        )?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        let arguments = [words!["a", token('a')], more].concat();
+        ensure!(queue.items(verb, T0 + 5, arguments)? == ["DROPPED"]);
+        is(&mut queue, T0 + 5, "expired", T0 + 5, T0 + HOUR)?;
+    }
+    Ok(())
+}
+
+#[test]
 fn the_latest_end_counts_when_an_id_was_used_again() -> Result<()> {
     let mut queue = Queue::start()?;
     push(&mut queue, T0, "window=3600000")?;
