@@ -112,7 +112,9 @@ if has_attrs then
 end
 redis.call('HINCRBY', META, 'acked', n)
 if outcomes and #outcomes > 0 then
+  --- use: trim_recent
   redis.call('ZADD', RECENT, unpack(outcomes))
+  trim_recent(#outcomes)
 end
 local head = old_head
 for i = 1, start and n or 0 do

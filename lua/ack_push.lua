@@ -17,6 +17,7 @@
 --- use: end_lease
 --- use: recent_marks
 --- use: outcomes
+--- use: next_mark
 --- use: due_ms
 local token, parent = string.sub(ARGV[2] or '', 1, 16), string.sub(ARGV[2] or '', 17)
 if #ARGV < 6 or #ARGV > 402 or #ARGV % 4 ~= 2 or #token ~= 16 or parent == '' then
@@ -34,8 +35,10 @@ local refusal, claim = refusal_of(parent, token)
 if refusal then return {finish(false), refusal, {}} end
 redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '') -- consumers of an older release have no right to it
 local windowed = string.find(claim, WINDOW_FLAG, 17, true) and outcomes_of({parent}, 0) or {}
-room = room + 1 -- of the delivery
-local move, follow
+if layout ~= '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
+  room = room + 1 -- of the delivery; a next message takes it
+end
+local move, follow, create_queue -- it moves no message, and the queue exists
 --- use: push_state
 --- use: judge_each
 for i, reply in ipairs(replies) do

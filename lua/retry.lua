@@ -24,7 +24,11 @@ local count = (#ARGV - 1) / 4
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS retry takes now, then id, token, after ms, error for 1 to 1000 deliveries')
 end
-local queue_limit = tonumber(redis.call('HGET', META, 'max_attempts') or 20)
+local queue_limit, windows_until = unpack(redis.call('HMGET', META, 'max_attempts', 'windows_until'))
+queue_limit = tonumber(queue_limit or 20)
+if windows_until then
+  find_windowed(count, 2, 4)
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed, died = {}, 0, 0
 for i = 1, count do

@@ -25,6 +25,9 @@ if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS snooze takes now, then id, token, due for 1 to 1000 deliveries')
 end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
+if redis.call('HGET', META, 'windows_until') then
+  find_windowed(count, 2, 3)
+end
 local replies, changed = {}, 0
 for i = 1, count do
   local id, due = ARGV[3 * i - 1], due_ms(ARGV[3 * i + 1])

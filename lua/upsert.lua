@@ -24,6 +24,10 @@ local attempt = ARGV[2] or ''
 --- use: push_state
 --- use: fresh_options
 local create_queue, unlisted, rescheduled, moved_near, revived = create, {}, {}, false, {}
+local function ends_by(words, by) -- with this end of the debounce
+  words = string.gsub(string.gsub(words, ' ?due_by=%d+', ''), '^ ', '')
+  return words .. (words == '' and '' or ' ') .. by
+end
 local function move(id, state, due, payload, asked) -- returns the due that the message gets, as text
   if state == 'ready' then
     unlisted[ready_entry(id) or ''] = true
@@ -31,19 +35,20 @@ local function move(id, state, due, payload, asked) -- returns the due that the 
     revived[#revived + 1] = id
   end
   local failures, crashes, _, words = attrs_of(id)
-  local by = options[id] and string.match(options[id], 'due_by=%d+') or string.match(words, 'due_by=%d+')
+  if options[id] then -- an earlier item of this call stored the message
+    failures, crashes, words, state = 0, 0, options[id], 'scheduled'
+  end
+  local by = string.match(rescheduled[id] or words, 'due_by=%d+') or string.match(words, 'due_by=%d+')
   local has_run = failures + crashes > 0 or state == 'dead' or string.find(words, 'snoozes=', 1, true)
   if by and not has_run then -- the first push of a debounce says when it ends
     due = math.min(due, tonumber(string.sub(by, 8)))
   end
   if asked.on_conflict == 'reschedule' then
-    rescheduled[id] = true
+    -- The first push with a max_wait may find a message without one.
+    rescheduled[id] = not by and not has_run and asked.due_by and 'due_by=' .. asked.due_by or rescheduled[id] or ''
   else
-    local stored = asked.stored
-    if by and not has_run then
-      stored = string.gsub(stored, ' ?due_by=%d+', '')
-      stored = stored .. (stored == '' and '' or ' ') .. by
-    end
+    local stored = by and not has_run and ends_by(asked.stored, by) or asked.stored
+    rescheduled[id] = nil
     p, payloads[p + 1], payloads[p + 2], options[id] = p + 2, id, payload, stored
     longest = math.max(longest, #payload)
   end
@@ -53,8 +58,14 @@ local function move(id, state, due, payload, asked) -- returns the due that the 
   end
   return int(due)
 end
+--- use: next_mark
 local following = {}
 local function follow(id, due, payload, stored) -- keeps the message for after the delivery that runs; the last one wins
+  local kept = following[id] or redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local by = string.match(string.match(kept, '^[^\n]*'), 'due_by=%d+')
+  if by then
+    due, stored = math.min(due, tonumber(string.sub(by, 8))), ends_by(stored, by)
+  end
   following[id] = int(due) .. ' ' .. stored .. '\n' .. payload
   longest = math.max(longest, #payload)
 end
@@ -63,14 +74,13 @@ remove_ready(unlisted)
 if #revived > 0 then
   redis.call('ZREM', DEAD, unpack(revived))
 end
---- use: next_mark
 for id, message in pairs(following) do
   redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
   changed = true
 end
-for id in pairs(rescheduled) do -- only the new due counts from now on
+for id, by in pairs(rescheduled) do -- only the new due counts from now on
   local failures, crashes, _, stored, reason = attrs_of(id)
-  set_attrs(id, failures, crashes, nil, free_expiry(stored), reason)
+  set_attrs(id, failures, crashes, nil, by ~= '' and ends_by(free_expiry(stored), by) or free_expiry(stored), reason)
 end
 ended_until = ended_until or '0'
 if moved_near and string.find(ended_until, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(ended_until) then

@@ -3,9 +3,11 @@ local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score
 end
+local function applied(i) -- whether RECENT holds that an earlier try of this call was applied to message i
+  return call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
+end
 local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
-  local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
-  if repeated then return 'FINISHED' end
+  if applied(i) then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
   -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
@@ -62,21 +64,24 @@ local function one(i)
   if refusal then return refusal end
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or state_of(id)
-    if asked.on_conflict == 'next' and state == 'leased' then
+    local follows = move and asked.on_conflict == 'next'
+    if follows and applied(i) then -- a repetition changes nothing: another call may have replaced the message since
+      return state == 'leased' and 'NEXT' or state == 'dead' and 'EXISTS dead' or 'MOVED'
+    elseif follows and state == 'dead' and not asked.revive then
+      call_mark_suffices = false -- a repetition may still be applied, after a requeue
+      return 'EXISTS dead'
+    elseif follows then
       noted[#noted + 1] = id
-      if finished(i) ~= 'FINISHED' then -- else a repetition: its first try was applied
-        follow(id, due, payload, asked.stored)
-      end
+    end
+    if follows and state == 'leased' then
+      follow(id, due, payload, asked.stored)
       return 'NEXT'
     end
-    if not move or state == 'leased' or state == 'dead' and not asked.revive then
+    if not move or state == 'leased' or state == 'dead' and (not asked.revive or finished(i)) then
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
     d, dues[d + 1], dues[d + 2], taken[id] = d + 2, move(id, state, due, payload, asked), id, true
-    if asked.on_conflict == 'next' then
-      noted[#noted + 1] = id
-    end
     return 'MOVED'
   end
   local earlier = finished(i)
@@ -84,8 +89,8 @@ local function one(i)
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   if asked.window then
-    remembers = remembers or redis.call('ZCARD', RECENT) - 1
-    max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or 1000000)
+    remembers = remembers or redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')
+    max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000
     if remembers >= max_remembered then return 'FULL this queue may remember ' .. int(max_remembered) .. ' ids' end
     remembers, window_end = remembers + 1, math.max(window_end, now_up + asked.window)
     remember(int(now_up + asked.window), WINDOW_MARK .. id)
@@ -100,7 +105,7 @@ local function one(i)
   d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
   created, taken[id], options[id] = created + 1, true, asked.stored ~= '' and asked.stored or nil
   longest = math.max(longest, #payload)
-  if due - now <= REPEAT_MS then
+  if due - now <= REPEAT_MS or asked.on_conflict == 'next' then
     noted[#noted + 1] = id
   end
   return 'CREATED'

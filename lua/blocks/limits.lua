@@ -96,7 +96,9 @@ function limits.expire(taken)
     redis.call('HDEL', ATTRS, unpack(dropped))
   end
   if #(limits.outcomes or {}) > 0 then
+    --- use: trim_recent
     redis.call('ZADD', RECENT, unpack(limits.outcomes))
+    trim_recent(#limits.outcomes)
   end
   if died + #dropped > 0 then
     redis.call('HINCRBY', META, 'expired', died + #dropped)

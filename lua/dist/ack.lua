@@ -293,7 +293,14 @@ if has_attrs then
 end
 redis.call('HINCRBY', META, 'acked', n)
 if outcomes and #outcomes > 0 then
+  local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+    local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+    if over > 0 then
+      redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+    end
+  end
   redis.call('ZADD', RECENT, unpack(outcomes))
+  trim_recent(#outcomes)
 end
 local head = old_head
 for i = 1, start and n or 0 do

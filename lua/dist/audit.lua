@@ -371,10 +371,11 @@ function look.dead(id, score)
 end
 local function look_next(id, message) -- whether a delivery runs that this message follows
   if leased(id) then return end
-  found('next', id, '', function()
+  found('next', id, '', function() -- the delivery ended without its script: the next message starts now
     local due, options, payload = string.match(message, '^(%d+) ([^\n]*)\n(.*)$')
     redis.call('HDEL', ATTRS, NEXT_MARK .. id)
-    if due and not has_payload(id) and #states_of(id) == 0 then
+    if due then
+      remove_from_states_except(id)
       redis.call('HSET', MESSAGES, id, payload)
       set_attrs(id, 0, 0, nil, options, '')
       redis.call('ZADD', SCHEDULED, due, id)

@@ -303,7 +303,14 @@ if selective then
       redis.call('HDEL', ATTRS, unpack(dropped))
     end
     if #(limits.outcomes or {}) > 0 then
+      local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+        local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+        if over > 0 then
+          redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+        end
+      end
       redis.call('ZADD', RECENT, unpack(limits.outcomes))
+      trim_recent(#limits.outcomes)
     end
     if died + #dropped > 0 then
       redis.call('HINCRBY', META, 'expired', died + #dropped)

@@ -204,12 +204,12 @@ if state == 'absent' then
   local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
   -- How and when a message ended whose id RECENT remembers.
   local names = {id, WINDOW_MARK .. id}
-  for k = 0, 31 do
+  for k = 0, 32 do
     names[k + 3] = OUTCOME_MARK .. string.char(64 + k) .. id
   end
   local scores = redis.call('ZMSCORE', RECENT, unpack(names))
   local cancelled, window, how, at = tonumber(scores[1] or 0), tonumber(scores[2] or 0), nil, 0
-  for k = 0, 31 do
+  for k = 0, 32 do -- 2^32 ms is longer than the longest window
     local score = tonumber(scores[k + 3] or 0)
     local ended = math.floor(score) - 2 ^ k
     if score > now and ended <= now and ended > at then -- the latest, if the id was used again

@@ -222,7 +222,10 @@ if form == 'change' then
   if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
   local limit = int(now_up + REPEAT_MS + 1) -- what is beyond it is no memory: the clock went back
   local last = redis.call('ZRANGE', RECENT, limit, '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
-  if last then return {finish(false), 'REMEMBERS ' .. int(math.ceil(last - now_us / 1000))} end
+  -- Windows may end later. Beyond the longest window the clock went back.
+  local windows_until = tonumber(redis.call('HGET', META, 'windows_until') or '') or 0
+  last = math.max(tonumber(last or 0), windows_until <= now_up + 2592000000 and windows_until or 0)
+  if last > now then return {finish(false), 'REMEMBERS ' .. int(math.ceil(last - now_us / 1000))} end
 end
 create()
 if alone then

@@ -190,11 +190,57 @@ end
 -- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
 -- error, or is dropped.
 local expired, expired_dead = 0, 0
+-- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT then refuses
+-- consumers with the rights of an older release before the first write. dropped: those that expired.
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
+-- Remembers for the rest of their windows how these messages ended. Reads first: consumers with the rights of an older
+-- release are refused before the first write. Returns what RECENT gets.
+local function outcomes_of(ids, fraction)
+  local names, outcomes = {}, {}
+  for i, id in ipairs(ids) do
+    names[i] = WINDOW_MARK .. id
+  end
+  for i, ends in ipairs(#ids > 0 and redis.call('ZMSCORE', RECENT, unpack(names)) or {}) do
+    local left = (tonumber(ends) or 0) - now
+    if left > 0 and left <= 2592000000 then
+      local k = math.max(0, math.ceil(math.log(left) / math.log(2) - 1e-9))
+      outcomes[#outcomes + 1] = string.format('%.1f', now + 2 ^ k + fraction)
+      outcomes[#outcomes + 1] = OUTCOME_MARK .. string.char(64 + k) .. ids[i]
+    end
+  end
+  return outcomes
+end
+local windowed, dropped = {}, {}
+local function find_windowed(count, first, step) -- the ids are ARGV[first], ARGV[first + step] and so on
+  local ids = {}
+  for i = 1, count do
+    ids[i] = ARGV[first + (i - 1) * step]
+  end
+  for i, claim in ipairs(redis.call('HMGET', CLAIMS, unpack(ids))) do
+    windowed[ids[i]] = claim and string.find(claim, WINDOW_FLAG, 17, true) and true or nil
+  end
+  if next(windowed) then
+    redis.call('ZMSCORE', RECENT, ids[1])
+  end
+end
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)
   if due > expiry then
     expired = expired + 1
     if string.find(options, 'on_expire=drop', 1, true) then
+      if windowed[id] then
+        dropped[#dropped + 1] = id
+      end
       redis.call('HDEL', MESSAGES, id)
       redis.call('HDEL', ATTRS, id)
       return 'DROPPED'
@@ -210,6 +256,17 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
 end
 local function count_expired()
   if expired == 0 then return end
+  local outcomes = outcomes_of(dropped, DROPPED)
+  if #outcomes > 0 then
+    local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
+      local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
+      if over > 0 then
+        redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
+      end
+    end
+    redis.call('ZADD', RECENT, unpack(outcomes))
+    trim_recent(#outcomes)
+  end
   redis.call('HINCRBY', META, 'expired', expired)
   if expired_dead > 0 then
     redis.call('HINCRBY', META, 'died', expired_dead)
@@ -236,7 +293,11 @@ local count = (#ARGV - 1) / 4
 if count < 1 or count > 1000 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS retry takes now, then id, token, after ms, error for 1 to 1000 deliveries')
 end
-local queue_limit = tonumber(redis.call('HGET', META, 'max_attempts') or 20)
+local queue_limit, windows_until = unpack(redis.call('HMGET', META, 'max_attempts', 'windows_until'))
+queue_limit = tonumber(queue_limit or 20)
+if windows_until then
+  find_windowed(count, 2, 4)
+end
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
 local replies, changed, died = {}, 0, 0
 for i = 1, count do

@@ -190,7 +190,7 @@ local function write_memory(removed) -- removed: by id, what was cancelled or pu
   if removed and windows_until then
     local ended = {}
     for id in pairs(removed) do
-      ended[#ended + 1] = now
+      ended[#ended + 1] = '0' -- not now: the clock may go back
       ended[#ended + 1] = WINDOW_MARK .. id
     end
     redis.call('ZADD', RECENT, 'XX', unpack(ended))

@@ -327,6 +327,10 @@ local function fresh_options(options)
   return (string.gsub(string.gsub(options, ' ?due_by=%d+', ''), '^ ', ''))
 end
 local create_queue, unlisted, rescheduled, moved_near, revived = create, {}, {}, false, {}
+local function ends_by(words, by) -- with this end of the debounce
+  words = string.gsub(string.gsub(words, ' ?due_by=%d+', ''), '^ ', '')
+  return words .. (words == '' and '' or ' ') .. by
+end
 local function move(id, state, due, payload, asked) -- returns the due that the message gets, as text
   if state == 'ready' then
     unlisted[ready_entry(id) or ''] = true
@@ -334,19 +338,20 @@ local function move(id, state, due, payload, asked) -- returns the due that the 
     revived[#revived + 1] = id
   end
   local failures, crashes, _, words = attrs_of(id)
-  local by = options[id] and string.match(options[id], 'due_by=%d+') or string.match(words, 'due_by=%d+')
+  if options[id] then -- an earlier item of this call stored the message
+    failures, crashes, words, state = 0, 0, options[id], 'scheduled'
+  end
+  local by = string.match(rescheduled[id] or words, 'due_by=%d+') or string.match(words, 'due_by=%d+')
   local has_run = failures + crashes > 0 or state == 'dead' or string.find(words, 'snoozes=', 1, true)
   if by and not has_run then -- the first push of a debounce says when it ends
     due = math.min(due, tonumber(string.sub(by, 8)))
   end
   if asked.on_conflict == 'reschedule' then
-    rescheduled[id] = true
+    -- The first push with a max_wait may find a message without one.
+    rescheduled[id] = not by and not has_run and asked.due_by and 'due_by=' .. asked.due_by or rescheduled[id] or ''
   else
-    local stored = asked.stored
-    if by and not has_run then
-      stored = string.gsub(stored, ' ?due_by=%d+', '')
-      stored = stored .. (stored == '' and '' or ' ') .. by
-    end
+    local stored = by and not has_run and ends_by(asked.stored, by) or asked.stored
+    rescheduled[id] = nil
     p, payloads[p + 1], payloads[p + 2], options[id] = p + 2, id, payload, stored
     longest = math.max(longest, #payload)
   end
@@ -356,8 +361,16 @@ local function move(id, state, due, payload, asked) -- returns the due that the 
   end
   return int(due)
 end
+-- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
+-- '<due> <options>', LF, payload.
+local NEXT_MARK = '\3'
 local following = {}
 local function follow(id, due, payload, stored) -- keeps the message for after the delivery that runs; the last one wins
+  local kept = following[id] or redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local by = string.match(string.match(kept, '^[^\n]*'), 'due_by=%d+')
+  if by then
+    due, stored = math.min(due, tonumber(string.sub(by, 8))), ends_by(stored, by)
+  end
   following[id] = int(due) .. ' ' .. stored .. '\n' .. payload
   longest = math.max(longest, #payload)
 end
@@ -418,9 +431,11 @@ local function live(score)
   score = tonumber(score)
   return score and score > now and score <= now_up + REPEAT_MS + 1 and score
 end
+local function applied(i) -- whether RECENT holds that an earlier try of this call was applied to message i
+  return call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
+end
 local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
-  local repeated = call_mark and (call_mark % 1 == 0 or redis.call('ZSCORE', RECENT, call .. ' ' .. ids[i]))
-  if repeated then return 'FINISHED' end
+  if applied(i) then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
   -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
   local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
@@ -477,21 +492,24 @@ local function one(i)
   if refusal then return refusal end
   if found[i] or taken[id] then
     local state = taken[id] and 'scheduled' or state_of(id)
-    if asked.on_conflict == 'next' and state == 'leased' then
+    local follows = move and asked.on_conflict == 'next'
+    if follows and applied(i) then -- a repetition changes nothing: another call may have replaced the message since
+      return state == 'leased' and 'NEXT' or state == 'dead' and 'EXISTS dead' or 'MOVED'
+    elseif follows and state == 'dead' and not asked.revive then
+      call_mark_suffices = false -- a repetition may still be applied, after a requeue
+      return 'EXISTS dead'
+    elseif follows then
       noted[#noted + 1] = id
-      if finished(i) ~= 'FINISHED' then -- else a repetition: its first try was applied
-        follow(id, due, payload, asked.stored)
-      end
+    end
+    if follows and state == 'leased' then
+      follow(id, due, payload, asked.stored)
       return 'NEXT'
     end
-    if not move or state == 'leased' or state == 'dead' and not asked.revive then
+    if not move or state == 'leased' or state == 'dead' and (not asked.revive or finished(i)) then
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
     d, dues[d + 1], dues[d + 2], taken[id] = d + 2, move(id, state, due, payload, asked), id, true
-    if asked.on_conflict == 'next' then
-      noted[#noted + 1] = id
-    end
     return 'MOVED'
   end
   local earlier = finished(i)
@@ -499,8 +517,8 @@ local function one(i)
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   if asked.window then
-    remembers = remembers or redis.call('ZCARD', RECENT) - 1
-    max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or 1000000)
+    remembers = remembers or redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')
+    max_remembered = max_remembered or tonumber(redis.call('HGET', META, 'max_remembered') or '') or 1000000
     if remembers >= max_remembered then return 'FULL this queue may remember ' .. int(max_remembered) .. ' ids' end
     remembers, window_end = remembers + 1, math.max(window_end, now_up + asked.window)
     remember(int(now_up + asked.window), WINDOW_MARK .. id)
@@ -515,7 +533,7 @@ local function one(i)
   d, dues[d + 1], dues[d + 2] = d + 2, due_text[text], id
   created, taken[id], options[id] = created + 1, true, asked.stored ~= '' and asked.stored or nil
   longest = math.max(longest, #payload)
-  if due - now <= REPEAT_MS then
+  if due - now <= REPEAT_MS or asked.on_conflict == 'next' then
     noted[#noted + 1] = id
   end
   return 'CREATED'
@@ -566,16 +584,13 @@ remove_ready(unlisted)
 if #revived > 0 then
   redis.call('ZREM', DEAD, unpack(revived))
 end
--- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
--- '<due> <options>', LF, payload.
-local NEXT_MARK = '\3'
 for id, message in pairs(following) do
   redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
   changed = true
 end
-for id in pairs(rescheduled) do -- only the new due counts from now on
+for id, by in pairs(rescheduled) do -- only the new due counts from now on
   local failures, crashes, _, stored, reason = attrs_of(id)
-  set_attrs(id, failures, crashes, nil, free_expiry(stored), reason)
+  set_attrs(id, failures, crashes, nil, by ~= '' and ends_by(free_expiry(stored), by) or free_expiry(stored), reason)
 end
 ended_until = ended_until or '0'
 if moved_near and string.find(ended_until, '^%d+$') and now_up + REPEAT_MS + 1 > tonumber(ended_until) then

@@ -82,8 +82,8 @@ fn scripts(code: impl Fn(Verb) -> &'static str) -> Vec<(&'static str, Script)> {
 }
 
 verbs! {
-    Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", Again "again", Retry "retry", Release "release",
-    Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
+    Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", AckPush "ack_push", Again "again", Retry "retry", Release "release",
+    Snooze "snooze", Throttle "throttle", Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
     Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
 }

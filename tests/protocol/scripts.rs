@@ -68,6 +68,8 @@ macro_rules! verbs {
 verbs! {
     "ack" Consumer, without ["dead", "recent", "nodes"], row true,
         call words![token('l'), 1, "l"];
+    "ack_push" Consumer, without ["nodes"], row true,
+        call words![Text([&token('l').0[..], b"l"].concat()), "next", "+5", "payload", ""];
     "again" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l'), "+5"];
     "audit" Operator, without ["recent", "nodes"], row false,
@@ -112,8 +114,12 @@ verbs! {
         call words!["l", token('l'), 5, "error"];
     "run_now" Producer, without ["nodes"], row true,
         call words!["s"];
+    "snooze" Consumer, without ["recent", "nodes"], row true,
+        call words!["l", token('l'), "+5"];
     "stats" Consumer, without ["claims", "attrs"], row false,
         call words![];
+    "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
+        call words!["l", token('l'), 5];
     "upsert" Producer, without ["nodes"], row true,
         call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];
     "verify" Operator, without [], row false,

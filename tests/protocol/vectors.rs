@@ -6,13 +6,20 @@ mod clock;
 mod closed;
 mod cost;
 mod crashes;
+mod debounce;
 mod due;
+mod follow_ups;
 mod hints;
+mod layout3;
 mod leases;
 mod lends;
 mod memory;
+mod next;
+mod next_repeats;
 mod nodes;
 mod nonsense;
+mod older_roles;
+mod outcomes;
 mod pages;
 mod parked_notices;
 mod parking;
@@ -30,6 +37,7 @@ mod tokens;
 mod trims;
 mod types;
 mod upserts;
+mod windows;
 
 use anyhow::{Result, ensure};
 

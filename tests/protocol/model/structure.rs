@@ -73,7 +73,11 @@ pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()>
     ensure!(
         fields(&state.attrs)
             .iter()
-            .all(|id| state.messages.contains_key(id)),
+            .all(|id| match id.0.strip_prefix(b"\x03") {
+                // The next message of a delivery.
+                Some(id) => state.claims.contains_key(&Text(id.to_vec())),
+                None => state.messages.contains_key(id),
+            }),
         "attrs without a message"
     );
     ensure!(

@@ -254,7 +254,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         words!["HSET", "dueq:{q}:messages", "s", "forged"],
         words!["ZREM", "dueq:{q}:scheduled", "s"],
         words!["ZREM", "dueq:{q}:dead", "d"],
-        words!["ZADD", "dueq:{q}:recent", 1, "s"],
+        words!["ZREM", "dueq:{q}:recent", "s"],
         words!["HDEL", "dueq:{q}:meta", "paused"],
     ] {
         ensure!(denied(&command(&mut consumer, &words)?), "{words:?}");

@@ -1,0 +1,288 @@
+//! `max_wait` of upsert: pushes cannot postpone a message for ever. `revive` replaces a dead one.
+
+use anyhow::{Result, ensure};
+
+use super::{add, count, expect, remove};
+use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::reply::{Text, words};
+use crate::state::State;
+
+const MODES: [&str; 3] = ["reschedule", "replace", "next"];
+
+/// A queue of layout 3, which all values of on_conflict need.
+pub(super) fn layout_3() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["layout", 3])?;
+    Ok(queue)
+}
+
+fn upsert(queue: &mut Queue, now: u64, due: &str, payload: &str, options: &str) -> Result<String> {
+    let results = queue.items("upsert", now, words!["", "a", due, payload, options])?;
+    Ok(results[0].clone())
+}
+
+/// The due of the scheduled message `a`, from T0.
+fn due(queue: &mut Queue) -> Result<u64> {
+    let score = State::score(&queue.state()?.scheduled, &"a".into());
+    Ok(score.map_or(0, |score| score as u64 - T0))
+}
+
+#[test]
+fn later_pushes_move_the_due_to_the_first_push_and_max_wait() -> Result<()> {
+    for mode in MODES {
+        let mut queue = layout_3()?;
+        let options = format!("on_conflict={mode} max_wait=12000");
+        ensure!(upsert(&mut queue, T0, "+5000", "0", &options)? == "CREATED");
+        for (now, wanted) in [(4, 9), (8, 12), (11, 12)] {
+            ensure!(upsert(&mut queue, T0 + now * SECOND, "+5000", "1", &options)? == "MOVED");
+            ensure!(due(&mut queue)? == wanted * SECOND, "{mode} at {now} s");
+        }
+        // Neither a larger max_wait nor a push without one postpones the end.
+        for more in ["max_wait=900000", ""] {
+            let options = format!("on_conflict={mode} {more}");
+            ensure!(upsert(&mut queue, T0, "+600000", "2", &options)? == "MOVED");
+            ensure!(due(&mut queue)? == 12 * SECOND, "{mode} {more}");
+        }
+        let attrs = queue.state()?.attrs.get(&"a".into()).cloned();
+        let words = format!("0 0 - due_by={}\n", T0 + 12 * SECOND);
+        ensure!(attrs == Some(words.into()), "{mode}: {attrs:?}");
+        // The run ends the debounce: the next push begins another one.
+        ensure!(queue.take(T0 + 12 * SECOND, 1, &token('a'))? == ["a"]);
+        queue.ok("ack", T0 + 12 * SECOND, words![token('a'), 1, "a"])?;
+        ensure!(upsert(&mut queue, T0 + 13 * SECOND, "+12000", "3", &options)? == "CREATED");
+        ensure!(due(&mut queue)? == 25 * SECOND);
+    }
+    Ok(())
+}
+
+#[test]
+fn the_first_push_with_a_max_wait_begins_the_debounce() -> Result<()> {
+    for mode in MODES {
+        let mut queue = layout_3()?;
+        queue.push(T0, "a", T0 + HOUR, "plain")?;
+        let before = queue.state()?;
+        let options = format!("on_conflict={mode} max_wait=12000");
+        ensure!(upsert(&mut queue, T0, "+5000", "new", &options)? == "MOVED");
+        expect(&mut queue, before, |state| {
+            remove(&mut state.scheduled, "a");
+            add(&mut state.scheduled, "a", T0 + 5 * SECOND);
+            let words = format!("0 0 - due_by={}\n", T0 + 12 * SECOND);
+            state.attrs.insert("a".into(), words.into());
+            if mode != "reschedule" {
+                state.messages.insert("a".into(), "new".into());
+            }
+            add(&mut state.recent, "\u{4}a", T0 + 12 * SECOND);
+            let ended = (T0 + 12_001).into();
+            state.meta.insert("ended_until".into(), ended);
+            count(state, "seq", 1);
+        })?;
+        ensure!(upsert(&mut queue, T0 + 9 * SECOND, "+5000", "", &options)? == "MOVED");
+        ensure!(due(&mut queue)? == 12 * SECOND, "{mode}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_ready_message_stays_within_its_max_wait() -> Result<()> {
+    for mode in MODES {
+        let mut queue = layout_3()?;
+        let options = format!("on_conflict={mode} max_wait=12000");
+        ensure!(upsert(&mut queue, T0, "+5000", "0", &options)? == "CREATED");
+        ensure!(
+            queue
+                .ok("promote", T0 + 10 * SECOND, words![10])?
+                .part(1)?
+                .int()?
+                == 1
+        );
+        ensure!(upsert(&mut queue, T0 + 10 * SECOND, "+5000", "1", &options)? == "MOVED");
+        ensure!(due(&mut queue)? == 12 * SECOND && queue.state()?.ready.len() == 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_delay_beyond_max_wait_is_invalid() -> Result<()> {
+    let mut queue = layout_3()?;
+    let before = queue.contents()?;
+    for options in [
+        "on_conflict=replace max_wait=4999",
+        "on_conflict=replace max_wait=0",
+        "on_conflict=replace max_wait=3155760000001",
+        "on_conflict=replace max_wait=-1",
+        "on_conflict=keep max_wait=9000",
+        "on_conflict=reschedule revive",
+    ] {
+        let found = upsert(&mut queue, T0, "+5000", "", options)?;
+        ensure!(found.starts_with("INVALID "), "{options}: {found}");
+    }
+    for options in ["max_wait=9000", "revive", "on_conflict=next"] {
+        let found = queue.items("push", T0, words!["", "a", "+1", "", options])?;
+        ensure!(found[0].starts_with("INVALID "), "{options}: {found:?}");
+    }
+    ensure!(queue.contents()? == before, "a refused item left a trace");
+    Ok(())
+}
+
+#[test]
+fn a_failed_run_ends_the_debounce() -> Result<()> {
+    for mode in MODES {
+        let mut queue = layout_3()?;
+        let options = format!("on_conflict={mode} max_wait=1000");
+        ensure!(upsert(&mut queue, T0, "+0", "0", &options)? == "CREATED");
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        let later = T0 + 20 * SECOND;
+        queue.ok("retry", T0, words!["a", token('a'), 60 * SECOND, "why"])?;
+        // The end of the debounce has passed: it must not make the message due at once.
+        ensure!(upsert(&mut queue, later, "+1000", "1", &options)? == "MOVED");
+        ensure!(
+            due(&mut queue)? == 21 * SECOND,
+            "{mode}: {}",
+            due(&mut queue)?
+        );
+        if mode == "reschedule" {
+            continue;
+        }
+        // A replacement has not run: it begins another debounce.
+        ensure!(upsert(&mut queue, later + 500, "+1000", "1", &options)? == "MOVED");
+        ensure!(
+            due(&mut queue)? == 21 * SECOND,
+            "{mode}: {}",
+            due(&mut queue)?
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn two_items_of_a_call_debounce_like_two_calls() -> Result<()> {
+    let both = |mode: &str, waits: [&str; 2], dues: [u64; 2]| -> Vec<Vec<Text>> {
+        let item = |i: usize| {
+            let options = format!("on_conflict={mode} {}", waits[i]);
+            words!["a", T0 + dues[i], i.to_string(), options]
+        };
+        vec![item(0), item(1)]
+    };
+    for mode in MODES {
+        for start in ["absent", "waiting", "failed"] {
+            for waits in [
+                ["max_wait=2000", ""],
+                ["max_wait=2000", "max_wait=9000"],
+                ["", "max_wait=9000"],
+            ] {
+                let mut states = Vec::new();
+                for together in [true, false] {
+                    let mut queue = layout_3()?;
+                    if start != "absent" {
+                        queue.push(T0, "a", T0, "old")?;
+                    }
+                    if start == "failed" {
+                        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+                        queue.ok("retry", T0, words!["a", token('a'), HOUR, "why"])?;
+                    }
+                    let items = both(mode, waits, [1_000, 8_000]);
+                    if together {
+                        queue.ok("upsert", T0, [words![""], items.concat()].concat())?;
+                    } else {
+                        for item in items {
+                            queue.ok("upsert", T0, [words![""], item].concat())?;
+                        }
+                    }
+                    let mut state = queue.state()?;
+                    state.meta.clear();
+                    state.wake.clear();
+                    states.push(state);
+                }
+                let difference = states[0].difference(&states[1]);
+                ensure!(
+                    difference.is_none(),
+                    "{mode}, {start}, {waits:?}: {difference:?}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn revive_replaces_a_dead_message() -> Result<()> {
+    for mode in ["replace", "next"] {
+        let mut queue = layout_3()?;
+        queue.push(T0, "a", T0, "old")?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        queue.ok("bury", T0, words!["a", token('a'), "why"])?;
+        let options = format!("on_conflict={mode}");
+        ensure!(upsert(&mut queue, T0, "+0", "", &options)? == "EXISTS dead");
+        let before = queue.state()?;
+        let options = format!("on_conflict={mode} revive max_attempts=2");
+        ensure!(upsert(&mut queue, T0, "+3600000", "new", &options)? == "MOVED");
+        expect(&mut queue, before, |state| {
+            remove(&mut state.dead, "a");
+            add(&mut state.scheduled, "a", T0 + HOUR);
+            state.messages.insert("a".into(), "new".into());
+            let words = "0 0 - max_attempts=2\n";
+            state.attrs.insert("a".into(), words.into());
+            count(state, "seq", 1);
+        })?;
+        ensure!(upsert(&mut queue, T0, "+7200000", "", &options)? == "MOVED");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_repeated_revive_does_not_run_a_message_twice() -> Result<()> {
+    for mode in ["replace", "next"] {
+        let mut queue = layout_3()?;
+        queue.push(T0, "a", T0, "old")?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        queue.ok("bury", T0, words!["a", token('a'), "why"])?;
+        let options = format!("on_conflict={mode} revive");
+        let key = crate::queue::attempt(T0 + 1, 1);
+        let push = words![key, "a", "+0", "new", options];
+        ensure!(queue.items("upsert", T0 + 2, push.clone())? == ["MOVED"]);
+        ensure!(queue.take(T0 + 3, 1, &token('b'))? == ["a"]);
+        queue.ok("bury", T0 + 3, words!["a", token('b'), "why"])?;
+        ensure!(
+            queue.items("upsert", T0 + 4, push)? == ["EXISTS dead"],
+            "{mode}"
+        );
+    }
+    Ok(())
+}
+
+/// Random pushes of one id with random modes, delays and longest waits: no due lies beyond the
+/// first push since the last run + its longest wait.
+#[test]
+fn no_due_is_beyond_the_first_push_and_max_wait() -> Result<()> {
+    for seed in 0..4 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut queue = layout_3()?;
+        let (mut now, mut end, mut clamped) = (T0, None, 0);
+        for step in 0..300 {
+            now += random.u64(0..1_500);
+            if random.u32(0..20) == 0 {
+                let token = queue.new_token();
+                if queue.take(now, 1, &token)? == ["a"] {
+                    queue.ok("ack", now, words![token, 1, "a"])?;
+                    end = None;
+                }
+                continue;
+            }
+            let max_wait = random.u64(1_000..8_000);
+            let delay = random.u64(0..=max_wait);
+            let mode = MODES[random.usize(0..3)];
+            let options = format!("on_conflict={mode} max_wait={max_wait}");
+            let result = upsert(&mut queue, now, &format!("+{delay}"), "", &options)?;
+            ensure!(["CREATED", "MOVED"].contains(&&*result), "{result}");
+            let last = *end.get_or_insert(now + max_wait);
+            let found = T0 + due(&mut queue)?;
+            ensure!(
+                found == last.min(now + delay),
+                "seed {seed}, step {step}: {found}"
+            );
+            clamped += u32::from(found < now + delay);
+        }
+        ensure!(clamped > 20, "seed {seed}: {clamped}");
+    }
+    Ok(())
+}

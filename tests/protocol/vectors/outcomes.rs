@@ -1,0 +1,134 @@
+//! What `get` says of an id whose message has ended.
+
+use anyhow::{Result, ensure};
+
+use crate::queue::{DAY, HOUR, Queue, SECOND, T0, token};
+use crate::reply::words;
+
+/// How the message `a` ended, when, and until when its window lasts; None if nothing is remembered.
+fn outcome(queue: &mut Queue, now: u64) -> Result<Option<(String, i64, i64)>> {
+    let reply = queue.ok("get", now, words!["a"])?;
+    ensure!(reply.part(1)?.list()?.is_empty(), "it is there: {reply:?}");
+    if reply.list()?.len() == 2 {
+        return Ok(None);
+    }
+    let (how, at, until) = (reply.part(2)?, reply.part(3)?, reply.part(4)?);
+    Ok(Some((how.text()?, at.int()?, until.int()?)))
+}
+
+fn is(queue: &mut Queue, now: u64, how: &str, at: u64, until: u64) -> Result<()> {
+    let found = outcome(queue, now)?;
+    let wanted = (how.to_owned(), at as i64, until as i64);
+    ensure!(found == Some(wanted), "at T0 + {}: {found:?}", now - T0);
+    Ok(())
+}
+
+fn push(queue: &mut Queue, now: u64, options: &str) -> Result<()> {
+    let results = queue.items("push", now, words!["", "a", now, "", options])?;
+    ensure!(results == ["CREATED"], "{results:?}");
+    Ok(())
+}
+
+fn run(queue: &mut Queue, now: u64) -> Result<()> {
+    let token = queue.new_token();
+    ensure!(queue.take(now, 1, &token)? == ["a"]);
+    ensure!(queue.items("ack", now, words![token, 1, "a"])? == ["OK"]);
+    Ok(())
+}
+
+#[test]
+fn an_acked_message_with_a_window_is_finished() -> Result<()> {
+    // From 1 ms to the longest window, on both sides of a power of two.
+    for window in [
+        1,
+        2,
+        1_023,
+        1_024,
+        1_025,
+        HOUR,
+        DAY,
+        (1 << 31) + 5,
+        30 * DAY,
+    ] {
+        let mut queue = Queue::start()?;
+        push(&mut queue, T0, &format!("window={window}"))?;
+        run(&mut queue, T0)?;
+        is(&mut queue, T0, "finished", T0, T0 + window)?;
+        is(&mut queue, T0 + window - 1, "finished", T0, T0 + window)?;
+        let after = outcome(&mut queue, T0 + 2 * window + 1)?;
+        ensure!(after.is_none(), "window {window}: {after:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn without_a_window_nothing_is_remembered_of_an_ack() -> Result<()> {
+    let mut queue = Queue::start()?;
+    push(&mut queue, T0, "max_attempts=3")?;
+    run(&mut queue, T0)?;
+    ensure!(outcome(&mut queue, T0)?.is_none());
+    Ok(())
+}
+
+#[test]
+fn a_cancelled_message_is_cancelled_for_12_s() -> Result<()> {
+    for options in ["", "window=3600000"] {
+        let mut queue = Queue::start()?;
+        push(&mut queue, T0, options)?;
+        ensure!(queue.items("cancel", T0 + 5, words!["", "a"])? == ["CANCELLED"]);
+        is(&mut queue, T0 + 5, "cancelled", T0 + 5, 0)?;
+        is(&mut queue, T0 + 12_004, "cancelled", T0 + 5, 0)?;
+        ensure!(outcome(&mut queue, T0 + 12_006)?.is_none());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_dropped_message_with_a_window_is_expired() -> Result<()> {
+    let mut queue = Queue::start()?;
+    push(
+        &mut queue,
+        T0,
+        "window=3600000 expires=+1000 on_expire=drop",
+    )?;
+    let late = T0 + 5 * SECOND;
+    ensure!(queue.take(late, 1, &token('a'))?.is_empty());
+    is(&mut queue, late, "expired", late, T0 + HOUR)
+}
+
+#[test]
+fn a_message_that_expires_before_its_next_attempt_is_expired() -> Result<()> {
+    for (verb, more) in [
+        ("retry", words![20_000, "why"]),
+        ("snooze", words!["+20000"]),
+    ] {
+        let mut queue = Queue::start()?;
+        push(
+            &mut queue,
+            T0,
+            "window=3600000 expires=+1000 on_expire=drop",
+        )?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        let arguments = [words!["a", token('a')], more].concat();
+        ensure!(queue.items(verb, T0 + 5, arguments)? == ["DROPPED"]);
+        is(&mut queue, T0 + 5, "expired", T0 + 5, T0 + HOUR)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn the_latest_end_counts_when_an_id_was_used_again() -> Result<()> {
+    let mut queue = Queue::start()?;
+    push(&mut queue, T0, "window=3600000")?;
+    run(&mut queue, T0 + 1)?;
+    push(&mut queue, T0 + 2, "reuse window=1000")?;
+    run(&mut queue, T0 + 3)?;
+    is(&mut queue, T0 + 4, "finished", T0 + 3, T0 + 1_002)?;
+    // Cancelled, pushed again and finished within 12 s.
+    push(&mut queue, T0 + 5, "reuse window=1000")?;
+    ensure!(queue.items("cancel", T0 + 6, words!["", "a"])? == ["CANCELLED"]);
+    is(&mut queue, T0 + 7, "cancelled", T0 + 6, 0)?;
+    push(&mut queue, T0 + 8, "window=1000")?;
+    run(&mut queue, T0 + 9)?;
+    is(&mut queue, T0 + 10, "finished", T0 + 9, T0 + 1_008)
+}
