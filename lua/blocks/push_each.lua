@@ -25,11 +25,16 @@ local function invalid(id, due, payload, asked, why)
     return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
   elseif not move and asked.on_conflict ~= 'keep' then
     return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
-  elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
-    return 'INVALID expires must not be before the due time'
   elseif asked.cost then
     burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
     if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
+  end
+end
+-- Not part of `invalid`: a repetition of a call that created the message comes later, and must not be refused.
+local function expired_already(due, asked)
+  local absolute = asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms
+  if absolute and (absolute <= now_up or absolute < due) then
+    return 'INVALID expires must be ahead, and not before the due time'
   end
 end
 local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
@@ -54,12 +59,15 @@ local function one(i)
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
     end
+    local late = asked.on_conflict == 'replace' and expired_already(due, asked)
+    if late then return late end
     move(id, state, due, payload, asked.on_conflict == 'replace' and asked.stored)
     d, dues[d + 1], dues[d + 2], taken[id] = d + 2, due_text[text], id, true
     return 'MOVED'
   end
   local earlier = finished(i)
-  if earlier then return earlier end
+  local late = earlier or expired_already(due, asked)
+  if late then return late end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   if ended and ended[i] then -- a repeated cancel of this id must not take the new message
     local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)

@@ -86,4 +86,5 @@ verbs! {
     Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
     Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
+    Snooze "snooze", Throttle "throttle",
 }

@@ -112,8 +112,12 @@ verbs! {
         call words!["l", token('l'), 5, "error"];
     "run_now" Producer, without ["nodes"], row true,
         call words!["s"];
+    "snooze" Consumer, without ["recent", "nodes"], row true,
+        call words!["l", token('l'), "+5"];
     "stats" Consumer, without ["claims", "attrs"], row false,
         call words![];
+    "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
+        call words!["l", token('l'), 500];
     "upsert" Producer, without ["nodes"], row true,
         call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];
     "verify" Operator, without [], row false,
