@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- snooze: gives messages a later due (leased -> scheduled); charges no attempt. Its options count the snoozes.
---         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or absent).
+--         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or
+--         absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, due (unix ms, or +ms from now)
 -- Reply  {header, {SCHEDULED <due ms> | DEAD | DROPPED | GONE | LOST | INVALID <why>, ...}}

@@ -32,8 +32,8 @@ local pairs_of = {
 local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 1048576, dead_keep_ms = 2592000000,
   dead_keep = 100000, max_throttle_ms = 900000}
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
-  'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms',
-  'dead_keep', 'max_leased', 'max_throttle_ms', 'leader_until', 'reap_after'}) do
+  'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages',
+  'max_payload_bytes', 'dead_keep_ms', 'dead_keep', 'max_leased', 'max_throttle_ms', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end

@@ -1,5 +1,5 @@
--- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
--- or is dropped.
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
+-- error, or is dropped.
 local expired, expired_dead = 0, 0
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)
@@ -11,7 +11,8 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
-    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again' .. (reason ~= '' and ': ' .. reason or ''), 1, 1024))
+    local why = 'expires before it is due again' .. (reason ~= '' and ': ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
     redis.call('ZADD', DEAD, now, id)
     return 'DEAD'
   end

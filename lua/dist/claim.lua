@@ -495,4 +495,5 @@ local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+return {header, closed and 0 or ready - unlisted, deadline, granted, payloads, details or {shared},
+  tonumber(max_attempts or 20)}

@@ -185,8 +185,8 @@ local function fix_expiry(options, due) -- as options say it, whatever due the m
   local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
   return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
 end
--- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
--- or is dropped.
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
+-- error, or is dropped.
 local expired, expired_dead = 0, 0
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)
@@ -198,7 +198,8 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
-    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again' .. (reason ~= '' and ': ' .. reason or ''), 1, 1024))
+    local why = 'expires before it is due again' .. (reason ~= '' and ': ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
     redis.call('ZADD', DEAD, now, id)
     return 'DEAD'
   end

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/snooze.lua and lua/blocks: change these, not this file.
 -- snooze: gives messages a later due (leased -> scheduled); charges no attempt. Its options count the snoozes.
---         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or absent).
+--         A message that expires before that due is dead at once, or dropped if it asks for it (leased -> dead or
+--         absent).
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, due (unix ms, or +ms from now)
 -- Reply  {header, {SCHEDULED <due ms> | DEAD | DROPPED | GONE | LOST | INVALID <why>, ...}}
@@ -184,8 +185,8 @@ local function fix_expiry(options, due) -- as options say it, whatever due the m
   local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
   return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
 end
--- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this error,
--- or is dropped.
+-- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
+-- error, or is dropped.
 local expired, expired_dead = 0, 0
 local function later(id, due, claimed_due, failures, crashes, options, reason)
   local expiry = expiry_of(options, claimed_due)
@@ -197,7 +198,8 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
-    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again' .. (reason ~= '' and ': ' .. reason or ''), 1, 1024))
+    local why = 'expires before it is due again' .. (reason ~= '' and ': ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
     redis.call('ZADD', DEAD, now, id)
     return 'DEAD'
   end

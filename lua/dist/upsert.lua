@@ -393,7 +393,8 @@ local function invalid(id, due, payload, asked, why)
     return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
   elseif asked.cost then
     burst = burst or tonumber(string.match(redis.call('HGET', META, 'rate') or '', '(%d+)$') or 1000000)
-    if tonumber(asked.cost) > burst then return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate' end
+    local refusal = 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate'
+    if tonumber(asked.cost) > burst then return refusal end
   end
 end
 -- Not part of `invalid`: a repetition of a call that created the message comes later, and must not be refused.

@@ -185,7 +185,8 @@ if test then -- a caller with a clock of its own wants the field test
   found('meta', 'test', test, function() redis.call('HDEL', META, 'test') end)
 end
 local numbers = {'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', 'dead_keep_ms', 'dead_keep',
-  'max_leased', 'max_throttle_ms', 'leader_until', 'last_beat', 'reap_after', 'parked_until', 'epoch', 'roster', 'ended_until', 'largest_payload_bytes',
+  'max_leased', 'max_throttle_ms', 'leader_until', 'last_beat', 'reap_after', 'parked_until', 'epoch', 'roster',
+  'ended_until', 'largest_payload_bytes',
   'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled', 'requeued', 'purged',
   'trimmed', 'expired', 'throttled', 'snoozed'}
 local values = redis.call('HMGET', META, unpack(numbers))

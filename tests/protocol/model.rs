@@ -3,6 +3,7 @@
 //! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
+mod beats;
 mod closing;
 mod consumers;
 mod coverage;

@@ -248,24 +248,7 @@ impl Queue {
         let in_turn =
             [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
-        // Release 0.1 does not know that a node can park, no pause that ends by itself, no option but
-        // its three, and no limit but its six.
-        let newer_words = [
-            "expires=",
-            "on_expire=",
-            "cost=",
-            "rate",
-            "max_leased",
-            "max_throttle_ms",
-        ];
-        let has_newer_word = argv.iter().any(|word| {
-            let text = word.text();
-            newer_words.iter().any(|newer| text.contains(newer))
-        });
-        let is_newer = verb == "beat" && argv.len() > 3
-            || verb == "pause" && argv.len() > 1
-            || ["push", "upsert", "configure"].contains(&verb) && has_newer_word;
-        let frozen = self.frozen.get(verb).filter(|_| !is_newer);
+        let frozen = self.frozen.get(verb).filter(|_| frozen::knows(verb, &argv));
         self.was_frozen = frozen.is_some() && !self.called.is_multiple_of(3);
         let mut words = match (frozen, self.called % 3) {
             (Some(sha), 1) => words!["EVALSHA", sha, keys.len() as u64],
