@@ -2,7 +2,7 @@
 -- beat: records that a node lives, and does the leader's housekeeping.
 --       A node that was silent for 3 s is forgotten. A node becomes or stays leader for 2.5 s. RECENT and DEAD are
 --       trimmed, 500 entries a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
---       that live nodes can extend their leases first.
+--       that live nodes can extend their leases first. If the clock went back, a queue that its rate closed opens.
 --       A parked node announces how long it will be silent. It stays live, and leader, for that time. Until then META's
 --       parked_until makes every script publish each earlier head. Its silence pauses no reap.
 -- KEYS   the ten of the queue
@@ -61,6 +61,10 @@ local silence = now - tonumber(last_beat or now)
 if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
   reap_after = now + 5000
 end
+local reopened
+if silence < 0 then -- the opening that the rate chose may be far ahead now
+  --- use: forget_rate_opening
+end
 -- Beats of the future that no node announced: the clock went back.
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
@@ -110,4 +114,4 @@ if over > 0 then
 end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
-return {finish(over > 0), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}
+return {finish(over > 0 or reopened), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}

@@ -66,7 +66,7 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
 end
 
 -- Ready messages first: they were promoted earlier.
-local room = limits and limits.room or share
+local room = limits and read_attrs and limits.room or share
 local ids, dues, listed = {}, {}, math.min(room, ready)
 if room > listed then
   --- use: read_due
@@ -195,12 +195,13 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
+local length = old_length - unlisted
 if limits then
   limits.expire(taken)
   limits.charge(n, granted)
 end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, old_length - unlisted)
+local header = finish(true, false, nil, first_deadline, length)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then

@@ -59,6 +59,12 @@ for i = 2, #ARGV, 2 do
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
   end
 end
+local reopened
+for i = 2, #ARGV, 2 do
+  if ARGV[i] == 'rate' then
+    --- use: forget_rate_opening
+  end
+end
 if redis.call('HGET', META, 'rate') or redis.call('HGET', META, 'max_leased') then
   redis.call('HSET', META, 'selective', '1') -- claim looks for limits
 end

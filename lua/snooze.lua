@@ -38,9 +38,9 @@ for i = 1, count do
     replies[i] = refusal
   else
     local failures, crashes, _, options, reason = attrs_of(id)
-    local before, snoozes = string.match(options, '^(.-) ?snoozes=(%d+)$')
-    options = fix_expiry(before or options, claimed_due)
-    options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int((snoozes or 0) + 1)
+    local snoozes = string.match(options, 'snoozes=(%d+)') or 0
+    options = fix_expiry((string.gsub(options, ' ?snoozes=%d+', '')), claimed_due)
+    options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int(snoozes + 1)
     end_lease(id, claim)
     local next_due = start_next(id)
     replies[i] = next_due and 'SCHEDULED ' .. next_due

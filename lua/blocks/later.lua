@@ -15,7 +15,8 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
-    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again: ' .. reason, 1, 1024))
+    local why = 'expires before it is due again' .. (reason ~= '' and ': ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
     redis.call('ZADD', DEAD, now, id)
     return 'DEAD'
   end

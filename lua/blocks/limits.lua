@@ -5,20 +5,23 @@ local rate, max_leased, expiring, tat = unpack(redis.call('HMGET', META, 'rate',
 
 -- Rate N/W/B: at most N starts in any W ms, B of them at once. `tat` is the time, in microseconds, at which the whole
 -- burst is available again (the generic cell rate algorithm). If each start takes W/(N-B+1), no window has more than N.
--- A tat that is further ahead than the burst is of a clock that went back.
+-- A tat that is further ahead than the burst is of a clock that went back. Sums of times and fractions of a microsecond
+-- would be rounded: so tat is whole, each charge is rounded up, and `ahead` is a difference.
 function limits.read()
   local starts, window_ms, at_once = string.match(rate or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
   if starts and tonumber(at_once) <= tonumber(starts) then
     local step, burst = window_ms * 1000 / (starts - at_once + 1), tonumber(at_once)
-    tat = math.max(now_us, math.min(tonumber(tat or '') or 0, now_us + burst * step))
-    limits.step, limits.burst, limits.tokens = step, burst, math.floor((now_us + burst * step - tat) / step)
+    local ahead = math.max(0, math.min((tonumber(tat or '') or 0) - now_us, burst * step))
+    tat = math.ceil(now_us + ahead)
+    limits.step, limits.burst, limits.tokens = step, burst, math.floor((burst * step - ahead) / step)
   end
-  if tonumber(max_leased or '') then
+  if string.find(max_leased or '', '^%d+$') then
     --- use: leased
     limits.places = max_leased - leased
   end
   limits.share = math.min(share, limits.tokens, limits.places)
   limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
+  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- the claim may write both: a wrong type stops it in time
 end
 
 --- use: expiry
@@ -112,12 +115,16 @@ function limits.charge(n, granted)
     cost = cost + limits.costs[granted[i]] - 1
   end
   if step then
-    tat = tat + cost * step
-    fields[1], fields[2] = 'tat', int(math.ceil(tat))
+    tat = tat + math.ceil(cost * step)
+    fields[1], fields[2] = 'tat', int(tat)
     if limits.tokens - cost < limits.next_cost then
-      local enough = math.min(limits.burst, math.max(limits.next_cost, math.ceil(5000 / step))) -- 200 openings a second
-      opens = math.ceil((tat - (limits.burst - enough) * step) / 1000)
+      -- It opens at most 200 times a second, but not later than with half a burst: a late claim then loses no tokens.
+      local some = math.ceil(math.min(5000 / step, limits.burst / 2))
+      local enough = math.min(limits.burst, math.max(limits.next_cost, some))
+      opens = math.max(now + 1, math.ceil((tat - (limits.burst - enough) * step) / 1000))
       closed = opens
+      fields[3], fields[4] = 'rate_until', int(opens)
+      old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
     end
   end
   if limits.places <= n then

@@ -20,7 +20,7 @@ local function read_options(text) -- the values by name; or nil and the reason
       asked.on_conflict = value
     elseif name == 'expires' then
       asked.expires, asked.expires_ms = value, due_ms(value)
-      if not asked.expires_ms or asked.expires_ms <= now_up then
+      if not asked.expires_ms or string.find(value, '^%+0*$') then
         return nil, 'expires must be + and 1 to 3155760000000 ms after the due time, or unix ms that have not passed'
       end
     elseif name == 'on_expire' and (value == 'drop' or value == 'dead') then

@@ -1,4 +1,4 @@
--- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT then refuses
+-- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT refuses
 -- consumers with the rights of an older release before the first write. dropped: those that expired.
 --- use: recent_marks
 --- use: outcomes

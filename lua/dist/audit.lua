@@ -52,7 +52,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -79,7 +79,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2

@@ -3,7 +3,7 @@
 -- beat: records that a node lives, and does the leader's housekeeping.
 --       A node that was silent for 3 s is forgotten. A node becomes or stays leader for 2.5 s. RECENT and DEAD are
 --       trimmed, 500 entries a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
---       that live nodes can extend their leases first.
+--       that live nodes can extend their leases first. If the clock went back, a queue that its rate closed opens.
 --       A parked node announces how long it will be silent. It stays live, and leader, for that time. Until then META's
 --       parked_until makes every script publish each earlier head. Its silence pauses no reap.
 -- KEYS   the ten of the queue
@@ -63,7 +63,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -90,7 +90,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2
@@ -219,6 +219,16 @@ local silence = now - tonumber(last_beat or now)
 if silence < 0 or silence > 3000 and (overdue > 0 or now - announced > 3000) then
   reap_after = now + 5000
 end
+local reopened
+if silence < 0 then -- the opening that the rate chose may be far ahead now
+  -- If the rate closed the queue, opens it: the next claim computes the opening again. A pause or throttle stays.
+  if opens and int(opens) == redis.call('HGET', META, 'rate_until') then
+    redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. '0')
+    opens, closed = false, closed == math.huge and closed
+    old_head, old_length = math.huge, 1 -- finish sees the head as new: it publishes it
+    reopened = true
+  end
+end
 -- Beats of the future that no node announced: the clock went back.
 redis.call('ZREMRANGEBYSCORE', NODES, '(' .. int(math.max(now, announced)), '(inf')
 local until_ms = tonumber(leader_until)
@@ -268,4 +278,4 @@ if over > 0 then
 end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
-return {finish(over > 0), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}
+return {finish(over > 0 or reopened), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}

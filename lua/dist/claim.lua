@@ -56,7 +56,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -83,7 +83,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2
@@ -173,15 +173,17 @@ if selective then
 
   -- Rate N/W/B: at most N starts in any W ms, B of them at once. `tat` is the time, in microseconds, at which the whole
   -- burst is available again (the generic cell rate algorithm). If each start takes W/(N-B+1), no window has more than N.
-  -- A tat that is further ahead than the burst is of a clock that went back.
+  -- A tat that is further ahead than the burst is of a clock that went back. Sums of times and fractions of a microsecond
+  -- would be rounded: so tat is whole, each charge is rounded up, and `ahead` is a difference.
   function limits.read()
     local starts, window_ms, at_once = string.match(rate or '', '^([1-9]%d*)/([1-9]%d*)/([1-9]%d*)$')
     if starts and tonumber(at_once) <= tonumber(starts) then
       local step, burst = window_ms * 1000 / (starts - at_once + 1), tonumber(at_once)
-      tat = math.max(now_us, math.min(tonumber(tat or '') or 0, now_us + burst * step))
-      limits.step, limits.burst, limits.tokens = step, burst, math.floor((now_us + burst * step - tat) / step)
+      local ahead = math.max(0, math.min((tonumber(tat or '') or 0) - now_us, burst * step))
+      tat = math.ceil(now_us + ahead)
+      limits.step, limits.burst, limits.tokens = step, burst, math.floor((burst * step - ahead) / step)
     end
-    if tonumber(max_leased or '') then
+    if string.find(max_leased or '', '^%d+$') then
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -189,6 +191,7 @@ if selective then
     end
     limits.share = math.min(share, limits.tokens, limits.places)
     limits.room = expiring and limits.share > 0 and math.max(limits.share, math.min(250, ready + due)) or limits.share
+    redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- the claim may write both: a wrong type stops it in time
   end
 
   -- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
@@ -324,12 +327,16 @@ if selective then
       cost = cost + limits.costs[granted[i]] - 1
     end
     if step then
-      tat = tat + cost * step
-      fields[1], fields[2] = 'tat', int(math.ceil(tat))
+      tat = tat + math.ceil(cost * step)
+      fields[1], fields[2] = 'tat', int(tat)
       if limits.tokens - cost < limits.next_cost then
-        local enough = math.min(limits.burst, math.max(limits.next_cost, math.ceil(5000 / step))) -- 200 openings a second
-        opens = math.ceil((tat - (limits.burst - enough) * step) / 1000)
+        -- It opens at most 200 times a second, but not later than with half a burst: a late claim then loses no tokens.
+        local some = math.ceil(math.min(5000 / step, limits.burst / 2))
+        local enough = math.min(limits.burst, math.max(limits.next_cost, some))
+        opens = math.max(now + 1, math.ceil((tat - (limits.burst - enough) * step) / 1000))
         closed = opens
+        fields[3], fields[4] = 'rate_until', int(opens)
+        old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
       end
     end
     if limits.places <= n then
@@ -370,7 +377,7 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
 end
 
 -- Ready messages first: they were promoted earlier.
-local room = limits and limits.room or share
+local room = limits and read_attrs and limits.room or share
 local ids, dues, listed = {}, {}, math.min(room, ready)
 if room > listed then
   -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
@@ -527,12 +534,13 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
+local length = old_length - unlisted
 if limits then
   limits.expire(taken)
   limits.charge(n, granted)
 end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, old_length - unlisted)
+local header = finish(true, false, nil, first_deadline, length)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then

@@ -57,7 +57,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -84,7 +84,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2
@@ -193,6 +193,18 @@ for i = 2, #ARGV, 2 do
     redis.call('HDEL', META, ARGV[i])
   else
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])
+  end
+end
+local reopened
+for i = 2, #ARGV, 2 do
+  if ARGV[i] == 'rate' then
+    -- If the rate closed the queue, opens it: the next claim computes the opening again. A pause or throttle stays.
+    if opens and int(opens) == redis.call('HGET', META, 'rate_until') then
+      redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. '0')
+      opens, closed = false, closed == math.huge and closed
+      old_head, old_length = math.huge, 1 -- finish sees the head as new: it publishes it
+      reopened = true
+    end
   end
 end
 if redis.call('HGET', META, 'rate') or redis.call('HGET', META, 'max_leased') then

@@ -75,7 +75,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -102,7 +102,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2
@@ -366,7 +366,7 @@ if not all_new then
         asked.on_conflict = value
       elseif name == 'expires' then
         asked.expires, asked.expires_ms = value, due_ms(value)
-        if not asked.expires_ms or asked.expires_ms <= now_up then
+        if not asked.expires_ms or string.find(value, '^%+0*$') then
           return nil, 'expires must be + and 1 to 3155760000000 ms after the due time, or unix ms that have not passed'
         end
       elseif name == 'on_expire' and (value == 'drop' or value == 'dead') then
@@ -430,8 +430,6 @@ if not all_new then
       return 'INVALID upsert takes on_conflict=reschedule or on_conflict=replace: use push to keep a message'
     elseif not move and asked.on_conflict ~= 'keep' then
       return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
-    elseif asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms < due then
-      return 'INVALID expires must not be before the due time'
     elseif asked.max_wait and due > now_up + asked.max_wait then
       return 'INVALID max_wait must be at least the delay'
     elseif asked.on_conflict == 'next' and layout ~= '3' then
@@ -442,6 +440,13 @@ if not all_new then
       if tonumber(asked.cost) > burst then
         return 'INVALID cost must be 1 to ' .. int(burst) .. ', the burst of the rate'
       end
+    end
+  end
+  -- Not part of `invalid`: a repetition of a call that created the message comes later, and must not be refused.
+  local function expired_already(due, asked)
+    local absolute = asked.expires and string.byte(asked.expires) ~= 43 and asked.expires_ms
+    if absolute and (absolute <= now_up or absolute < due) then
+      return 'INVALID expires must be ahead, and not before the due time'
     end
   end
   local no_options, asked, why, asked_words = {on_conflict = 'keep', stored = ''}, nil, nil, nil
@@ -471,6 +476,8 @@ if not all_new then
       elseif follows then
         noted[#noted + 1] = id
       end
+      local late = move and asked.on_conflict ~= 'reschedule' and expired_already(due, asked)
+      if late and (state == 'scheduled' or state == 'ready' or follows) then return late end
       if follows and state == 'leased' then
         follow(id, due, payload, asked.stored)
         return 'NEXT'
@@ -483,7 +490,8 @@ if not all_new then
       return 'MOVED'
     end
     local earlier = finished(i)
-    if earlier then return earlier end
+    local late = earlier or expired_already(due, asked)
+    if late then return late end
     if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
     if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
     if asked.window then

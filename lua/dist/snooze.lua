@@ -51,7 +51,7 @@ if closed_until then
   if string.byte(closed_until) == 102 then
     -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
     local function is_full()
-      local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
       -- Each message is in one state, so the leased ones are what the others leave.
       local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
         - redis.call('ZCARD', KEYS[7]) + 2
@@ -78,7 +78,7 @@ local function finish(changed, quiet, head, deadline, length)
     if closed == math.huge and changed and not quiet then
       -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
       local function is_full()
-        local most = tonumber(redis.call('HGET', KEYS[10], 'max_leased') or '')
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
         -- Each message is in one state, so the leased ones are what the others leave.
         local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
           - redis.call('ZCARD', KEYS[7]) + 2
@@ -190,7 +190,7 @@ end
 -- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
 -- error, or is dropped.
 local expired, expired_dead = 0, 0
--- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT then refuses
+-- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT refuses
 -- consumers with the rights of an older release before the first write. dropped: those that expired.
 -- RECENT remembers, each until its score:
 --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
@@ -246,7 +246,8 @@ local function later(id, due, claimed_due, failures, crashes, options, reason)
       return 'DROPPED'
     end
     expired_dead = expired_dead + 1
-    set_attrs(id, failures, crashes, nil, options, string.sub('expires before it is due again: ' .. reason, 1, 1024))
+    local why = 'expires before it is due again' .. (reason ~= '' and ': ' .. reason or '')
+    set_attrs(id, failures, crashes, nil, options, string.sub(why, 1, 1024))
     redis.call('ZADD', DEAD, now, id)
     return 'DEAD'
   end
@@ -307,9 +308,9 @@ for i = 1, count do
     replies[i] = refusal
   else
     local failures, crashes, _, options, reason = attrs_of(id)
-    local before, snoozes = string.match(options, '^(.-) ?snoozes=(%d+)$')
-    options = fix_expiry(before or options, claimed_due)
-    options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int((snoozes or 0) + 1)
+    local snoozes = string.match(options, 'snoozes=(%d+)') or 0
+    options = fix_expiry((string.gsub(options, ' ?snoozes=%d+', '')), claimed_due)
+    options = options .. (options == '' and '' or ' ') .. 'snoozes=' .. int(snoozes + 1)
     end_lease(id, claim)
     local next_due = start_next(id)
     replies[i] = next_due and 'SCHEDULED ' .. next_due

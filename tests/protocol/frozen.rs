@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::reply::Text;
+
 /// FNV-1a of every frozen file, by name: release 0.1 never changes.
 const FROZEN: u64 = 0x79e8_fc3b_d13d_40b0;
 
@@ -29,6 +31,26 @@ pub(crate) fn scripts() -> Result<BTreeMap<String, String>> {
 /// The text of the Functions library.
 pub(crate) fn functions() -> Result<String> {
     Ok(fs::read_to_string(folder().join("functions.lua"))?)
+}
+
+/// Whether release 0.1 can serve the call. It does not know that a node can park, no pause that ends
+/// by itself, no option but its three, and no limit but its six.
+pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
+    let newer = [
+        "expires=",
+        "on_expire=",
+        "cost=",
+        "rate",
+        "max_leased",
+        "max_throttle_ms",
+    ];
+    let is_newer = |word: &Text| newer.iter().any(|newer| word.text().contains(newer));
+    match verb {
+        "beat" => argv.len() <= 3,
+        "pause" => argv.len() <= 1,
+        "push" | "upsert" | "configure" => !argv.iter().any(is_newer),
+        _ => true,
+    }
 }
 
 /// Paths below `folder`, sorted.

@@ -3,6 +3,7 @@
 //! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
+mod beats;
 mod closing;
 mod consumers;
 mod coverage;
@@ -14,6 +15,7 @@ mod partitions;
 mod plans;
 mod producers;
 mod reads;
+mod soft_limits;
 mod structure;
 mod world;
 
@@ -141,13 +143,24 @@ impl Run {
         self.history.note(number, now, &operation, &reply, &after)?;
         self.cover(&operation, &reply)?;
         if let Operation::Claim { token, .. } = &operation {
+            if !self.queue.was_frozen {
+                history::no_delivery_has_expired(now, &reply)?;
+            }
             let deliveries = reply.deliveries()?;
             let ids = deliveries.iter().map(|[id, ..]| id.bytes().cloned());
             self.driver.learn(ids.collect::<Result<_>>()?, token);
         }
 
         self.world.is_frozen = self.queue.was_frozen;
+        let (was_full, rate_until) = (self.world.is_full, self.world.rate_until);
         let expected = self.world.apply(now, &operation, &after)?;
+        if matches!(operation, Operation::Claim { .. }) {
+            let fills = (!was_full && self.world.is_full).then_some("claim fills");
+            let closes = (rate_until != self.world.rate_until).then_some("claim closes");
+            for met in [fills, closes].into_iter().flatten() {
+                *self.coverage.entry(met.to_owned()).or_default() += 1;
+            }
+        }
         let reply = without_reasons(reply);
         ensure!(
             reply == expected,
@@ -177,6 +190,7 @@ impl Run {
             }
             Operation::Pause(_)
             | Operation::Resume
+            | Operation::Close(_)
             | Operation::Configure(_)
             | Operation::Remap { .. } => vec![reply.part(1)?.text()?],
             _ => reply.items()?,

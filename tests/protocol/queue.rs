@@ -248,9 +248,7 @@ impl Queue {
         let in_turn =
             [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
-        // Release 0.1 does not know that a node can park, and no pause that ends by itself.
-        let is_newer = verb == "beat" && argv.len() > 3 || verb == "pause" && argv.len() > 1;
-        let frozen = self.frozen.get(verb).filter(|_| !is_newer);
+        let frozen = self.frozen.get(verb).filter(|_| frozen::knows(verb, &argv));
         self.was_frozen = frozen.is_some() && !self.called.is_multiple_of(3);
         let mut words = match (frozen, self.called % 3) {
             (Some(sha), 1) => words!["EVALSHA", sha, keys.len() as u64],

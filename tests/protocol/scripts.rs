@@ -119,7 +119,7 @@ verbs! {
     "stats" Consumer, without ["claims", "attrs"], row false,
         call words![];
     "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
-        call words!["l", token('l'), 5];
+        call words!["l", token('l'), 500];
     "upsert" Producer, without ["nodes"], row true,
         call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];
     "verify" Operator, without [], row false,

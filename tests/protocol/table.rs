@@ -48,8 +48,17 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
     queue.empty()?;
     queue.ok("configure", T0, words!["max_attempts", "20"])?;
     let due = if state == "scheduled" { DUE } else { T0 };
+    if condition == "full" {
+        queue.push(T0, "other", T0, "payload")?;
+        queue.ok("claim", T0, words![1, token('f'), LEASE])?;
+    }
     if state != "absent" && !state.starts_with("remembered") {
-        queue.push(T0, ID, due, "payload")?;
+        let options = match condition {
+            "expired" => "expires=+10",
+            "expired, drop" => "expires=+10 on_expire=drop",
+            _ => "",
+        };
+        queue.ok("push", T0, words!["", ID, due, "payload", options])?;
     }
     if !["absent", "scheduled"].contains(&state) && !state.starts_with("remembered") {
         queue.ok("promote", T0, words![1])?;
@@ -101,6 +110,13 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             queue.ok("pause", T0, words![SECOND])?;
             T0
         }
+        ("full", _) => {
+            queue.ok("configure", T0, words!["max_leased", "1"])?;
+            queue.command(words!["HSET", "dueq:{q}:meta", "closed_until", "full 0"])?;
+            due
+        }
+        ("expired" | "expired, drop", "claim") => due + 11,
+        ("expired" | "expired, drop", _) => T0,
         ("limit", _) => {
             queue.ok("configure", T0, words!["max_attempts", "1"])?;
             T0
@@ -175,6 +191,16 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             now + 1_000,
         )),
         "bury" => item(row, words![ID, claimed, "reason"]),
+        "snooze" => Ok(timed(
+            item(row, words![ID, claimed, ELSEWHEN])?,
+            "D",
+            ELSEWHEN,
+        )),
+        "throttle" => Ok(timed(
+            item(row, words![ID, claimed, SECOND])?,
+            "T",
+            now + SECOND,
+        )),
         "extend" => Ok(timed(
             item(row, words![ID, claimed, LEASE + 1])?,
             "T",

@@ -7,20 +7,24 @@ use crate::reply::Reply;
 use crate::state::State;
 
 impl World {
-    /// Until when the queue is closed, if it is. Release 0.1 does not know it.
+    /// Until when the queue is closed, if it is; the largest number if it is full. Release 0.1 does
+    /// not know it.
     pub(super) fn closed(&self, now: Now) -> Option<u64> {
-        self.closed_until
-            .filter(|until| *until > now.floor() && !self.is_frozen)
+        match self.was_full && !self.is_frozen {
+            true => Some(u64::MAX),
+            false => self.opens(now),
+        }
     }
 
     /// The head in the header: when a client should next look for due messages.
     pub(super) fn head(&self, now: Now) -> Option<u64> {
         let first = self.listed("scheduled").first().map(|(due, _)| *due);
-        match self.closed(now) {
+        let head = match self.closed(now) {
             Some(until) if !self.ready.is_empty() => Some(until),
             Some(until) => first.map(|due| due.max(until)),
             None => first,
-        }
+        };
+        head.filter(|head| *head < u64::MAX)
     }
 
     pub(super) fn pause(
@@ -36,10 +40,10 @@ impl World {
                 (!was_paused, "OK".to_owned())
             }
             Some(period_ms) => {
-                let before = self.closed(now);
+                let before = self.opens(now);
                 let until = before.unwrap_or(0).max(now.ceil() + period_ms);
                 if before != Some(until) {
-                    self.closed_until = Some(until);
+                    (self.closed_until, self.is_full) = (Some(until), self.was_full);
                 }
                 (before != Some(until), format!("OK {until}"))
             }
@@ -52,7 +56,7 @@ impl World {
         let was_paused = std::mem::take(&mut self.paused);
         let was_closed = self.closed(now).is_some();
         if (was_paused || was_closed) && !self.is_frozen {
-            self.closed_until = None;
+            (self.closed_until, self.is_full, self.was_full) = (None, false, false);
         }
         let header = self.finish(now, was_paused || was_closed, false);
         Reply::List(vec![header, "OK".into()])

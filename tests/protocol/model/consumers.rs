@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::model::operation::{Hold, Presence};
+use crate::model::operation::Hold;
 use crate::model::world::{Due, Message, Now, Place, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -11,9 +11,6 @@ const CLAIM_BYTES: usize = 4_194_304;
 const ERROR_BYTES: usize = 1_024;
 const LEASE_MOST: u64 = 86_400_000;
 const SILENCE_MS: u64 = 3_000;
-const LEAD_MS: u64 = 2_500;
-const HOLD_MS: u64 = 5_000;
-const PARK_MOST: u64 = 60_000;
 pub(super) const TRIM: usize = 500;
 
 impl World {
@@ -64,11 +61,24 @@ impl World {
             ]);
         }
         let is_frozen = self.is_frozen;
+        let mut grant = (self.is_selective && !is_frozen).then(|| self.read_limits(now, share));
+        let candidates = match &mut grant {
+            None => available[..share].to_vec(),
+            Some(grant) if grant.share == 0 => {
+                self.charge(now, grant, &[]);
+                let none = || Reply::List(Vec::new());
+                let header = self.finish(now, true, false);
+                let parts = vec![header, 0i64.into(), (-1i64).into(), none(), none(), none()];
+                return Reply::List(parts);
+            }
+            Some(grant) => self.choose(now, grant, &available),
+        };
+        let mut positions = Vec::new();
         let deadline = now.ceil() + lease;
         let (mut granted, mut payloads, mut details) =
             (Vec::new(), Vec::<Reply>::new(), Vec::<Reply>::new());
         let (mut bytes, mut taken) = (0, 0);
-        for id in available.iter().take(share) {
+        for (position, id) in candidates.iter().enumerate() {
             let Some(message) = self.messages.get_mut(id) else {
                 continue;
             };
@@ -92,6 +102,7 @@ impl World {
                 own: false,
             };
             granted.push(id.clone());
+            positions.push(position);
             payloads.push((&message.payload).into());
             let told = message.crashes > 0 && !is_frozen;
             let crashes = told.then(|| format!("crashes={}", message.crashes));
@@ -102,15 +113,22 @@ impl World {
             let attempt = message.failures + message.crashes + 1;
             details.push(format!("{due} {attempt} {}", options.join(" ")).into());
         }
+        if let Some(grant) = &grant {
+            taken = self.expire(now, grant, taken);
+        }
         self.ready.drain(..taken.min(self.ready.len()));
         self.count("claimed", granted.len());
+        if let Some(grant) = &grant {
+            self.charge(now, grant, &positions);
+        }
         let ids = Reply::List(granted.iter().map(Reply::from).collect());
         self.grants.insert(token.clone(), granted);
         // The reply has equal details once.
         if details.windows(2).all(|two| two[0] == two[1]) {
             details.truncate(1);
         }
-        let left = self.ready.len().into();
+        let is_closed = grant.is_some() && self.closed(now).is_some();
+        let left = if is_closed { 0 } else { self.ready.len() }.into();
         let header = self.finish(now, true, false);
         let mut parts = vec![
             header,
@@ -126,7 +144,7 @@ impl World {
     }
 
     /// Runs `settle` with the message and its claim's due time if the token is the claim's.
-    fn held(
+    pub(super) fn held(
         &mut self,
         (id, token): &Hold,
         settle: impl FnOnce(&mut Message, u64) -> String,
@@ -148,7 +166,12 @@ impl World {
     }
 
     /// Ends a batch. The counter grows by the number of items that changed something.
-    fn settled(&mut self, now: Now, counter: &'static str, replies: Vec<String>) -> Reply {
+    pub(super) fn settled(
+        &mut self,
+        now: Now,
+        counter: &'static str,
+        replies: Vec<String>,
+    ) -> Reply {
         let refused = |reply: &str| ["GONE", "LOST", "INVALID"].contains(&reply);
         let done = replies.iter().filter(|reply| !refused(reply)).count();
         if !counter.is_empty() {
@@ -174,12 +197,16 @@ impl World {
     }
 
     pub(super) fn again(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
+        let is_frozen = self.is_frozen;
         let mut replies = Vec::new();
         for (hold, due) in items {
             replies.push(match due.at(now) {
                 None => "INVALID".to_owned(),
                 Some(due) => self.held(hold, |message, _| {
                     (message.failures, message.crashes, message.error) = (0, 0, Text::default());
+                    if !is_frozen {
+                        message.added.clear();
+                    }
                     message.place = Place::Scheduled { due };
                     format!("OK {due}")
                 }),
@@ -190,30 +217,27 @@ impl World {
 
     pub(super) fn retry(&mut self, now: Now, items: &[(Hold, u64, Text)]) -> Reply {
         let queue_limit = self.limit("max_attempts").unwrap_or(20);
-        let mut replies = Vec::new();
+        let (is_frozen, mut replies) = (self.is_frozen, Vec::new());
         for (hold, after, error) in items {
-            replies.push(match Due::In(*after).at(now) {
+            let reply = match Due::In(*after).at(now) {
                 None => "INVALID".to_owned(),
-                Some(due) => self.held(hold, |message, _| {
+                Some(due) => self.held(hold, |message, claimed_due| {
                     message.failures += 1;
                     message.error = Text(error.0.iter().copied().take(ERROR_BYTES).collect());
                     if message.failures >= message.max_attempts.unwrap_or(queue_limit) {
                         message.place = Place::Dead { at: now.floor() };
                         return "DEAD".to_owned();
                     }
-                    message.place = Place::Scheduled { due };
-                    format!("SCHEDULED {due}")
+                    if is_frozen {
+                        message.place = Place::Scheduled { due };
+                        return format!("SCHEDULED {due}");
+                    }
+                    message.later(now, due, claimed_due)
                 }),
-            });
+            };
+            replies.push(self.after_later(hold, reply));
         }
-        let died = replies.iter().filter(|reply| *reply == "DEAD").count();
-        let retried = replies
-            .iter()
-            .filter(|reply| reply.starts_with("SCHEDULED"))
-            .count();
-        self.count("died", died);
-        self.count("retried", retried);
-        self.settled(now, "", replies)
+        self.settled_later(now, "retried", replies)
     }
 
     pub(super) fn release(&mut self, now: Now, holds: &[Hold]) -> Reply {
@@ -327,67 +351,5 @@ impl World {
             late.len().into(),
             died.into(),
         ]))
-    }
-
-    pub(super) fn beat(&mut self, now: Now, node: &Text, presence: Presence) -> Reply {
-        if self.incarnation.is_none() {
-            return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
-        }
-        let clock = now.floor();
-        let never = || (Default::default(), 0, clock, 0);
-        let (mut leader, mut until, seen, mut reap_after) = self.beats.take().unwrap_or_else(never);
-        let parked_until = self.parked_until.unwrap_or(0);
-        let mut announced = match parked_until > clock + PARK_MOST || self.is_frozen {
-            true => 0,
-            false => parked_until,
-        };
-        let all = self.nodes.len();
-        self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock);
-        let silent = self.nodes.len() < all || announced + SILENCE_MS < clock;
-        if seen > clock || clock - seen > SILENCE_MS && silent {
-            reap_after = clock + HOLD_MS;
-        }
-        self.nodes.retain(|_, seen| *seen <= clock.max(announced));
-        if presence == Presence::Leave {
-            self.nodes.remove(node);
-            if leader == *node {
-                leader = Text::default();
-                until = if self.map.is_some() { clock } else { until };
-            }
-        } else {
-            let park = match presence {
-                Presence::Park(ms) => ms,
-                _ => 0,
-            };
-            self.nodes.insert(node.clone(), clock + park);
-            let most = announced.max(clock + LEAD_MS);
-            if leader.0.is_empty() || until <= clock || until > most || leader == *node {
-                (leader, until) = (node.clone(), clock + park.max(LEAD_MS));
-            }
-            if park > 0 {
-                announced = announced.max(clock + park);
-            }
-        }
-        if !self.is_frozen && announced != parked_until {
-            self.parked_until = Some(announced);
-        }
-        let leads = i64::from(leader == *node);
-        if leads == 1 && self.map.is_some() {
-            self.leader_rank = Some("stay");
-        }
-        self.beats = Some((leader, until, clock, reap_after));
-
-        self.forget(now, TRIM);
-        let trimmed = self.trim_dead(clock);
-        self.count("trimmed", trimmed);
-        let header = self.finish(now, trimmed > 0, false);
-        let is_closed = self.closed(now).is_some();
-        Reply::List(vec![
-            header,
-            leads.into(),
-            self.nodes.len().into(),
-            reap_after.into(),
-            if is_closed { 0 } else { self.ready.len() }.into(),
-        ])
     }
 }

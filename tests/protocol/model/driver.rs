@@ -115,6 +115,10 @@ impl Driver {
             .map(|message| message.place.time())
             .collect();
         moments.extend(world.closed_until);
+        let expiry = |message: &crate::model::world::Message| {
+            message.expiry(message.original.unwrap_or(message.place.time()))
+        };
+        moments.extend(world.messages.values().filter_map(expiry));
         moments.extend(world.recent.values().map(|score| *score as u64));
         if let Some((_, leader_until, seen, reap_after)) = &world.beats {
             moments.extend([*leader_until, seen + 3_000, *reap_after, *reap_after]);
@@ -190,7 +194,18 @@ impl Driver {
             }
             300..400 => self.claim(),
             400..450 => Operation::Ack(self.holds(world)),
-            450..475 => {
+            450..460 => {
+                let holds = self.holds(world);
+                Operation::Snooze(holds.into_iter().map(|hold| (hold, self.due())).collect())
+            }
+            460..464 => Operation::Throttle(
+                self.holds(world)
+                    .into_iter()
+                    .map(|hold| (hold, self.pick(&[0, 1, 50, 50, 700, 2_000_000])))
+                    .collect(),
+            ),
+            464 => Operation::Close(self.pick(&[1, 300, 2_000_000])),
+            465..475 => {
                 let holds = self.holds(world);
                 Operation::Again(holds.into_iter().map(|hold| (hold, self.due())).collect())
             }
@@ -365,6 +380,12 @@ impl Driver {
             Some("replace"),
             Some("never"),
         ];
+        let expires = self.chance(30).then(|| match self.random.u32(0..12) {
+            0 => Due::In(0),
+            1..3 => Due::At(self.now.floor() + self.random.u64(0..9_000)),
+            3..6 => Due::In(self.random.u64(1..3_000)),
+            _ => Due::In(self.random.u64(1..60_000)),
+        });
         Item {
             id: if self.chance(2) {
                 "x".repeat(self.random.usize(0..203)).into()
@@ -375,6 +396,13 @@ impl Driver {
             payload: self.payload(),
             on_conflict: self.pick(&choices),
             max_attempts: self.chance(30).then(|| self.random.u64(1..4)),
+            cost: self.chance(15).then(|| self.random.u64(1..6)),
+            on_expire: match &expires {
+                Some(_) if self.chance(60) => Some(self.pick(&["drop", "drop", "dead"])),
+                None if self.chance(2) => Some("drop"),
+                _ => None,
+            },
+            expires,
             trace_parent: self.chance(20).then(|| {
                 format!(
                     "00-{:032x}-{:016x}-01",
@@ -452,7 +480,14 @@ impl Driver {
 
     fn limits(&mut self) -> Vec<(&'static str, Text)> {
         (0..self.random.usize(1..3))
-            .map(|_| match self.random.u32(0..7) {
+            .map(|_| match self.random.u32(0..11) {
+                7 | 8 => (
+                    "rate",
+                    self.pick(&["", "", "5/700/3", "9/1000/1", "20/1001/20", "7/3/4"])
+                        .into(),
+                ),
+                9 => ("max_leased", self.pick(&["", "", "2", "4", "7"]).into()),
+                10 => ("max_throttle_ms", self.pick(&[100u64, 900_000]).into()),
                 0 => ("max_attempts", self.random.u64(1..5).into()),
                 1 => ("max_crashes", self.random.u64(0..4).into()),
                 2 => ("max_messages", self.random.u64(7..14).into()),

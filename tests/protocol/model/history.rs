@@ -50,7 +50,11 @@ impl History {
                     self.pushed((number, place), now, attempt.as_ref(), item, &answer)?;
                 }
             }
-            Operation::Claim { token, .. } => self.granted(now, token, reply)?,
+            Operation::Claim { token, .. } => {
+                self.granted(now, token, reply)?;
+                // The claim may have dropped expired messages: the reply does not name them.
+                self.lives.retain(|id, _| after.messages.contains_key(id));
+            }
             Operation::Ack(holds) => {
                 self.settled(holds, reply, |_, _| false)?;
             }
@@ -72,6 +76,15 @@ impl History {
             Operation::Retry(items) => {
                 let holds: Vec<Hold> = items.iter().map(|(hold, ..)| hold.clone()).collect();
                 self.settled(&holds, reply, take_due)?;
+            }
+            Operation::Snooze(items) => {
+                let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
+                self.settled(&holds, reply, take_due)?;
+            }
+            Operation::Throttle(items) => {
+                let holds: Vec<Hold> = items.iter().map(|(hold, _)| hold.clone()).collect();
+                self.settled(&holds, reply, |_, _| true)?;
+                self.due_now(now, after);
             }
             Operation::Extend(items) => {
                 for (((id, token), _), answer) in items.iter().zip(reply.items()?) {
@@ -269,7 +282,27 @@ impl History {
 
 fn take_due(life: &mut Life, answer: &str) -> bool {
     life.due = number_in(answer).unwrap_or(life.due);
-    true
+    answer != "DROPPED"
+}
+
+/// Checks that no delivery of a claim had expired, by the options that the claim returned.
+pub(crate) fn no_delivery_has_expired(now: Now, reply: &Reply) -> Result<()> {
+    for [id, _, due, _, options] in &reply.deliveries()? {
+        let options = options.text()?;
+        let value = |name: &str| options.split(' ').find_map(|word| word.strip_prefix(name));
+        let (fixed, given) = (value("expires_by="), value("expires="));
+        let expiry = match (fixed, given) {
+            (Some(ms), _) => ms.parse::<i64>()?,
+            (None, Some(given)) if given.starts_with('+') => due.int()? + given.parse::<i64>()?,
+            (None, Some(ms)) => ms.parse()?,
+            (None, None) => continue,
+        };
+        ensure!(
+            now.floor() as i64 <= expiry,
+            "{id:?}: granted after {expiry}"
+        );
+    }
+    Ok(())
 }
 
 fn number_in(answer: &str) -> Option<u64> {

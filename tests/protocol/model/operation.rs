@@ -11,6 +11,9 @@ pub(crate) struct Item {
     pub(crate) on_conflict: Option<&'static str>,
     pub(crate) max_attempts: Option<u64>,
     pub(crate) trace_parent: Option<String>,
+    pub(crate) expires: Option<Due>,
+    pub(crate) on_expire: Option<&'static str>,
+    pub(crate) cost: Option<u64>,
 }
 
 impl Item {
@@ -21,10 +24,15 @@ impl Item {
 
     pub(crate) fn drop_options(&mut self) {
         (self.on_conflict, self.max_attempts, self.trace_parent) = (None, None, None);
+        (self.expires, self.on_expire, self.cost) = (None, None, None);
     }
 
     pub(crate) fn options(&self) -> String {
         let mut words = Vec::new();
+        words.extend(self.cost.map(|cost| format!("cost={cost}")));
+        words.extend(self.on_expire.map(|choice| format!("on_expire={choice}")));
+        let expires = self.expires.as_ref().map(|expires| expires.word().text());
+        words.extend(expires.map(|expires| format!("expires={expires}")));
         words.extend(
             self.trace_parent
                 .as_ref()
@@ -104,6 +112,10 @@ pub(crate) enum Operation {
     Retry(Vec<(Hold, u64, Text)>),
     Release(Vec<Hold>),
     Bury(Vec<(Hold, Text)>),
+    Snooze(Vec<(Hold, Due)>),
+    Throttle(Vec<(Hold, u64)>),
+    /// Throttle without a delivery.
+    Close(u64),
     Extend(Vec<(Hold, u64)>),
     Reap {
         limit: usize,
@@ -162,6 +174,8 @@ impl Operation {
             Self::Release(_) => "release",
             Self::Bury(_) => "bury",
             Self::Extend(_) => "extend",
+            Self::Snooze(_) => "snooze",
+            Self::Throttle(_) | Self::Close(_) => "throttle",
             Self::Reap { .. } => "reap",
             Self::Cancel { .. } => "cancel",
             Self::Reschedule(_) => "reschedule",
@@ -224,7 +238,7 @@ impl Operation {
                     .collect()
             }
             Self::Release(holds) => flat(holds),
-            Self::Again(items) => items
+            Self::Again(items) | Self::Snooze(items) => items
                 .iter()
                 .flat_map(|((id, token), due)| words![id, token, due.word()])
                 .collect(),
@@ -236,7 +250,8 @@ impl Operation {
                 .iter()
                 .flat_map(|((id, token), reason)| words![id, token, reason])
                 .collect(),
-            Self::Extend(items) => items
+            Self::Close(wait_ms) => words!["close", *wait_ms],
+            Self::Extend(items) | Self::Throttle(items) => items
                 .iter()
                 .flat_map(|((id, token), lease)| words![id, token, *lease])
                 .collect(),

@@ -211,6 +211,9 @@ impl Driver {
             Operation::Retry(items) => {
                 Operation::Release(items.into_iter().map(|(hold, ..)| hold).collect())
             }
+            Operation::Snooze(items) => {
+                Operation::Release(items.into_iter().map(|(hold, _)| hold).collect())
+            }
             Operation::Bury(items) => {
                 Operation::Release(items.into_iter().map(|(hold, _)| hold).collect())
             }

@@ -36,12 +36,16 @@ impl World {
         let earlier = self.earlier(now, attempt);
         let (mut replies, mut created, mut changed, mut names) = (Vec::new(), 0, false, 0);
         let (mut noted, mut whole) = (Vec::new(), earlier == Earlier::None);
+        let mut stored = Vec::new();
         for item in items {
             let reply = if item.moves() == upsert {
                 self.push_one(now, attempt, earlier, item, &mut noted, &mut names)
             } else {
                 "INVALID".to_owned()
             };
+            if reply == "CREATED" || reply == "MOVED" && item.on_conflict == Some("replace") {
+                stored.push(&item.id);
+            }
             created += usize::from(reply == "CREATED");
             changed |= reply == "CREATED" || reply == "MOVED";
             whole &= reply == "CREATED" || reply.starts_with("EXISTS");
@@ -49,6 +53,14 @@ impl World {
         }
         if changed {
             self.create(after)?;
+        }
+        let expires = |id: &&Text| {
+            self.messages
+                .get(*id)
+                .is_some_and(|it| it.expires.is_some())
+        };
+        if stored.iter().any(expires) {
+            (self.is_expiring, self.is_selective) = (true, true);
         }
         self.count("pushed", created);
         names += attempt.map_or(0, |attempt| self.note_call(attempt, whole, earlier, &noted));
@@ -79,8 +91,17 @@ impl World {
         let too_long =
             item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
         let conflict = item.on_conflict.unwrap_or("keep");
+        let absolute = match &item.expires {
+            Some(Due::At(ms)) => Some(*ms),
+            _ => None,
+        };
+        let expired = absolute.is_some_and(|ms| ms <= now.ceil() || ms < due);
+        let is_nonsense = item.expires == Some(Due::In(0))
+            || item.on_expire.is_some() && item.expires.is_none()
+            || item.cost.is_some_and(|cost| cost > self.most_cost());
         if !(1..=200).contains(&id.0.len())
             || too_long
+            || is_nonsense
             || !["keep", "reschedule", "replace"].contains(&conflict)
         {
             return "INVALID".to_owned();
@@ -95,7 +116,16 @@ impl World {
                 noted.push(id.clone());
                 return format!("EXISTS {}", message.place.name());
             }
+            if conflict == "replace" && expired {
+                return "INVALID".to_owned();
+            }
+            let is_frozen = self.is_frozen;
+            if conflict == "reschedule" && !is_frozen {
+                message.drop_added("expires_by");
+            }
             if conflict == "replace" {
+                (message.expires, message.on_expire) = (item.expires.clone(), item.on_expire);
+                (message.cost, message.added) = (item.cost, Vec::new());
                 (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
                 message.trace_parent.clone_from(&item.trace_parent);
                 (message.failures, message.crashes, message.error) = (0, 0, Text::default());
@@ -114,6 +144,9 @@ impl World {
         if let Verdict::Finished(reply) = self.judge(now, attempt, earlier, id) {
             return reply;
         }
+        if expired {
+            return "INVALID".to_owned();
+        }
         if self
             .limit("max_messages")
             .is_some_and(|most| self.messages.len() as u64 >= most)
@@ -129,6 +162,10 @@ impl World {
             payload: item.payload.clone(),
             max_attempts: item.max_attempts,
             trace_parent: item.trace_parent.clone(),
+            expires: item.expires.clone(),
+            on_expire: item.on_expire,
+            cost: item.cost,
+            added: Vec::new(),
             failures: 0,
             crashes: 0,
             error: Text::default(),
@@ -215,6 +252,10 @@ impl World {
                     format!("CONFLICT {}", place.time())
                 }
                 (Some(due), Some(_)) => {
+                    let is_frozen = self.is_frozen;
+                    if let Some(message) = self.messages.get_mut(id).filter(|_| !is_frozen) {
+                        message.drop_added("expires_by");
+                    }
                     near += usize::from(self.move_to(now, id, due));
                     changed += 1;
                     format!("MOVED {due}")
@@ -253,7 +294,14 @@ impl World {
     }
 
     fn revive(&mut self, now: Now, id: &Text) {
+        let is_frozen = self.is_frozen;
         if let Some(message) = self.messages.get_mut(id) {
+            if !is_frozen {
+                message.added.clear();
+                if matches!(message.expires, Some(Due::At(ms)) if ms < now.floor()) {
+                    (message.expires, message.on_expire) = (None, None);
+                }
+            }
             (
                 message.failures,
                 message.crashes,
@@ -327,6 +375,11 @@ impl World {
                 self.limits.insert(name, value.clone());
             }
         }
+        if pairs.iter().any(|(name, _)| *name == "rate") {
+            self.forget_rate_opening(now);
+        }
+        let is_limited = ["rate", "max_leased"].map(|name| self.limits.contains_key(name));
+        self.is_selective |= is_limited.contains(&true) && !self.is_frozen;
         Ok(Reply::List(vec![
             self.finish(now, true, false),
             "OK".into(),

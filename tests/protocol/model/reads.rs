@@ -7,7 +7,7 @@ use crate::model::world::{Now, Place, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
-const COUNTERS: [&str; 12] = [
+const COUNTERS: [&str; 15] = [
     "pushed",
     "claimed",
     "acked",
@@ -20,14 +20,22 @@ const COUNTERS: [&str; 12] = [
     "requeued",
     "purged",
     "trimmed",
+    "expired",
+    "throttled",
+    "snoozed",
 ];
-const LIMITS: [(&str, u64); 6] = [
+/// Release 0.1 has the first so many of these counters and limits.
+const COUNTERS_BEFORE: usize = 12;
+const LIMITS_BEFORE: usize = 6;
+const LIMITS: [(&str, u64); 8] = [
     ("max_attempts", 20),
     ("max_crashes", 5),
     ("max_messages", 0),
     ("max_payload_bytes", 1_048_576),
     ("dead_keep_ms", 2_592_000_000),
     ("dead_keep", 100_000),
+    ("max_leased", 0),
+    ("max_throttle_ms", 900_000),
 ];
 
 impl World {
@@ -39,6 +47,7 @@ impl World {
         operation: &Operation,
         after: &State,
     ) -> Result<Reply> {
+        self.was_full = self.is_full && self.is_at_max_leased();
         Ok(match operation {
             Operation::Push {
                 upsert,
@@ -56,6 +65,9 @@ impl World {
             Operation::Retry(items) => self.retry(now, items),
             Operation::Release(holds) => self.release(now, holds),
             Operation::Bury(items) => self.bury(now, items),
+            Operation::Snooze(items) => self.snooze(now, items),
+            Operation::Throttle(items) => self.throttle(now, items),
+            Operation::Close(wait_ms) => self.close(now, *wait_ms),
             Operation::Extend(items) => self.extend(now, items),
             Operation::Reap { limit } => self.reap(now, *limit, after)?,
             Operation::Cancel { dead, since, ids } => self.cancel(now, *dead, *since, ids),
@@ -198,12 +210,20 @@ impl World {
                     .into(),
             ),
         ];
+        let (counters, limits) = match self.is_frozen {
+            true => (COUNTERS_BEFORE, LIMITS_BEFORE),
+            false => (COUNTERS.len(), LIMITS.len()),
+        };
+        let count = |name: &&'static str| self.counters.get(name).copied().unwrap_or(0);
         pairs.extend(
-            COUNTERS.map(|name| (name, self.counters.get(name).copied().unwrap_or(0).into())),
+            COUNTERS[..counters]
+                .iter()
+                .map(|name| (*name, count(name).into())),
         );
-        pairs.extend(
-            LIMITS.map(|(name, default)| (name, self.limit(name).unwrap_or(default).into())),
-        );
+        let limit = |(name, default): &(&'static str, u64)| {
+            (*name, self.limit(name).unwrap_or(*default).into())
+        };
+        pairs.extend(LIMITS[..limits].iter().map(limit));
         let (leader, leader_until, _, reap_after) = self.beats.clone().unwrap_or_default();
         pairs.extend([
             ("leader_until", leader_until.into()),
@@ -211,10 +231,13 @@ impl World {
             ("leader", leader.into()),
         ]);
         let parked = ("parked_until", self.parked_until.unwrap_or(0).into());
-        let closed = ("closed_until", self.closed(now).unwrap_or(0).into());
+        let closed = ("closed_until", self.opens(now).unwrap_or(0).into());
+        let full = ("full", usize::from(self.was_full).into());
+        let rate = self.limits.get("rate").cloned().unwrap_or_default();
+        let rate = ("rate", rate.into());
         pairs.extend(
             (!self.is_frozen)
-                .then_some([parked, closed])
+                .then_some([parked, closed, full, rate])
                 .into_iter()
                 .flatten(),
         );

@@ -91,8 +91,13 @@ pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()>
     );
     let is_shut = |now: &Now| {
         let meta = |name: &str| state.meta.get(&Text::from(name)).map(Text::text);
-        let closed_until = meta("closed_until").and_then(|ms| ms.parse().ok());
-        meta("paused").is_some() || closed_until.is_some_and(|until: u64| until > now.floor())
+        let closed_until = meta("closed_until").unwrap_or_default();
+        let is_full = closed_until.starts_with("full ");
+        let until = closed_until
+            .trim_start_matches("full ")
+            .parse()
+            .unwrap_or(0_u64);
+        meta("paused").is_some() || is_full || until > now.floor()
     };
     if let Some(now) = call_at.filter(|now| !is_shut(now)) {
         let due = state

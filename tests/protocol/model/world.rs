@@ -79,6 +79,11 @@ pub(crate) struct Message {
     pub(crate) payload: Text,
     pub(crate) max_attempts: Option<u64>,
     pub(crate) trace_parent: Option<String>,
+    pub(crate) expires: Option<Due>,
+    pub(crate) on_expire: Option<&'static str>,
+    pub(crate) cost: Option<u64>,
+    /// The words that scripts added, in their order: `expires_by` and `snoozes`.
+    pub(crate) added: Vec<(&'static str, u64)>,
     pub(crate) failures: u64,
     pub(crate) crashes: u64,
     pub(crate) error: Text,
@@ -96,14 +101,23 @@ impl Message {
             .trace_parent
             .as_ref()
             .map(|parent| format!("traceparent={parent}"));
-        limit
+        let expires = self.expires.as_ref().map(|expires| expires.word().text());
+        let expires = expires.map(|expires| format!("expires={expires}"));
+        let on_expire = self.on_expire.map(|choice| format!("on_expire={choice}"));
+        let cost = self.cost.map(|cost| format!("cost={cost}"));
+        let added = self
+            .added
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        [limit, parent, expires, on_expire, cost]
             .into_iter()
-            .chain(parent)
+            .flatten()
+            .chain(added)
             .collect::<Vec<_>>()
             .join(" ")
     }
 
-    fn attributes(&self) -> Option<Text> {
+    pub(super) fn attributes(&self) -> Option<Text> {
         if self.failures + self.crashes == 0
             && self.original.is_none()
             && self.options().is_empty()
@@ -154,6 +168,14 @@ pub(crate) struct World {
     pub(crate) parked_until: Option<u64>,
     /// Until when the queue is closed, if it ever was and nobody resumed it since.
     pub(crate) closed_until: Option<u64>,
+    /// Whether `closed_until` says "full".
+    pub(crate) is_full: bool,
+    /// Whether the queue is full for this call.
+    pub(crate) was_full: bool,
+    pub(crate) tat: Option<u64>,
+    pub(crate) rate_until: Option<u64>,
+    pub(crate) is_expiring: bool,
+    pub(crate) is_selective: bool,
     /// Whether release 0.1 answers this call.
     pub(crate) is_frozen: bool,
     pub(crate) limits: BTreeMap<&'static str, Text>,
@@ -268,6 +290,9 @@ impl World {
         self.grants.retain(|token, _| held.contains(token));
         if self.incarnation.is_some() {
             self.seq += u64::from(changed);
+            if changed && !quiet && !self.is_frozen {
+                self.reopen();
+            }
             if self.has_work(now) && !self.paused && !quiet {
                 self.wake = 2;
             }
@@ -351,7 +376,18 @@ impl World {
             meta.insert("paused".into(), "1".into());
         }
         if let Some(until) = self.closed_until {
-            meta.insert("closed_until".into(), until.into());
+            let word = if self.is_full { "full " } else { "" };
+            meta.insert("closed_until".into(), format!("{word}{until}").into());
+        }
+        for (name, time) in [("tat", self.tat), ("rate_until", self.rate_until)] {
+            meta.extend(time.map(|time| (name.into(), time.into())));
+        }
+        let flags = [
+            ("expiring", self.is_expiring),
+            ("selective", self.is_selective),
+        ];
+        for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+            meta.insert(name.into(), "1".into());
         }
         if let Some((leader, leader_until, seen, reap_after)) = &self.beats {
             meta.insert("leader".into(), leader.clone());

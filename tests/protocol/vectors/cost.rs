@@ -8,7 +8,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::queue::{HOUR, Queue, T0, token};
+use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
 /// The largest batch that a client should send.
@@ -98,6 +98,25 @@ fn dead(queue: &mut Queue) -> Result<()> {
         .map(drop)
 }
 
+fn pushed_with(queue: &mut Queue, due: u64, options: &str) -> Result<()> {
+    let words = each(MANY, |id| words![id, due, "x".repeat(100), options]);
+    queue
+        .ok("push", due, [words![""], words].concat())
+        .map(drop)
+}
+
+/// More messages have expired than a claim looks at.
+fn expired(queue: &mut Queue) -> Result<()> {
+    pushed_with(queue, T0 - SECOND, "expires=+1")?;
+    ready(queue)
+}
+
+fn limited(queue: &mut Queue) -> Result<()> {
+    let limits = words!["rate", "1000000/1000/1000000", "max_leased", 1_000];
+    queue.ok("configure", T0, limits)?;
+    pushed_with(queue, T0, "cost=3 expires=+1000")
+}
+
 /// The microseconds of a script that only returns these payloads.
 fn returning(queue: &mut Queue, ids: Vec<&Text>) -> Result<u64> {
     if ids.is_empty() {
@@ -157,6 +176,10 @@ fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
         ("retry", leased, held(&["5", "error"])),
         ("release", leased, held(&[])),
         ("bury", leased, held(&["why"])),
+        ("snooze", leased, held(&["+5"])),
+        ("throttle", leased, held(&["5"])),
+        ("claim", expired, words![MANY, token('b'), 30_000]),
+        ("claim", limited, words![MANY, token('b'), 30_000]),
         ("extend", leased, held(&["60000"])),
         ("cancel", far, [words![""], ids(MANY)].concat()),
         ("cancel", ready, [words![""], second().collect()].concat()),

@@ -228,9 +228,10 @@ fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
             for _ in 0..tokens {
                 queue.command(words!["RPUSH", "dueq:{q}:wake", "1"])?;
             }
-            // Reads, a new map and a paused queue add no tokens. Every other call leaves due work.
+            // Reads, a new map, a paused and a closed queue add no tokens. Every other call leaves due
+            // work.
             let silent = crate::scripts::verb(verb).only_reads();
-            let silent = silent || ["pause", "remap"].contains(verb);
+            let silent = silent || ["pause", "remap", "throttle"].contains(verb);
             let mut arguments = plausible(verb);
             if *verb == "claim" || *verb == "promote" {
                 arguments[0] = "1".into();

@@ -55,7 +55,7 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         "push" | "upsert" => words!["a", "+1", "", ""],
         "ack" => words![token('l'), 1, "l"],
         "release" => words!["l", token('l')],
-        "again" | "bury" | "extend" => words!["l", token('l'), "5"],
+        "again" | "bury" | "extend" | "snooze" | "throttle" => words!["l", token('l'), "5"],
         "retry" => words!["l", token('l'), "5", ""],
         "reschedule" => words!["s", "+5", ""],
         _ => words!["s"],
@@ -165,6 +165,9 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
                 "dead_keep_ms",
                 "dead_keep",
                 "max_messages",
+                "max_leased",
+                "max_throttle_ms",
+                "rate",
             ];
             let mut bad = vec![
                 words![],
@@ -175,6 +178,25 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.extend(limits.map(|name| words![name, 0]));
             bad.extend(["x", "-1", "1.5", "", "nan"].map(|value| words!["max_crashes", value]));
             bad.push(words!["max_payload_bytes", 16_777_217u64]);
+            bad.push(words!["max_leased", 1_000_001]);
+            bad.push(words!["max_throttle_ms", 3_155_760_000_001u64]);
+            bad.push(words!["max_throttle_ms", ""]);
+            let rates = [
+                "10",
+                "10/1000",
+                "10/1000/11",
+                "10/1000/0",
+                "0/1000/1",
+                "10/0/1",
+                "010/1000/1",
+                "10/1000/1/1",
+                "10/1000/1 ",
+                "1000001/1000/1",
+                "10/2592000001/1",
+                "1.5/1000/1",
+                "-1/1000/1",
+            ];
+            bad.extend(rates.map(|rate| words!["rate", rate]));
             bad
         }
         "get" => vec![words![], words!["a", "b"]],
@@ -247,6 +269,12 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.push([words![token('l'), 1_001], many(words!["l"], 1_001)].concat());
             bad
         }
+        "throttle" => {
+            let waits = ["", "x", "0", "-1", "1.5", "3155760000001"];
+            let mut bad = waits.map(|wait| words!["close", wait]).to_vec();
+            bad.extend([words![], words!["close"], many(item, 1_001)]);
+            bad
+        }
         "cancel" => vec![
             words![],
             words![""],
@@ -263,6 +291,8 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         "release",
         "reschedule",
         "retry",
+        "snooze",
+        "throttle",
     ]
     .contains(&verb)
     {

@@ -175,10 +175,13 @@ fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
         "max_payload_bytes",
         "dead_keep_ms",
         "dead_keep",
+        "max_leased",
+        "max_throttle_ms",
         "leader_until",
         "reap_after",
     ];
-    let values = [20, 5, 0, 1_048_576, 2_592_000_000, 100_000, T0 + 2_600, 0];
+    let limits = [20, 5, 0, 1_048_576, 2_592_000_000, 100_000, 0, 900_000];
+    let values = [&limits[..], &[T0 + 2_600, 0]].concat();
     let expected = tail
         .into_iter()
         .zip(values)
@@ -186,10 +189,11 @@ fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
     let expected: Vec<Reply> = expected
         .chain(["leader".into(), "north".into()])
         .chain(
-            ["parked_until", "closed_until"]
+            ["parked_until", "closed_until", "full"]
                 .into_iter()
                 .flat_map(|name| [name.into(), 0i64.into()]),
         )
+        .chain(["rate".into(), "".into()])
         .collect();
     ensure!(stats.part(1)?.list()?.ends_with(&expected), "{stats:?}");
     Ok(())

@@ -94,7 +94,7 @@ fn names_at_their_limits_are_served() -> Result<()> {
 #[test]
 fn a_queue_of_another_layout_is_refused() -> Result<()> {
     let mut queue = with_every_state()?;
-    for layout in ["3", "0", "", "one"] {
+    for layout in ["4", "0", "", "one"] {
         queue.command(words!["HSET", "dueq:{q}:meta", "layout", layout])?;
         let calls = SCRIPTS
             .iter()
@@ -217,6 +217,8 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
         ("again", words!["?", &unknown, "+1"], "GONE"),
         ("retry", words!["?", &unknown, 1, ""], "GONE"),
         ("bury", words!["?", &unknown, ""], "GONE"),
+        ("snooze", words!["?", &unknown, "+1"], "GONE"),
+        ("throttle", words!["?", &unknown, 1], "GONE"),
         ("extend", words!["?", &unknown, 1], "GONE"),
         ("cancel", words!["1", "?"], "ABSENT"),
         ("reschedule", words!["?", "+1", ""], "ABSENT"),
@@ -251,6 +253,8 @@ fn check_no_message(id: &Text) -> Result<()> {
             ("again", words!["+1"]),
             ("retry", words![1, ""]),
             ("bury", words![""]),
+            ("snooze", words!["+1"]),
+            ("throttle", words![1]),
             ("extend", words![1]),
         ] {
             let words = if verb == "ack" {

@@ -426,8 +426,11 @@ fn malformed_numbers_in_meta_are_repaired() -> Result<()> {
         "reap_after",
         "last_beat",
         "leader_until",
+        "max_leased",
+        "max_throttle_ms",
         "pushed",
         "died",
+        "expired",
         "seq",
     ] {
         let mut queue = check_repair(

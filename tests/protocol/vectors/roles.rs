@@ -243,7 +243,9 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         &["HGET", "dueq:{q}:claims", "l"].map(Text::from),
     )?;
     ensure!(claim.bytes()?.0.starts_with(&token('l').0), "{claim:?}");
-    for verb in ["ack", "again", "retry", "release", "bury", "extend"] {
+    for verb in [
+        "ack", "again", "retry", "release", "bury", "extend", "snooze", "throttle",
+    ] {
         for call in both_ways(verb, "dueq:{q}", [words![T0], plausible(verb)].concat()) {
             ensure!(denied(&command(&mut producer, &call)?), "{verb}");
         }

@@ -1,0 +1,336 @@
+//! Rate, max_leased, expiry, snooze and throttle in the model.
+
+use crate::model::operation::Hold;
+use crate::model::world::{Due, Message, Now, Place, World};
+use crate::reply::{Reply, Text};
+
+/// Candidates that a claim reads at least, in a queue with messages that expire.
+const ROOM: usize = 250;
+const ERROR_BYTES: usize = 1_024;
+
+/// What the limits say of one claim.
+pub(super) struct Grant {
+    pub(super) share: usize,
+    tokens: f64,
+    step: Option<f64>,
+    burst: f64,
+    places: i64,
+    costs: Option<Vec<u64>>,
+    next_cost: u64,
+    positions: Vec<usize>,
+    looked: usize,
+    /// Position among the candidates, id, and for how long it has been expired.
+    expired: Vec<(usize, Text, u64)>,
+}
+
+/// The error of a message that died, with the former error.
+fn with_former(why: &str, separator: &str, former: &Text) -> Text {
+    let mut text = why.as_bytes().to_vec();
+    if !former.0.is_empty() {
+        text.extend(separator.as_bytes());
+        text.extend(&former.0);
+    }
+    text.truncate(ERROR_BYTES);
+    Text(text)
+}
+
+impl Message {
+    /// No attempt starts after this time. `due` is the original due time.
+    pub(crate) fn expiry(&self, due: u64) -> Option<u64> {
+        let fixed = self.added.iter().find(|(name, _)| *name == "expires_by");
+        match (fixed, &self.expires) {
+            (Some((_, ms)), _) => Some(*ms),
+            (None, Some(Due::In(ms))) => Some(due + ms),
+            (None, Some(Due::At(ms))) => Some(*ms),
+            _ => None,
+        }
+    }
+
+    pub(super) fn drop_added(&mut self, word: &str) {
+        self.added.retain(|(name, _)| *name != word);
+    }
+
+    fn fix_expiry(&mut self, due: u64) {
+        let has = self.added.iter().any(|(name, _)| *name == "expires_by");
+        if let (Some(Due::In(_)), Some(ms), false) = (&self.expires, self.expiry(due), has) {
+            self.added.push(("expires_by", ms));
+        }
+    }
+
+    /// Gives a delivery a later due time, or ends the message if it expires before.
+    pub(super) fn later(&mut self, now: Now, due: u64, claimed_due: u64) -> String {
+        if self.expiry(claimed_due).is_some_and(|expiry| due > expiry) {
+            if self.on_expire == Some("drop") {
+                return "DROPPED".to_owned();
+            }
+            self.error = with_former("expires before it is due again", ": ", &self.error);
+            self.place = Place::Dead { at: now.floor() };
+            return "DEAD expired".to_owned();
+        }
+        self.fix_expiry(claimed_due);
+        self.place = Place::Scheduled { due };
+        format!("SCHEDULED {due}")
+    }
+}
+
+impl World {
+    /// The time of `closed_until`, if it is ahead.
+    pub(super) fn opens(&self, now: Now) -> Option<u64> {
+        self.closed_until
+            .filter(|until| *until > now.floor() && !self.is_frozen)
+    }
+
+    pub(super) fn is_at_max_leased(&self) -> bool {
+        let leased = self.listed("leased").len() as u64;
+        self.limit("max_leased").is_some_and(|most| leased >= most)
+    }
+
+    /// Opens a queue that was full, after a call that ended a lease.
+    pub(super) fn reopen(&mut self) {
+        if self.was_full && !self.is_at_max_leased() {
+            (self.was_full, self.is_full) = (false, false);
+        }
+    }
+
+    /// Opens a queue that its rate closed. Returns whether it did.
+    pub(super) fn forget_rate_opening(&mut self, now: Now) -> bool {
+        let is_the_rates = self.opens(now).is_some() && self.opens(now) == self.rate_until;
+        if is_the_rates {
+            (self.closed_until, self.is_full) = (Some(0), self.was_full);
+        }
+        is_the_rates
+    }
+
+    fn rate(&self) -> Option<[u64; 3]> {
+        let text = self.limits.get("rate")?.text();
+        let parts: Vec<u64> = text
+            .split('/')
+            .filter_map(|part| part.parse().ok())
+            .collect();
+        parts.try_into().ok()
+    }
+
+    /// The most that one message may cost.
+    pub(super) fn most_cost(&self) -> u64 {
+        self.rate().map_or(1_000_000, |[.., burst]| burst)
+    }
+
+    /// Reads the limits, and takes the clock's part of the rate.
+    pub(super) fn read_limits(&mut self, now: Now, share: usize) -> Grant {
+        let mut grant = Grant {
+            share,
+            tokens: f64::INFINITY,
+            step: None,
+            burst: f64::INFINITY,
+            places: i64::MAX,
+            costs: None,
+            next_cost: 1,
+            positions: Vec::new(),
+            looked: 0,
+            expired: Vec::new(),
+        };
+        if let Some([starts, window_ms, burst]) = self.rate() {
+            let step = (window_ms * 1_000) as f64 / (starts - burst + 1) as f64;
+            let (burst, now_us) = (burst as f64, now.0 as f64);
+            let ahead = (self.tat.unwrap_or(0) as f64 - now_us)
+                .min(burst * step)
+                .max(0.0);
+            self.tat = Some((now_us + ahead).ceil() as u64);
+            grant.tokens = ((burst * step - ahead) / step).floor();
+            (grant.step, grant.burst) = (Some(step), burst);
+        }
+        if let Some(most) = self.limit("max_leased") {
+            grant.places = most as i64 - self.listed("leased").len() as i64;
+        }
+        let most = grant.tokens.min(grant.places as f64).max(0.0);
+        grant.share = (share as f64).min(most) as usize;
+        grant
+    }
+
+    /// The candidates that may be granted: those that have not expired, and whose costs the tokens
+    /// pay.
+    pub(super) fn choose(&self, now: Now, grant: &mut Grant, available: &[Text]) -> Vec<Text> {
+        let plain = self
+            .messages
+            .values()
+            .all(|message| message.attributes().is_none());
+        if plain {
+            return available.iter().take(grant.share).cloned().collect();
+        }
+        let room = match self.is_expiring {
+            true => grant.share.max(ROOM.min(available.len())),
+            false => grant.share,
+        };
+        let candidates = &available[..room.min(available.len())];
+        let (mut ids, mut costs, mut left) = (Vec::new(), Vec::new(), grant.tokens);
+        grant.looked = candidates.len();
+        for (position, id) in candidates.iter().enumerate() {
+            let Some(message) = self.messages.get(id) else {
+                continue;
+            };
+            let due = message.original.unwrap_or(message.place.time());
+            let late = message
+                .expiry(due)
+                .map_or(0, |expiry| now.floor().saturating_sub(expiry));
+            let cost = message.cost.filter(|_| grant.step.is_some()).unwrap_or(1);
+            let cost = (cost as f64).min(grant.burst);
+            if late > 0 {
+                grant.expired.push((position, id.clone(), late));
+            } else if ids.len() == grant.share || cost > left {
+                (grant.looked, grant.next_cost) = (position, cost as u64);
+                break;
+            } else {
+                left -= cost;
+                costs.push(cost as u64);
+                ids.push(id.clone());
+                grant.positions.push(position);
+            }
+        }
+        grant.costs = Some(costs);
+        ids
+    }
+
+    /// The number of candidates that leave ready or scheduled. Ends the expired ones among them.
+    pub(super) fn expire(&mut self, now: Now, grant: &Grant, taken: usize) -> usize {
+        if grant.costs.is_none() {
+            return taken;
+        }
+        let next = grant.positions.get(taken).copied();
+        let taken = next.unwrap_or(grant.looked);
+        let (mut died, mut dropped) = (0, 0);
+        for (_, id, late) in grant.expired.iter().filter(|(at, ..)| *at < taken) {
+            let Some(message) = self.messages.get_mut(id) else {
+                continue;
+            };
+            if message.on_expire == Some("drop") {
+                self.messages.remove(id);
+                dropped += 1;
+                continue;
+            }
+            let why = format!("expired {late} ms ago");
+            message.error = with_former(&why, "; before that: ", &message.error);
+            (message.original, message.place) = (None, Place::Dead { at: now.floor() });
+            died += 1;
+        }
+        self.count("died", died);
+        self.count("expired", died + dropped);
+        taken
+    }
+
+    /// Charges the rate, and closes the queue if it may not grant the next message now. `granted`
+    /// has the positions of the granted ids among the chosen ones.
+    pub(super) fn charge(&mut self, now: Now, grant: &Grant, granted: &[usize]) {
+        let cost = match &grant.costs {
+            Some(costs) => granted.iter().map(|at| costs[*at]).sum(),
+            None => granted.len() as u64,
+        };
+        let mut opens = None;
+        if let (Some(step), Some(tat)) = (grant.step, self.tat) {
+            let tat = tat + (cost as f64 * step).ceil() as u64;
+            self.tat = Some(tat);
+            if grant.tokens - (cost as f64) < grant.next_cost as f64 {
+                let some = (5_000.0 / step).min(grant.burst / 2.0).ceil();
+                let enough = some.max(grant.next_cost as f64).min(grant.burst);
+                let at = ((tat as f64 - (grant.burst - enough) * step) / 1_000.0).ceil();
+                opens = Some((at as u64).max(now.floor() + 1));
+                self.rate_until = opens;
+            }
+        }
+        let is_full = grant.places <= granted.len() as i64;
+        if is_full || opens.is_some() {
+            self.closed_until = Some(opens.unwrap_or(0));
+            (self.is_full, self.was_full) = (is_full, is_full);
+        }
+    }
+
+    pub(super) fn snooze(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
+        let mut replies = Vec::new();
+        for (hold, due) in items {
+            let reply = match due.at(now) {
+                None => "INVALID".to_owned(),
+                Some(due) => self.held(hold, |message, claimed_due| {
+                    let before = message.added.iter().find(|(name, _)| *name == "snoozes");
+                    let snoozes = before.map_or(0, |(_, snoozes)| *snoozes);
+                    message.drop_added("snoozes");
+                    message.fix_expiry(claimed_due);
+                    message.added.push(("snoozes", snoozes + 1));
+                    message.later(now, due, claimed_due)
+                }),
+            };
+            replies.push(self.after_later(hold, reply));
+        }
+        self.settled_later(now, "snoozed", replies)
+    }
+
+    /// Removes a message that was dropped.
+    pub(super) fn after_later(&mut self, (id, _): &Hold, reply: String) -> String {
+        if reply == "DROPPED" {
+            self.messages.remove(id);
+        }
+        reply
+    }
+
+    /// Ends a batch of retries or snoozes.
+    pub(super) fn settled_later(
+        &mut self,
+        now: Now,
+        counter: &'static str,
+        replies: Vec<String>,
+    ) -> Reply {
+        let count = |of: &dyn Fn(&str) -> bool| replies.iter().filter(|reply| of(reply)).count();
+        let scheduled = count(&|reply| reply.starts_with("SCHEDULED"));
+        let died = count(&|reply| reply.starts_with("DEAD"));
+        let expired = count(&|reply| ["DEAD expired", "DROPPED"].contains(&reply));
+        self.count(counter, scheduled);
+        self.count("died", died);
+        self.count("expired", expired);
+        let replies = replies.iter().map(|reply| reply.replace(" expired", ""));
+        self.settled(now, "", replies.collect())
+    }
+
+    pub(super) fn throttle(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
+        let (mut replies, mut latest) = (Vec::new(), 0);
+        for (hold, wait_ms) in items {
+            let give_back = |message: &mut Message, due: u64| {
+                let due = due.min(now.floor());
+                message.place = Place::Scheduled { due };
+                "OK".to_owned()
+            };
+            replies.push(match wait_ms {
+                0 => "INVALID".to_owned(),
+                _ => self.held(hold, give_back),
+            });
+            if replies.last().is_some_and(|reply| reply == "OK") {
+                latest = latest.max(*wait_ms);
+            }
+        }
+        let (opens, _) = self.close_for(now, latest);
+        for reply in &mut replies {
+            if reply == "OK" {
+                *reply = format!("OK {opens}");
+            }
+        }
+        self.settled(now, "throttled", replies)
+    }
+
+    pub(super) fn close(&mut self, now: Now, wait_ms: u64) -> Reply {
+        let exists = self.incarnation.is_some();
+        let (opens, changed) = self.close_for(now, if exists { wait_ms } else { 0 });
+        let header = self.finish(now, changed, false);
+        Reply::List(vec![header, format!("OK {opens}").into()])
+    }
+
+    fn close_for(&mut self, now: Now, wait_ms: u64) -> (u64, bool) {
+        let most = self.limit("max_throttle_ms").unwrap_or(900_000);
+        let before = self.opens(now).unwrap_or(0);
+        let asked = if wait_ms > 0 {
+            now.ceil() + wait_ms.min(most)
+        } else {
+            0
+        };
+        if asked > before {
+            (self.closed_until, self.is_full) = (Some(asked), self.was_full);
+        }
+        (asked.max(before), asked > before)
+    }
+}

@@ -1,0 +1,194 @@
+//! `max_leased`: how many messages may be leased at once.
+
+use anyhow::{Context, Result, ensure};
+
+use super::hints::Listener;
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Header, Text, words};
+
+/// A queue with max_leased 1, `a` leased for 1 s and `b` due. It has no wake-up tokens.
+fn full() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["max_leased", 1])?;
+    queue.ok("beat", T0, words!["node", "stay"])?;
+    queue.ok(
+        "push",
+        T0,
+        words!["", "a", T0 - 2, "", "", "b", T0 - 1, "", ""],
+    )?;
+    let reply = queue.ok("claim", T0, words![9, token('a'), SECOND])?;
+    ensure!(reply.deliveries()?.len() == 1 && reply.part(1)?.int()? == 0);
+    ensure!(Header::of(&reply)?.head == -1, "{reply:?}");
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
+    Ok(queue)
+}
+
+fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
+    let token = queue.new_token();
+    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
+    reply
+        .deliveries()?
+        .iter()
+        .map(|[id, ..]| id.text())
+        .collect()
+}
+
+fn stat(queue: &mut Queue, now: u64, name: &str) -> Result<i64> {
+    let reply = queue.ok("stats", now, words![])?;
+    let pairs = reply.part(1)?.list()?;
+    let at = pairs
+        .iter()
+        .position(|item| *item == name.into())
+        .context("no such name")?;
+    pairs[at + 1].int()
+}
+
+#[test]
+fn a_full_queue_grants_and_promotes_nothing() -> Result<()> {
+    let mut queue = full()?;
+    let before = queue.state()?;
+    ensure!(before.meta.get(&"closed_until".into()) == Some(&Text::from("full 0")));
+    ensure!(claimed(&mut queue, T0 + 500, 9)?.is_empty());
+    ensure!(queue.ok("promote", T0 + 500, words![9])?.part(1)?.int()? == 0);
+    super::expect(&mut queue, before, |_| {})?;
+    queue.push(T0 + 500, "c", T0, "")?;
+    ensure!(
+        queue.state()?.wake.is_empty(),
+        "a push woke nodes of a full queue"
+    );
+    ensure!(stat(&mut queue, T0 + 500, "full")? == 1);
+    Ok(())
+}
+
+#[test]
+fn each_end_of_a_lease_opens_a_full_queue_and_wakes_nodes() -> Result<()> {
+    let ends: [(&str, u64, Vec<Text>, &str); 8] = [
+        ("ack", T0, words![token('a'), 1, "a"], "b"),
+        ("again", T0, words!["a", token('a'), "+5000"], "b"),
+        ("retry", T0, words!["a", token('a'), 5_000, "error"], "b"),
+        ("snooze", T0, words!["a", token('a'), "+5000"], "b"),
+        ("bury", T0, words!["a", token('a'), "why"], "b"),
+        ("release", T0, words!["a", token('a')], "a"),
+        ("reap", T0 + SECOND, words![10], "a"),
+        ("throttle", T0, words!["a", token('a'), 100], "a"),
+    ];
+    for (verb, now, arguments, next) in ends {
+        let mut queue = full()?;
+        queue.ok(verb, now, arguments)?;
+        let now = if verb == "throttle" { now + 100 } else { now };
+        if verb == "throttle" {
+            ensure!(claimed(&mut queue, now - 1, 9)?.is_empty());
+            queue.ok("promote", now, words![1])?;
+        }
+        ensure!(queue.state()?.wake.len() == 2, "{verb} must wake nodes");
+        ensure!(stat(&mut queue, now, "full")? == 0, "{verb}");
+        ensure!(claimed(&mut queue, now, 9)? == [next], "{verb}");
+        ensure!(
+            claimed(&mut queue, now, 9)?.is_empty(),
+            "{verb}: two are leased"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn an_extend_keeps_the_queue_full() -> Result<()> {
+    let mut queue = full()?;
+    queue.ok("extend", T0, words!["a", token('a'), 5_000])?;
+    ensure!(claimed(&mut queue, T0, 9)?.is_empty() && queue.state()?.wake.is_empty());
+    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
+    ensure!(claimed(&mut queue, T0, 9)? == ["b"]);
+    Ok(())
+}
+
+#[test]
+fn operators_open_a_full_queue_by_limits_not_by_a_pause() -> Result<()> {
+    for value in ["", "2"] {
+        let mut queue = full()?;
+        queue.ok("configure", T0, words!["max_leased", value])?;
+        ensure!(queue.state()?.wake.len() == 2, "configure must wake nodes");
+        ensure!(claimed(&mut queue, T0, 9)? == ["b"], "{value:?}");
+    }
+    let mut queue = full()?;
+    queue.ok("configure", T0, words!["max_leased", "1"])?;
+    queue.ok("resume", T0, words![])?;
+    ensure!(
+        claimed(&mut queue, T0, 9)?.is_empty(),
+        "resume exceeded max_leased"
+    );
+
+    // Of two reasons to be closed, each ends by itself.
+    let mut queue = full()?;
+    queue.ok("pause", T0, words![300])?;
+    ensure!(
+        claimed(&mut queue, T0 + 300, 9)?.is_empty(),
+        "the pause ended a lease"
+    );
+    let header = Header::of(&queue.ok("ack", T0, words![token('a'), 1, "a"])?)?;
+    ensure!(header.head == T0 as i64 + 300, "{header:?}");
+    ensure!(claimed(&mut queue, T0 + 299, 9)?.is_empty());
+    ensure!(claimed(&mut queue, T0 + 300, 9)? == ["b"]);
+    Ok(())
+}
+
+#[test]
+fn a_limit_below_what_is_leased_waits_for_enough_ends() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in ["a", "b", "c", "d"] {
+        queue.push(T0, id, T0, "")?;
+    }
+    queue.ok("claim", T0, words![3, token('a'), SECOND])?;
+    queue.ok("configure", T0, words!["max_leased", 1])?;
+    for id in ["a", "b", "c"] {
+        ensure!(claimed(&mut queue, T0, 9)?.is_empty(), "before {id}");
+        queue.ok("ack", T0, words![token('a'), 1, id])?;
+    }
+    ensure!(claimed(&mut queue, T0, 9)? == ["d"]);
+    Ok(())
+}
+
+#[test]
+fn parked_nodes_learn_that_a_full_queue_opens() -> Result<()> {
+    let mut queue = full()?;
+    queue.ok("beat", T0, words!["node", "stay", 10_000])?;
+    let mut listener = Listener::start(&queue)?;
+    queue.push(T0, "c", T0, "")?;
+    ensure!(
+        listener.heard(&mut queue)?.is_empty(),
+        "a full queue published"
+    );
+    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
+    ensure!(listener.heard(&mut queue)? == [(T0 - 1).to_string()]);
+    Ok(())
+}
+
+/// A message that is in no state counts as leased. Its repair opens the queue.
+#[test]
+fn a_repair_opens_a_queue_that_a_lost_message_filled() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("configure", T0, words!["max_leased", 1])?;
+    queue.push(T0, "lost", T0 - 1, "")?;
+    queue.push(T0, "b", T0, "")?;
+    queue.command(words!["ZREM", "dueq:{q}:scheduled", "lost"])?;
+    ensure!(claimed(&mut queue, T0, 9)?.is_empty());
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
+    queue.ok("audit", T0, words!["messages", 0, 100, "1"])?;
+    ensure!(queue.state()?.wake.len() == 2, "the repair must wake nodes");
+    ensure!(claimed(&mut queue, T0, 9)? == ["b"]);
+    Ok(())
+}
+
+/// Lengths decide, not the word: a client of release 0.1 ends leases and leaves the word.
+#[test]
+fn a_word_that_outlived_its_leases_closes_nothing() -> Result<()> {
+    let mut queue = full()?;
+    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
+    queue.command(words!["HSET", "dueq:{q}:meta", "closed_until", "full 0"])?;
+    ensure!(claimed(&mut queue, T0, 9)? == ["b"]);
+    for value in ["x", "nan", "1.5", "-1", ""] {
+        let mut queue = full()?;
+        queue.command(words!["HSET", "dueq:{q}:meta", "max_leased", value])?;
+        ensure!(claimed(&mut queue, T0, 9)? == ["b"], "{value:?}");
+    }
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! Throttle: the receiver wants a break, and the queue closes for it.
+
+use anyhow::{Result, ensure};
+
+use super::expect;
+use super::hints::Listener;
+use crate::queue::{Queue, SECOND, T0, token};
+use crate::reply::{Header, Text, words};
+
+/// A queue with 64 leased messages (token `a`) and a later one that is due.
+fn busy() -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    for number in 0..64 {
+        queue.push(T0, &format!("{number:02}"), T0 - 100 + number, "")?;
+    }
+    queue.ok("claim", T0, words![64, token('a'), 60 * SECOND])?;
+    queue.push(T0, "later", T0, "")?;
+    queue.command(words!["DEL", "dueq:{q}:wake"])?;
+    Ok(queue)
+}
+
+fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
+    let token = queue.new_token();
+    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
+    reply
+        .deliveries()?
+        .iter()
+        .map(|[id, ..]| id.text())
+        .collect()
+}
+
+#[test]
+fn many_throttles_are_one_closure_until_the_latest_time() -> Result<()> {
+    let mut queue = busy()?;
+    let mut listener = Listener::start(&queue)?;
+    let items = (0..64).flat_map(|number| {
+        let wait = if number == 9 { 1_500 } else { 1_000 };
+        words![format!("{number:02}"), token('a'), wait]
+    });
+    let replies = queue.items("throttle", T0, items.collect())?;
+    let opens = T0 + 1_500;
+    ensure!(replies == vec![format!("OK {opens}"); 64], "{replies:?}");
+    ensure!(listener.heard(&mut queue)? == [opens.to_string()]);
+    ensure!(claimed(&mut queue, opens - 1, 99)?.is_empty());
+    let ids = claimed(&mut queue, opens, 99)?;
+    let first: Vec<_> = (0..64).map(|number| format!("{number:02}")).collect();
+    ensure!(ids[..64] == first && ids[64] == "later", "{ids:?}");
+    let meta = queue.state()?.meta;
+    ensure!(meta.get(&"throttled".into()) == Some(&64.into()));
+    ensure!(queue.state()?.attrs.len() == 1, "a throttle is no failure");
+    Ok(())
+}
+
+#[test]
+fn a_shorter_throttle_keeps_the_opening() -> Result<()> {
+    let mut queue = busy()?;
+    queue.ok("throttle", T0, words!["00", token('a'), 1_500])?;
+    let reply = queue.items("throttle", T0 + 1_000, words!["01", token('a'), 499])?;
+    ensure!(reply == [format!("OK {}", T0 + 1_500)]);
+    Ok(())
+}
+
+#[test]
+fn max_throttle_ms_limits_the_break() -> Result<()> {
+    let year = 31_536_000_000_u64;
+    let mut queue = busy()?;
+    let reply = queue.items("throttle", T0, words!["00", token('a'), year])?;
+    ensure!(reply == [format!("OK {}", T0 + 900 * SECOND)], "{reply:?}");
+    queue.ok("resume", T0, words![])?;
+    queue.ok("configure", T0, words!["max_throttle_ms", 700])?;
+    let reply = queue.items("throttle", T0, words!["01", token('a'), year])?;
+    ensure!(reply == [format!("OK {}", T0 + 700)], "{reply:?}");
+    Ok(())
+}
+
+#[test]
+fn a_stale_token_returns_and_closes_nothing() -> Result<()> {
+    let mut queue = busy()?;
+    let before = queue.state()?;
+    let calls = words![
+        "00",
+        token('b'),
+        500,
+        "?",
+        token('a'),
+        500,
+        "later",
+        token('a'),
+        500
+    ];
+    ensure!(queue.items("throttle", T0, calls)? == ["LOST", "GONE", "LOST"]);
+    let invalid = queue.items("throttle", T0, words!["00", token('a'), 0])?;
+    ensure!(
+        invalid[0].starts_with("INVALID wait must be"),
+        "{invalid:?}"
+    );
+    expect(&mut queue, before, |state| state.wake = vec!["1".into(); 2])
+}
+
+#[test]
+fn close_closes_without_a_delivery() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let absent = queue.ok("throttle", T0, words!["close", 500])?;
+    ensure!(absent.part(1)?.text()? == "OK 0");
+    ensure!(queue.state()?.meta.len() == 1, "it created a queue");
+
+    let mut queue = busy()?;
+    let before = queue.state()?;
+    let reply = queue.ok("throttle", T0, words!["close", 500])?;
+    let opens = T0 + 500;
+    ensure!(reply.part(1)?.text()? == format!("OK {opens}"));
+    ensure!(Header::of(&reply)?.head == opens as i64);
+    expect(&mut queue, before, |state| {
+        state.meta.insert("closed_until".into(), Text::from(opens));
+        super::count(state, "seq", 1);
+    })?;
+    ensure!(claimed(&mut queue, opens, 9)? == ["later"]);
+    Ok(())
+}
