@@ -83,7 +83,8 @@ fn scripts(code: impl Fn(Verb) -> &'static str) -> Vec<(&'static str, Script)> {
 
 verbs! {
     Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", Again "again", Retry "retry", Release "release",
-    Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
+    Bury "bury", Snooze "snooze", Throttle "throttle", Extend "extend", Reap "reap", Cancel "cancel",
+    Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
     Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
 }
