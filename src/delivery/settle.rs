@@ -142,7 +142,7 @@ impl Delivery {
 
     /// Not done, and no failure: the receiver of this work asks for a break of this length, such as
     /// by `429 Too Many Requests` with `Retry-After`. The message waits with its due time, and no
-    /// message of the queue starts meanwhile; afterwards it is among the first.
+    /// message of the queue starts meanwhile. Afterwards at most 1,000 ready ones start before it.
     ///
     /// Handlers that already run go on. If many of them throttle, the latest end counts. Less than
     /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::Limits::max_throttle), 15 minutes unless

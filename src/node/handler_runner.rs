@@ -82,8 +82,10 @@ impl<H: HandleOne> HandlerRunner<H> {
         );
         let work = async {
             let settlement = self.run(&delivery, &context, start, &span).await;
-            drop(permit);
+            // The handler of a throttled delivery claims nothing before the queue is closed.
+            let permit = closes_queue(&settlement).then_some(permit);
             events::outcome(&span, end(&delivery, settlement, &context).await);
+            drop(permit);
             drop(guard);
         };
         work.instrument(span.clone()).await;
@@ -175,6 +177,11 @@ pub(crate) async fn attempt<F: Future>(
             Err(Failure::TimedOut(context.time_limit.unwrap_or_default()))
         }
     }
+}
+
+/// Whether the queue is to be closed before the next claim.
+pub(crate) fn closes_queue(settlement: &Settlement) -> bool {
+    matches!(settlement, Settlement::Throttle(_))
 }
 
 /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
