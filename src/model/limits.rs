@@ -93,7 +93,7 @@ impl Limits {
     /// start in each window. Then the queue is closed until the next may start: messages keep their
     /// order and their due times, and workers make no call meanwhile.
     ///
-    /// Workers and clients of releases before 0.2 do not obey it.
+    /// Workers and clients of release 0.1 do not obey it.
     ///
     /// ```
     /// use dueq::Limits;
@@ -126,7 +126,7 @@ impl Limits {
     /// How many messages may be leased at the same time, over all workers: 1 to 1,000,000. No limit
     /// unless set. The message of a worker that crashed counts until its lease ends.
     ///
-    /// Workers and clients of releases before 0.2 do not obey it.
+    /// Workers and clients of release 0.1 do not obey it.
     #[must_use]
     pub fn max_leased(self, max_leased: u32) -> Self {
         self.with("max_leased", max_leased.to_string())
