@@ -86,7 +86,7 @@ impl ClaimState {
         } else {
             0
         };
-        self.empty % 16 != 0
+        !self.empty.is_multiple_of(16)
     }
 
     /// The claim failed. Returns how many have failed in a row.
