@@ -19,8 +19,8 @@ use crate::telemetry::metrics::Count;
 /// A claimed message: its payload, and the right to settle it while its lease lasts.
 ///
 /// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again),
-/// [`retry`](Delivery::retry), [`release`](Delivery::release) or [`bury`](Delivery::bury). A
-/// settlement acts only while this claim is the current one. Afterwards it returns `Lost` or `Gone`
+/// [`retry`](Delivery::retry), [`release`](Delivery::release), [`bury`](Delivery::bury),
+/// [`snooze`](Delivery::snooze) or [`throttle`](Delivery::throttle). A settlement acts only while this claim is the current one. Afterwards it returns `Lost` or `Gone`
 /// and changes nothing.
 ///
 /// A message that is not settled becomes available after its lease has expired, and a crash is
@@ -44,6 +44,9 @@ struct Inner {
     deadline_ms: u64,
     token: [u8; 16],
     trace_parent: Option<String>,
+    expires_at_ms: Option<u64>,
+    cost: u32,
+    snoozes: u32,
     /// When the handler started; before that, when the message was claimed.
     started_us: AtomicU64,
     settled: AtomicBool,
@@ -66,6 +69,9 @@ impl Delivery {
             deadline_ms: granted.deadline_ms,
             token: granted.token,
             trace_parent: granted.trace_parent,
+            expires_at_ms: granted.expires_at_ms,
+            cost: granted.cost,
+            snoozes: granted.snoozes,
             started_us: AtomicU64::new(u64::try_from(granted.claimed_us).unwrap_or(0)),
             settled: AtomicBool::new(false),
             settling: AtomicUsize::new(0),
@@ -142,6 +148,9 @@ impl Delivery {
             deadline_ms: 2,
             claimed_us: 1,
             trace_parent: None,
+            expires_at_ms: None,
+            cost: 1,
+            snoozes: 0,
         };
         Self::new(Partition::unconnected(), granted)
     }

@@ -206,6 +206,15 @@ impl Error {
         }))
     }
 
+    /// The same for a call after another one that was applied; `done` says which.
+    pub(crate) fn beside(self, done: &str) -> Self {
+        Self(Arc::new(Inner {
+            applied: Applied::Yes,
+            message: format!("{done}: {self}"),
+            ..self.inner()
+        }))
+    }
+
     /// The same with the code of the server's error.
     pub(crate) fn with_code(self, code: &str) -> Self {
         Self(Arc::new(Inner {

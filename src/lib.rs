@@ -33,12 +33,15 @@ pub use model::business_hours::BusinessHours;
 pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
 pub use model::durability::Durability;
+pub use model::expiry::OnExpire;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
 pub use model::outcomes::{
-    Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, State,
+    Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, Snoozed, State,
+    Throttled,
 };
 pub use model::partition_info::PartitionInfo;
+pub use model::rate::Rate;
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
 pub use model::settlement::{IntoSettlement, Settlement};

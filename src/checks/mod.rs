@@ -139,6 +139,24 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
             crashes.next().map_or(0, |count| count.parse().unwrap_or(0)),
             "{details}"
         );
+        let last = |name: &str| {
+            let values = options.iter().rev();
+            values.filter_map(|word| word.strip_prefix(name)).next()
+        };
+        let number = |name| last(name).map(str::parse::<u32>);
+        assert_eq!(
+            granted.cost,
+            number("cost=").map_or(1, |cost| cost.unwrap_or(1))
+        );
+        assert_eq!(
+            granted.snoozes,
+            number("snoozes=").map_or(0, |count| count.unwrap_or(0))
+        );
+        let expires = last("expires_by=").or(last("expires="));
+        assert!(
+            granted.expires_at_ms.is_none() || expires.is_some(),
+            "{details}"
+        );
         assert_eq!(
             granted.deadline_ms,
             sent.integer(&[2]).max(0).unsigned_abs()
@@ -186,6 +204,11 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             .split(' ')
             .any(|word| word == format!("traceparent={parent}"))
     }));
+    let has = |name: &str| options.split(' ').any(|word| word.starts_with(name));
+    assert!(stored.expires_at_ms.is_none() || has("expires=") || has("expires_by="));
+    assert!(stored.expires_after_ms.is_none() || has("expires=+"));
+    assert!(stored.cost == 1 || has("cost="));
+    assert!(stored.snoozes == 0 || has("snoozes="));
     assert_eq!(stored.error, sent.text(&[1, 11]));
     assert_eq!(stored.payload, sent.bytes(&[1, 13]));
     Ok(())
@@ -233,6 +256,7 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             "dead" => &mut expected.dead,
             "overdue_ms" => &mut expected.overdue_ms,
             "acked" => &mut expected.acked,
+            "throttled" => &mut expected.throttled,
             "max_payload_bytes" => &mut expected.max_payload_bytes,
             _ => continue,
         };
@@ -245,6 +269,7 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             dead,
             overdue_ms,
             acked,
+            throttled,
             max_payload_bytes,
             ..
         } = *stats;
@@ -254,6 +279,7 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             dead,
             overdue_ms,
             acked,
+            throttled,
             max_payload_bytes,
         )
     };

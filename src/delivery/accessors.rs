@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
@@ -153,6 +153,69 @@ impl Delivery {
     /// ```
     pub fn trace_parent(&self) -> Option<&str> {
         self.0.trace_parent.as_deref()
+    }
+
+    /// When the message expires, in Unix milliseconds of the server; `None` if it does not. No
+    /// attempt starts later. See [`Message::expires_after`](crate::Message::expires_after).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.push("charge it").expires_after(Duration::from_secs(3_600)).await?;
+    /// let deliveries = orders.claim(1, Duration::from_secs(30)).await?;
+    /// let (due_ms, hour_ms) = (deliveries[0].due_ms(), 3_600_000);
+    /// assert_eq!(deliveries[0].expires_at_ms(), Some(due_ms + hour_ms));
+    /// # });
+    /// ```
+    pub fn expires_at_ms(&self) -> Option<u64> {
+        self.0.expires_at_ms
+    }
+
+    /// In how long the message expires, by the estimate of Redis's clock; zero if it has. `None` if
+    /// it does not expire. A handler whose work may take longer can pass it on as a time limit.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let hour = Duration::from_secs(3_600);
+    /// orders.push("charge it").expires_after(hour).await?;
+    /// let deliveries = orders.claim(1, Duration::from_secs(30)).await?;
+    /// assert!(deliveries[0].expires_in().is_some_and(|left| left <= hour));
+    /// # });
+    /// ```
+    pub fn expires_in(&self) -> Option<Duration> {
+        let expires_us = self.0.expires_at_ms?.saturating_mul(1_000);
+        let estimate_us = self.0.partition.route().clock().server_us(Instant::now());
+        let now_us = u64::try_from(estimate_us.unwrap_or_default()).unwrap_or(0);
+        // The estimate may be before the claim, or there is none any more.
+        let now_us = now_us.max(self.started_us());
+        Some(Duration::from_micros(expires_us.saturating_sub(now_us)))
+    }
+
+    /// How often the message was [snoozed](Delivery::snooze) before. A handler can use it to give
+    /// up, since a snooze counts no attempt.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.snoozes(), 0);
+    /// # });
+    /// ```
+    pub fn snoozes(&self) -> u32 {
+        self.0.snoozes
+    }
+
+    /// How many starts of the queue's rate this attempt has used, as
+    /// [`Message::cost`](crate::Message::cost) set it: 1 unless set.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// assert_eq!(delivery.cost(), 1);
+    /// # });
+    /// ```
+    pub fn cost(&self) -> u32 {
+        self.0.cost
     }
 
     /// When the lease that the claim granted ends, in Unix milliseconds of the server. Extensions

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Delivery;
 use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
 use crate::error::Error;
-use crate::model::due::Due;
-use crate::model::outcomes::{Extended, Retried, Settled};
+use crate::model::due::{Due, MAX_DELAY_MS, ceil_ms};
+use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
 use crate::protocol::limits;
 use crate::server::patience::Repeat;
 
@@ -113,6 +113,81 @@ impl Delivery {
             [reason.as_bytes().to_vec()],
         )
         .await
+    }
+
+    /// Not done, and no failure: the message is due again at `due`, with its attempts as they are.
+    /// For work that must wait for something else, such as a payment that is not confirmed yet.
+    ///
+    /// [`snoozes`](Delivery::snoozes) counts it. Unlike after [`again`](Delivery::again), the failures
+    /// before it stay. A message that expires before `due` is dead at once, or dropped as its push
+    /// asked.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// use dueq::Snoozed;
+    /// use std::time::Duration;
+    ///
+    /// let snoozed = delivery.snooze(Duration::from_secs(600)).await?;
+    /// assert!(matches!(snoozed, Snoozed::Scheduled(due_ms) if due_ms > delivery.due_ms()));
+    /// # });
+    /// ```
+    pub async fn snooze(&self, due: impl Into<Due>) -> Result<Snoozed, Error> {
+        let due = due.into().encode()?.into_bytes();
+        let _settling = self.settling();
+        let snooze = &self.0.partition.settlers().snooze;
+        let outcome = self.submit(snooze, [due]).await?;
+        self.close(outcome == Snoozed::Lost);
+        Ok(outcome)
+    }
+
+    /// Not done, and no failure: the receiver of this work asks for a break of this length, such as
+    /// by `429 Too Many Requests` with `Retry-After`. The message waits with its due time, and no
+    /// message of the queue starts meanwhile. Afterwards at most 1,000 ready ones start before it.
+    ///
+    /// Handlers that already run go on. If many of them throttle, the latest end counts. Less than
+    /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::Limits::max_throttle), 15 minutes unless
+    /// set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue earlier.
+    ///
+    /// Of a queue with several partitions, the delivery's own is closed with the settlement, and then
+    /// the others, each from its own call on.
+    ///
+    /// # Errors
+    /// If another partition cannot be reached for 10 s, the error names it; the delivery is settled
+    /// nevertheless. Such an error says [`Applied::Yes`](crate::Applied::Yes). A worker that settles
+    /// for its handler emits the event `dueq.call_failed` instead.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Throttled;
+    /// use std::time::Duration;
+    ///
+    /// let throttled = delivery.throttle(Duration::from_secs(3)).await?;
+    /// assert!(matches!(throttled, Throttled::Until(_)));
+    /// assert!(orders.claim(1, Duration::from_secs(30)).await?.is_empty());
+    /// # });
+    /// ```
+    pub async fn throttle(&self, duration: Duration) -> Result<Throttled, Error> {
+        let (outcome, closed) = self.throttle_each(duration).await?;
+        closed.map(|()| outcome)
+    }
+
+    /// The same, and beside it whether the other partitions of the queue were closed.
+    pub(crate) async fn throttle_each(
+        &self,
+        duration: Duration,
+    ) -> Result<(Throttled, Result<(), Error>), Error> {
+        let wait_ms = ceil_ms(duration).clamp(1, MAX_DELAY_MS);
+        let _settling = self.settling();
+        let throttle = &self.0.partition.settlers().throttle;
+        let outcome = self
+            .submit(throttle, [wait_ms.to_string().into_bytes()])
+            .await?;
+        self.close(outcome == Throttled::Lost);
+        let closed = match outcome {
+            Throttled::Until(_) => self.0.partition.close_others(wait_ms).await,
+            _ => Ok(()),
+        };
+        Ok((outcome, closed))
     }
 
     /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. Returns

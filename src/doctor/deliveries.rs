@@ -64,6 +64,8 @@ impl Checkup {
                 "nothing will be delivered until the queue is resumed",
                 dueq("resume", &[name]),
             );
+        } else if self.wait_for_limits(queue, stats, &due) {
+            // Nothing else keeps them waiting, as far as is known.
         } else if stats.closed_ms > 0 {
             let due = if waiting > 0 {
                 format!(", and {due}")
@@ -75,7 +77,8 @@ impl Checkup {
                 "closed",
                 queue,
                 problem,
-                "nothing is delivered until then: somebody paused it for some time",
+                "nothing is delivered until then: somebody paused it for some time, a receiver asked \
+                 for a break (throttle), or the rate allows no start",
                 dueq("resume", &[name]),
             );
         } else if is_late(stats) && nodes == 0 && !is_silent {
@@ -198,6 +201,34 @@ mod tests {
         assert_eq!(of(ahead(60_001, 0), false), (vec![], vec!["parked"]));
         let late = of(ahead(60_001, 3_000), false);
         assert_eq!(late, (vec!["overdue"], vec!["parked"]), "no excuse");
+    }
+
+    #[test]
+    fn messages_that_wait_for_a_limit_are_a_remark() {
+        let limited = || Stats {
+            ready: 3,
+            nodes: 1,
+            overdue_ms: 60_000,
+            rate: crate::model::rate::Rate::parse("100/1000/1"),
+            ..Stats::default()
+        };
+        assert_eq!(of(limited(), false), (vec![], vec!["rate"]));
+        let closed = |closed_ms| Stats {
+            closed_ms,
+            ..limited()
+        };
+        assert_eq!(of(closed(1_000), false), (vec![], vec!["rate"]));
+        assert_eq!(of(closed(1_001), false), (vec![], vec!["closed"]));
+        let full = Stats {
+            full: true,
+            ..limited()
+        };
+        assert_eq!(of(full, false), (vec![], vec!["full"]));
+        let dead = Stats {
+            nodes: 0,
+            ..limited()
+        };
+        assert_eq!(of(dead, false), (vec!["overdue"], vec![]));
     }
 
     #[test]

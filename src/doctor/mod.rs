@@ -5,6 +5,7 @@ mod cluster;
 mod cluster_findings;
 mod deliveries;
 mod findings;
+mod limits;
 mod partitions;
 mod queue;
 mod server;

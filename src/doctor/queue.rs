@@ -125,6 +125,9 @@ impl<C: Codec> Queue<C> {
         if let Ok(stats) = &stats {
             checkup.deliveries(self.name(), stats, is_silent(&frames));
         }
+        for partition in partitions.list() {
+            checkup.limits(partition).await?;
+        }
         let mut frames = frames?;
         if repair && frames.iter().any(|frame| !frame.findings.is_empty()) {
             frames = verify_all(&partitions, true).await?;

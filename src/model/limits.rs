@@ -2,8 +2,15 @@
 
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::model::due::ceil_ms;
+use crate::model::rate::Rate;
 use crate::model::stats::Stats;
+
+/// The most starts of a rate.
+const MAX_STARTS: u32 = 1_000_000;
+/// The longest window of a rate: 30 days.
+const MAX_WINDOW_MS: u64 = 2_592_000_000;
 
 /// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). Limits that are
 /// not set stay as they are.
@@ -13,7 +20,21 @@ use crate::model::stats::Stats;
 /// # let _ = limits;
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Limits(pub(crate) Vec<(&'static str, String)>);
+pub struct Limits {
+    /// Names and values of `configure`, without the rate.
+    pairs: Vec<(&'static str, String)>,
+    rate: RateSetting,
+    burst: Option<u32>,
+}
+
+/// What becomes of a queue's rate.
+#[derive(Debug, Clone, Copy, Default)]
+enum RateSetting {
+    #[default]
+    AsItIs,
+    None,
+    Starts(u32, Duration),
+}
 
 impl Limits {
     /// Nothing set.
@@ -64,11 +85,85 @@ impl Limits {
         self.with("dead_keep", number.to_string())
     }
 
+    /// How many messages may start in any window of this length: 1 to 1,000,000 in 1 ms to 30 days,
+    /// by the server's clock. No rate unless set.
+    ///
+    /// Each claim counts, retries too, and a message counts for its [`cost`](crate::Message::cost).
+    /// Starts are evenly spaced but for a [`burst`](Limits::burst) of B; with a backlog, N - B + 1
+    /// start in each window. Then the queue is closed until the next may start: messages keep their
+    /// order and their due times, and workers make no call meanwhile.
+    ///
+    /// Workers and clients of release 0.1 do not obey it.
+    ///
+    /// ```
+    /// use dueq::Limits;
+    /// use std::time::Duration;
+    ///
+    /// let limits = Limits::new().rate(100, Duration::from_secs(1)).burst(10);
+    /// # let _ = limits;
+    /// ```
+    #[must_use]
+    pub fn rate(mut self, starts: u32, window: Duration) -> Self {
+        self.rate = RateSetting::Starts(starts, window);
+        self
+    }
+
+    /// How many messages of the [`rate`](Limits::rate) may start at once: 1 to the rate's starts.
+    /// Set together with a rate. Without it 1; at a rate above 200 per second as many as 5 ms hold.
+    #[must_use]
+    pub fn burst(mut self, burst: u32) -> Self {
+        self.burst = Some(burst);
+        self
+    }
+
+    /// Removes the rate.
+    #[must_use]
+    pub fn no_rate(mut self) -> Self {
+        self.rate = RateSetting::None;
+        self
+    }
+
+    /// How many messages may be leased at the same time, over all workers: 1 to 1,000,000. No limit
+    /// unless set. The message of a worker that crashed counts until its lease ends.
+    ///
+    /// Workers and clients of release 0.1 do not obey it.
+    #[must_use]
+    pub fn max_leased(self, max_leased: u32) -> Self {
+        self.with("max_leased", max_leased.to_string())
+    }
+
+    /// Removes the limit of leased messages.
+    #[must_use]
+    pub fn no_max_leased(self) -> Self {
+        self.with("max_leased", String::new())
+    }
+
+    /// For how long a [throttle](crate::Delivery::throttle) closes the queue at most: 1 ms to 100
+    /// years, 15 minutes unless set. A receiver may answer with any `Retry-After`.
+    #[must_use]
+    pub fn max_throttle(self, time: Duration) -> Self {
+        self.with("max_throttle_ms", ceil_ms(time).to_string())
+    }
+
     /// The limits that these stats tell, with `factor` times what is divided among partitions.
     pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let max_messages = stats.max_messages.saturating_mul(factor);
-        Self::new()
+        let mut limits = Self::new();
+        if let Some(rate) = stats.rate {
+            let rate = rate.of_queue(factor);
+            limits = limits
+                .rate(small(rate.starts), rate.window)
+                .burst(small(rate.burst));
+        } else {
+            limits = limits.no_rate();
+        }
+        limits = match stats.max_leased.saturating_mul(factor) {
+            0 => limits.no_max_leased(),
+            most => limits.max_leased(small(most)),
+        };
+        limits
+            .max_throttle(Duration::from_millis(stats.max_throttle_ms))
             .max_attempts(small(stats.max_attempts))
             .max_crashes(small(stats.max_crashes))
             .max_messages((max_messages > 0).then_some(max_messages))
@@ -77,21 +172,167 @@ impl Limits {
             .keep_dead(stats.keep_dead.saturating_mul(factor))
     }
 
+    /// Whether a limit is divided among partitions such that too many of them refuse it.
+    pub(crate) fn needs_partitions(&self) -> bool {
+        let has_leased = self
+            .pairs
+            .iter()
+            .any(|(name, value)| *name == "max_leased" && !value.is_empty());
+        has_leased || matches!(self.rate, RateSetting::Starts(..))
+    }
+
     /// The arguments of `configure` at each of so many partitions: names and values.
-    pub(crate) fn of_partition(&self, partitions: usize) -> Vec<Vec<u8>> {
-        let shared = ["max_messages", "dead_keep"];
-        let of_one = |name: &str, value: &str| match value.parse::<u64>() {
-            Ok(total) if shared.contains(&name) => total.div_ceil(partitions as u64).to_string(),
-            _ => value.to_owned(),
-        };
-        let pair = |(name, value): &(&str, String)| {
-            [name.as_bytes().to_vec(), of_one(name, value).into_bytes()]
-        };
-        self.0.iter().flat_map(pair).collect()
+    ///
+    /// # Errors
+    /// `InvalidInput` if the rate is out of its range, or a partition would get no start of it, or
+    /// none of `max_leased`.
+    pub(crate) fn of_partition(&self, partitions: usize) -> Result<Vec<Vec<u8>>, Error> {
+        let partitions = partitions as u64;
+        let mut pairs = Vec::new();
+        for (name, value) in &self.pairs {
+            let value = match (*name, value.parse::<u64>()) {
+                ("max_messages" | "dead_keep", Ok(total)) => total.div_ceil(partitions).to_string(),
+                ("max_leased", Ok(total)) if total > 0 && total < partitions => {
+                    return Err(Error::invalid(format!(
+                        "max_leased is {total}, and the queue has {partitions} partitions, which share it: it must be {partitions} or more"
+                    )));
+                }
+                ("max_leased", Ok(total)) => (total / partitions).to_string(),
+                _ => value.clone(),
+            };
+            pairs.push((*name, value));
+        }
+        match self.rate {
+            RateSetting::Starts(starts, window) => {
+                let rate = checked_rate(starts, window, self.burst)?;
+                let share = rate.of_partition(partitions).ok_or_else(|| {
+                    Error::invalid(format!(
+                        "rate is {starts} starts, and the queue has {partitions} partitions, which share it: it must be {partitions} or more; \
+                         a rate of {} in a window {partitions} times as long is as fast",
+                        u64::from(starts) * partitions
+                    ))
+                })?;
+                pairs.push(("rate", share.encode()));
+            }
+            RateSetting::None => pairs.push(("rate", String::new())),
+            RateSetting::AsItIs if self.burst.is_some() => {
+                return Err(Error::invalid(
+                    "burst is set without a rate: set both together",
+                ));
+            }
+            RateSetting::AsItIs => {}
+        }
+        let pair = |(name, value): (&str, String)| [name.as_bytes().to_vec(), value.into_bytes()];
+        Ok(pairs.into_iter().flat_map(pair).collect())
     }
 
     fn with(mut self, name: &'static str, value: String) -> Self {
-        self.0.push((name, value));
+        self.pairs.push((name, value));
         self
+    }
+}
+
+/// Refuses a rate that the script `configure` refuses.
+fn checked_rate(starts: u32, window: Duration, burst: Option<u32>) -> Result<Rate, Error> {
+    let window_ms = ceil_ms(window);
+    if !(1..=MAX_STARTS).contains(&starts) {
+        return Err(Error::invalid(format!(
+            "rate is {starts} starts, it must be 1 to {MAX_STARTS}"
+        )));
+    }
+    if !(1..=MAX_WINDOW_MS).contains(&window_ms) {
+        return Err(Error::invalid(format!(
+            "the window of the rate is {window:?}, it must be 1 ms to 30 days"
+        )));
+    }
+    let window = Duration::from_millis(window_ms);
+    let starts = u64::from(starts);
+    let burst = burst.map_or_else(|| Rate::default_burst(starts, window), u64::from);
+    if !(1..=starts).contains(&burst) {
+        return Err(Error::invalid(format!(
+            "burst is {burst}, it must be 1 to the starts of the rate, {starts}"
+        )));
+    }
+    Ok(Rate {
+        starts,
+        window,
+        burst,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn words(limits: &Limits, partitions: usize) -> Result<String, Error> {
+        let words = limits.of_partition(partitions)?;
+        let words: Vec<_> = words
+            .iter()
+            .map(|word| String::from_utf8_lossy(word))
+            .collect();
+        Ok(words.join(" "))
+    }
+
+    #[test]
+    fn partitions_share_a_rate_rounded_down() {
+        let limits = Limits::new().rate(103, SECOND).burst(9).max_leased(7);
+        assert_eq!(
+            words(&limits, 1).expect("valid"),
+            "max_leased 7 rate 103/1000/9"
+        );
+        assert_eq!(
+            words(&limits, 4).expect("valid"),
+            "max_leased 1 rate 25/1000/2"
+        );
+        assert_eq!(
+            words(&limits, 7).expect("valid"),
+            "max_leased 1 rate 14/1000/1"
+        );
+        let error = words(&limits, 8).expect_err("max_leased is below it");
+        assert!(error.to_string().contains("max_leased is 7"), "{error}");
+        let error = words(&Limits::new().rate(3, SECOND), 4).expect_err("below it");
+        assert!(error.to_string().contains("rate is 3 starts"), "{error}");
+    }
+
+    #[test]
+    fn rates_out_of_range_are_refused() {
+        let rate = |starts, window| Limits::new().rate(starts, window);
+        for (limits, problem) in [
+            (rate(0, SECOND), "rate is 0"),
+            (rate(1_000_001, SECOND), "rate is 1000001"),
+            (rate(1, Duration::ZERO), "window"),
+            (rate(1, 30 * 86_400 * SECOND + SECOND), "window"),
+            (rate(5, SECOND).burst(0), "burst is 0"),
+            (rate(5, SECOND).burst(6), "burst is 6"),
+            (Limits::new().burst(2), "without a rate"),
+        ] {
+            let error = words(&limits, 1).expect_err(problem);
+            assert!(error.to_string().contains(problem), "{error}");
+        }
+        let longest = rate(1_000_000, 30 * 86_400 * SECOND).burst(1_000_000);
+        assert!(words(&longest, 1).is_ok());
+        assert_eq!(
+            words(&Limits::new().no_rate().no_max_leased(), 3).expect("valid"),
+            "max_leased  rate "
+        );
+    }
+
+    #[test]
+    fn limits_of_stats_are_divided_again() {
+        let stats = Stats {
+            rate: Rate::parse("25/1000/2"),
+            max_leased: 3,
+            max_throttle_ms: 900_000,
+            ..Stats::default()
+        };
+        let text = words(&Limits::of_stats(&stats, 4), 2).expect("valid");
+        assert!(
+            text.contains("rate 50/1000/4") && text.contains("max_leased 6"),
+            "{text}"
+        );
+        let text = words(&Limits::of_stats(&Stats::default(), 4), 2).expect("valid");
+        assert!(text.ends_with("rate "), "{text}");
     }
 }

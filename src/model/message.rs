@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::durability::Durability;
+use crate::model::expiry::{Expires, OnExpire};
 use crate::model::id::new_id;
 
 /// A message to push: payload bytes, an id, a due time and options.
@@ -39,6 +40,9 @@ pub struct Message {
     pub(crate) on_conflict: OnConflict,
     pub(crate) durability: Option<Durability>,
     pub(crate) trace_parent: Option<String>,
+    pub(crate) expires: Option<Expires>,
+    pub(crate) on_expire: OnExpire,
+    pub(crate) cost: Option<u32>,
 }
 
 /// What a push does if its id is scheduled or ready already. It never changes a leased or dead
@@ -79,6 +83,9 @@ impl Message {
             on_conflict: OnConflict::Keep,
             durability: None,
             trace_parent: None,
+            expires: None,
+            on_expire: OnExpire::Dead,
+            cost: None,
         }
     }
 
@@ -253,6 +260,18 @@ impl Message {
         if let Some(trace_parent) = &self.trace_parent {
             words.push(format!("traceparent={trace_parent}"));
         }
+        match self.expires {
+            None => {}
+            Some(Expires::AfterMs(ms)) => words.push(format!("expires=+{ms}")),
+            Some(Expires::AtMs(ms)) => words.push(format!("expires={ms}")),
+        }
+        if self.on_expire == OnExpire::Drop {
+            words.push("on_expire=drop".to_owned());
+        }
+        // A stored option takes memory, and 1 is what a message without it costs.
+        if let Some(cost) = self.cost.filter(|&cost| cost != 1) {
+            words.push(format!("cost={cost}"));
+        }
         words.join(" ")
     }
 }
@@ -272,5 +291,11 @@ mod tests {
         let message = Message::new("").trace_parent("00-x").max_attempts(3);
         assert_eq!(message.options(), "max_attempts=3 traceparent=00-x");
         assert!(message.is_repeatable());
+        let message = Message::new("")
+            .cost(1)
+            .expires_after(Duration::from_micros(1));
+        assert_eq!(message.options(), "expires=+1");
+        let message = message.cost(2).expires_at(7).on_expire(OnExpire::Drop);
+        assert_eq!(message.options(), "expires=7 on_expire=drop cost=2");
     }
 }

@@ -145,16 +145,53 @@ pub enum Settled {
 /// What a retry did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[must_use = "after `Dead` the message is not tried again"]
+#[must_use = "after `Dead` and `Dropped` the message is not tried again"]
 pub enum Retried {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
-    /// That was its last attempt: it is dead.
+    /// That was its last attempt, or it expires before the next one: it is dead.
     Dead,
+    /// It expires before the next attempt, and was pushed with
+    /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
+    Dropped,
     /// As [`Settled::Gone`] of release.
     Gone,
     /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has counted the
     /// failure.
+    Lost,
+}
+
+/// What a snooze did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Dead` and `Dropped` the message does not come back"]
+pub enum Snoozed {
+    /// The message is due again at this Unix millisecond.
+    Scheduled(u64),
+    /// It expires before that time: it is dead.
+    Dead,
+    /// It expires before that time, and was pushed with
+    /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
+    Dropped,
+    /// As [`Settled::Gone`] of release.
+    Gone,
+    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has snoozed the
+    /// message.
+    Lost,
+}
+
+/// What a throttle did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "after `Gone` and `Lost` the queue was not closed by this call"]
+pub enum Throttled {
+    /// The message waits again, and its partition is closed until this Unix millisecond: later than
+    /// asked for if it was closed for longer, earlier if
+    /// [`Limits::max_throttle`](crate::Limits::max_throttle) allows less.
+    Until(u64),
+    /// As [`Settled::Gone`] of release.
+    Gone,
+    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has closed the queue.
     Lost,
 }
 

@@ -39,6 +39,11 @@ pub enum Settlement {
     Release,
     /// Failed for good: dead at once, for this reason.
     Bury(String),
+    /// Not done, and not counted: due again then, as [`Delivery::snooze`](crate::Delivery::snooze).
+    Snooze(Due),
+    /// Not done, and not counted: no message of the queue starts for this long, as
+    /// [`Delivery::throttle`](crate::Delivery::throttle).
+    Throttle(Duration),
 }
 
 impl Settlement {
@@ -61,6 +66,17 @@ impl Settlement {
             after: Some(after),
             error: error.to_string(),
         }
+    }
+
+    /// Due again at this time or after this delay, with its attempts as they are.
+    pub fn snooze(due: impl Into<Due>) -> Self {
+        Self::Snooze(due.into())
+    }
+
+    /// The receiver asks for a break, such as by `429 Too Many Requests` with `Retry-After`: the
+    /// message waits, and so does its queue.
+    pub fn throttle(duration: Duration) -> Self {
+        Self::Throttle(duration)
     }
 
     /// Dead at once, for this reason.

@@ -1,5 +1,7 @@
 //! What a queue holds and has done.
 
+use crate::model::rate::Rate;
+
 /// What a queue holds, and has done since it was created. All zero for a queue that does not exist.
 ///
 /// All counts of a partition are of the same moment: one script call reads them. Those of a queue
@@ -33,9 +35,12 @@ pub struct Stats {
     /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
     pub parked_ms: u64,
     /// For how many more milliseconds the queue is closed, as
-    /// [`pause_for`](crate::Queue::pause_for) does it; 0 if it is open. Of several partitions, of the
-    /// one that opens last.
+    /// [`pause_for`](crate::Queue::pause_for), a [throttle](crate::Delivery::throttle) and the rate do
+    /// it; 0 if it is open. Of several partitions, of the one that opens last.
     pub closed_ms: u64,
+    /// Whether as many messages are leased as `max_leased` allows; of several partitions, whether
+    /// one of them is full.
+    pub full: bool,
     /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
     /// crash that undid calls undid their counts. After a start with a truncated append-only file
     /// they may count a call twice: Redis may later execute a call that it had lost and the client
@@ -63,6 +68,12 @@ pub struct Stats {
     pub purged: u64,
     /// Dead messages trimmed by age or number.
     pub trimmed: u64,
+    /// Messages that expired: they died, or were dropped.
+    pub expired: u64,
+    /// Deliveries settled with `throttle`.
+    pub throttled: u64,
+    /// Deliveries settled with `snooze` that were scheduled again.
+    pub snoozed: u64,
     /// The limit of attempts of messages without one of their own.
     pub max_attempts: u64,
     /// How many crashes a message survives: at the next one it is dead.
@@ -75,6 +86,13 @@ pub struct Stats {
     pub keep_dead_ms: u64,
     /// How many dead messages are kept, the youngest.
     pub keep_dead: u64,
+    /// How many messages may start in some time; `None` for no limit. The partitions' rates are
+    /// added up; `None` if one of them has none.
+    pub rate: Option<Rate>,
+    /// How many messages may be leased at the same time; 0 for no limit.
+    pub max_leased: u64,
+    /// For how long a throttle closes the queue at most, in milliseconds.
+    pub max_throttle_ms: u64,
 }
 
 impl Stats {
@@ -100,6 +118,10 @@ impl Stats {
             (&mut self.requeued, other.requeued),
             (&mut self.purged, other.purged),
             (&mut self.trimmed, other.trimmed),
+            (&mut self.expired, other.expired),
+            (&mut self.throttled, other.throttled),
+            (&mut self.snoozed, other.snoozed),
+            (&mut self.max_leased, other.max_leased),
             (&mut self.max_messages, other.max_messages),
             (&mut self.keep_dead, other.keep_dead),
         ] {
@@ -109,5 +131,7 @@ impl Stats {
         self.parked_ms = self.parked_ms.max(other.parked_ms);
         self.closed_ms = self.closed_ms.max(other.closed_ms);
         self.paused |= other.paused;
+        self.full |= other.full;
+        self.rate = self.rate.zip(other.rate).map(|(sum, part)| sum.plus(part));
     }
 }

@@ -3,6 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
+use crate::model::expiry::OnExpire;
 use crate::model::outcomes::State;
 
 /// A message as the queue stores it.
@@ -22,6 +23,18 @@ pub struct Stored {
     pub max_attempts: Option<u32>,
     /// The trace of its push, if the push set one.
     pub trace_parent: Option<String>,
+    /// When it expires, in Unix milliseconds. `None` if it does not; also of a leased or dead message
+    /// that expires some time after its due time, which is not stored then, unless a retry or a snooze
+    /// has fixed it.
+    pub expires_at_ms: Option<u64>,
+    /// How long after its due time it expires, in milliseconds, if its push said so.
+    pub expires_after_ms: Option<u64>,
+    /// What becomes of it when it expires.
+    pub on_expire: OnExpire,
+    /// How many starts of the queue's rate each attempt uses.
+    pub cost: u32,
+    /// How often a handler snoozed it.
+    pub snoozes: u32,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
@@ -116,6 +129,11 @@ mod tests {
             crashes: 0,
             max_attempts: None,
             trace_parent: None,
+            expires_at_ms: None,
+            expires_after_ms: None,
+            on_expire: OnExpire::Dead,
+            cost: 1,
+            snoozes: 0,
             error: String::new(),
             payload: b"[1,2]".to_vec(),
         };

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use crate::delivery::Delivery;
 use crate::model::settlement::Settlement;
 use crate::node::handler_guard::HandlerGuard;
-use crate::node::handler_runner::{attempt, end};
+use crate::node::handler_runner::{attempt, closes_queue, end};
 use crate::node::handling::{HandleMany, HandlerContext, Handling};
 use crate::node::slots::HandlerPermits;
 use crate::telemetry::events;
@@ -187,10 +187,11 @@ impl<H: HandleMany> BatchRunner<H> {
                 "the handler of the batch returned {count} settlements, and none for this delivery"
             ))
         };
+        let closes = settlements.iter().any(closes_queue);
         let mut settlements = settlements.into_iter();
-        if handled.iter().any(|(delivery, _)| comes_alone(delivery)) {
+        if closes || handled.iter().any(|(delivery, _)| comes_alone(delivery)) {
             // Settled first: the next message may crash the worker, and a crash is charged to every
-            // message that is not settled.
+            // message that is not settled. Also before a claim of a queue that is to be closed.
             for (delivery, guard) in handled.drain(..) {
                 let settlement = settlements.next().unwrap_or_else(missing);
                 end(&delivery, settlement, &context).await;

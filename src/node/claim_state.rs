@@ -18,6 +18,8 @@ pub(crate) struct ClaimState {
     in_flight: bool,
     /// Whether the last claim left messages behind.
     has_backlog: bool,
+    /// Claims in a row that granted nothing and left messages.
+    empty: u32,
     /// Failed claims since the last that succeeded.
     failures: u32,
     /// The end of the pause after a failed claim.
@@ -75,6 +77,18 @@ impl ClaimState {
         std::mem::take(&mut self.failures)
     }
 
+    /// A claim that was open to the node granted nothing, and left messages or not. Returns whether
+    /// the next may be sent at once. A claim disposes of 250 expired messages at most; it pauses after
+    /// every 16th in a row, in case that a claim makes no progress.
+    pub(crate) fn granted_nothing(&mut self, is_left: bool) -> bool {
+        self.empty = if is_left {
+            self.empty.wrapping_add(1)
+        } else {
+            0
+        };
+        !self.empty.is_multiple_of(16)
+    }
+
     /// The claim failed. Returns how many have failed in a row.
     pub(crate) fn failed(&mut self) -> u32 {
         self.in_flight = false;
@@ -121,6 +135,15 @@ mod tests {
         );
         claim.sent();
         assert!(claim.will_continue(), "the claim before left messages");
+    }
+
+    #[test]
+    fn empty_claims_pause_after_every_16th() {
+        let mut claim = ClaimState::default();
+        let at_once = (0..64).filter(|_| claim.granted_nothing(true)).count();
+        assert_eq!(at_once, 60);
+        assert!(!claim.granted_nothing(false));
+        assert!(claim.granted_nothing(true));
     }
 
     #[test]

@@ -57,6 +57,11 @@ impl Coordinator {
             events::recovered(queue.name(), "claim", failures);
         }
         let is_full = claim.granted.len() == asked;
+        // It found only messages that had expired, and those behind them may be live.
+        let found_expired = asked > 0
+            && queue
+                .claim
+                .granted_nothing(is_left && claim.granted.is_empty());
         if !(is_left && is_full) {
             queue.held = None;
         }
@@ -83,7 +88,7 @@ impl Coordinator {
         if !granted.is_empty() {
             self.start(number, granted, sent, permits, asked);
         }
-        if is_left && is_full {
+        if is_left && (is_full || found_expired) {
             self.want_for(number, Wanted::MoreLeft, now);
         } else if is_left {
             // A claim that was limited by this node's fair share waits for a token instead, so that

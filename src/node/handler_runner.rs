@@ -7,8 +7,8 @@ use tracing::{Instrument, Span};
 
 use crate::delivery::Delivery;
 use crate::error::{Error, ErrorKind};
-use crate::model::due::MAX_DELAY_MS;
-use crate::model::outcomes::{Retried, Settled};
+use crate::model::due::{Due, MAX_DELAY_MS};
+use crate::model::outcomes::{Retried, Settled, Snoozed, Throttled};
 use crate::model::settlement::Settlement;
 use crate::node::catch_panic::{catch_panic, panic_text};
 use crate::node::handler_guard::HandlerGuard;
@@ -82,8 +82,10 @@ impl<H: HandleOne> HandlerRunner<H> {
         );
         let work = async {
             let settlement = self.run(&delivery, &context, start, &span).await;
-            drop(permit);
+            // The handler of a throttled delivery claims nothing before the queue is closed.
+            let permit = closes_queue(&settlement).then_some(permit);
             events::outcome(&span, end(&delivery, settlement, &context).await);
+            drop(permit);
             drop(guard);
         };
         work.instrument(span.clone()).await;
@@ -177,6 +179,11 @@ pub(crate) async fn attempt<F: Future>(
     }
 }
 
+/// Whether the queue is to be closed before the next claim.
+pub(crate) fn closes_queue(settlement: &Settlement) -> bool {
+    matches!(settlement, Settlement::Throttle(_))
+}
+
 /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
 /// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
 /// Redis is back, or the reply reports that it is lost.
@@ -252,10 +259,16 @@ async fn settle(
                     events::died(subject, &error);
                     "died"
                 }
+                Retried::Dropped => {
+                    events::dropped(subject, &error);
+                    "dropped"
+                }
                 Retried::Gone => "gone",
                 Retried::Lost => "lost",
             });
         }
+        Settlement::Snooze(due) => return snooze(delivery, due).await,
+        Settlement::Throttle(duration) => return throttle(delivery, duration).await,
         Settlement::Release => (delivery.release().await?, "released"),
         Settlement::Bury(reason) => {
             let settled = delivery.bury(&reason).await?;
@@ -272,6 +285,45 @@ async fn settle(
         Settled::Lost => return Ok("lost"),
     }
     Ok(outcome)
+}
+
+async fn snooze(delivery: &Delivery, due: Due) -> Result<&'static str, Error> {
+    let subject = delivery.subject();
+    let expires = "the message expires before the snooze ends";
+    Ok(match delivery.snooze(due).await? {
+        Snoozed::Scheduled(due_ms) => {
+            events::snoozed(subject, due_ms);
+            "snoozed"
+        }
+        Snoozed::Dead => {
+            events::died(subject, expires);
+            "died"
+        }
+        Snoozed::Dropped => {
+            events::dropped(subject, expires);
+            "dropped"
+        }
+        Snoozed::Gone => "gone",
+        Snoozed::Lost => "lost",
+    })
+}
+
+async fn throttle(delivery: &Delivery, duration: Duration) -> Result<&'static str, Error> {
+    let (outcome, closed) = delivery.throttle_each(duration).await?;
+    if let Err(error) = closed {
+        // Not repeated: the delivery is settled, and the next throttle closes the partition.
+        let name = delivery.partition().queue_name();
+        let then = "the partition that the error names stays open until the next throttle";
+        events::call_failed(name, "throttle", &error, then);
+    }
+    Ok(match outcome {
+        Throttled::Until(until_ms) => {
+            events::throttled(delivery.subject(), until_ms);
+            "throttled"
+        }
+        Throttled::Gone => "gone",
+        Throttled::Lost => "lost",
+    })
 }
 
 #[cfg(test)]

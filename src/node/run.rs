@@ -33,6 +33,7 @@ use crate::node::timers::NodeTimers;
 use crate::node::wakes::WakeUps;
 use crate::node::{listeners, scanner, subscriptions};
 use crate::partition::{Partition, Presence, Standing};
+use crate::protocol::node_id::node_id;
 use crate::server::servers::Servers;
 use crate::telemetry::events;
 
@@ -48,7 +49,7 @@ pub(crate) async fn run(
     commands: mpsc::UnboundedReceiver<NodeCommand>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
-    let node = compact(Uuid::now_v7());
+    let node = node_id(&compact(Uuid::now_v7()));
     first_beats(&settings, &node).await?;
     #[cfg(not(any(test, feature = "harness")))]
     let end_limit = END_LIMIT;

@@ -2,6 +2,7 @@
 //! it.
 
 mod claim;
+mod closing;
 mod producers;
 mod remap;
 mod roles;
@@ -23,6 +24,7 @@ use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
+pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
 pub(crate) use remap::{StoredMap, Take};
 pub(crate) use roles::{Presence, Standing};
@@ -38,6 +40,8 @@ pub(crate) struct PlaceInQueue {
     pub(crate) partitions: usize,
     /// The index of the partition to which ids of the library's own go next.
     pub(crate) open: Arc<AtomicUsize>,
+    /// All partitions of the map.
+    pub(crate) siblings: Arc<Siblings>,
 }
 
 impl PlaceInQueue {
@@ -81,6 +85,8 @@ pub(crate) struct Settlers {
     pub(crate) retry: Batcher<verbs::Retry>,
     pub(crate) release: Batcher<verbs::Release>,
     pub(crate) bury: Batcher<verbs::Bury>,
+    pub(crate) snooze: Batcher<verbs::Snooze>,
+    pub(crate) throttle: Batcher<verbs::Throttle>,
     pub(crate) extend: Batcher<verbs::Extend>,
 }
 
@@ -102,6 +108,8 @@ impl Settlers {
             retry: Batcher::new(settles()),
             release: Batcher::new(settles()),
             bury: Batcher::new(settles()),
+            snooze: Batcher::new(settles()),
+            throttle: Batcher::new(settles()),
             // On another connection, so that stalled settlements do not delay lease extensions.
             extend: Batcher::new(spec(control)),
         }
@@ -191,6 +199,7 @@ impl Partition {
             index: 0,
             partitions: 1,
             open: Arc::default(),
+            siblings: Siblings::new(queue_name, &[Tag::Home], servers)?,
         };
         Self::new(queue_name, place, servers, &Arc::new(Meters::new()))
     }

@@ -3,7 +3,7 @@
 use crate::batch::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::outcomes::{
-    Cancelled, Extended, Requeued, Rescheduled, Retried, RunNow, Settled,
+    Cancelled, Extended, Requeued, Rescheduled, Retried, RunNow, Settled, Snoozed, Throttled,
 };
 use crate::protocol::results::produce::{self, PushResult};
 use crate::protocol::results::settle;
@@ -233,7 +233,52 @@ impl BatchVerb for Retry {
         match result {
             Ok(Retried::Scheduled(_)) => Some(Count::Retried),
             Ok(Retried::Dead) => Some(Count::Died),
+            Ok(Retried::Dropped) => Some(Count::Dropped),
             Ok(Retried::Gone | Retried::Lost) => Some(Count::SettledLate),
+            Err(error) => failed_settlement(error),
+        }
+    }
+}
+
+pub(crate) struct Snooze;
+
+impl BatchVerb for Snooze {
+    const VERB: Verb = Verb::Snooze;
+    const ENOUGH: usize = ENOUGH_SETTLEMENTS;
+    const YIELDS: bool = true;
+    type Output = Snoozed;
+
+    fn decode(text: &str, _: i64) -> Result<Snoozed, Error> {
+        settle::snoozed(text)
+    }
+
+    fn count(result: &Result<Snoozed, Error>) -> Option<Count> {
+        match result {
+            Ok(Snoozed::Scheduled(_)) => Some(Count::Snoozed),
+            Ok(Snoozed::Dead) => Some(Count::Died),
+            Ok(Snoozed::Dropped) => Some(Count::Dropped),
+            Ok(Snoozed::Gone | Snoozed::Lost) => Some(Count::SettledLate),
+            Err(error) => failed_settlement(error),
+        }
+    }
+}
+
+pub(crate) struct Throttle;
+
+impl BatchVerb for Throttle {
+    const VERB: Verb = Verb::Throttle;
+    const ENOUGH: usize = ENOUGH_SETTLEMENTS;
+    const YIELDS: bool = true;
+    type Output = Throttled;
+
+    fn decode(text: &str, _: i64) -> Result<Throttled, Error> {
+        settle::throttled(text)
+    }
+
+    fn count(result: &Result<Throttled, Error>) -> Option<Count> {
+        match result {
+            Ok(Throttled::Until(_)) => Some(Count::Throttled),
+            Ok(Throttled::Gone | Throttled::Lost) => Some(Count::SettledLate),
             Err(error) => failed_settlement(error),
         }
     }

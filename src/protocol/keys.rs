@@ -71,6 +71,11 @@ impl Keys {
         &self.vector[7]
     }
 
+    /// The sorted set of the live nodes.
+    pub(crate) fn nodes(&self) -> &str {
+        &self.vector[8]
+    }
+
     /// The hash of the attributes of messages.
     pub(crate) fn attrs(&self) -> &str {
         &self.vector[5]

@@ -5,7 +5,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::model::due::ceil_ms;
+use crate::model::due::{MAX_DELAY_MS, ceil_ms};
+use crate::model::expiry::{Expires, OnExpire};
 
 /// The longest name of a queue, in bytes.
 pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;
@@ -72,6 +73,29 @@ pub(crate) fn check_max_attempts(max_attempts: u32) -> Result<(), Error> {
     if !(1..=1_000_000).contains(&max_attempts) {
         return Err(Error::invalid(format!(
             "max_attempts is {max_attempts}, it must be 1 to 1000000"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses an expiry that no push takes. The server checks a fixed time, as it has the clock.
+pub(crate) fn check_expiry(expires: Option<Expires>, on_expire: OnExpire) -> Result<(), Error> {
+    match expires {
+        Some(Expires::AfterMs(ms)) if !(1..=MAX_DELAY_MS).contains(&ms) => Err(Error::invalid(
+            format!("expires_after is {ms} ms, it must be 1 to {MAX_DELAY_MS} (100 years)"),
+        )),
+        None if on_expire != OnExpire::Dead => Err(Error::invalid(
+            "on_expire is set and the message does not expire: set expires_after or expires_at too",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a cost outside 1 to 1,000,000. The script checks that the queue's burst is no less.
+pub(crate) fn check_cost(cost: u32) -> Result<(), Error> {
+    if !(1..=1_000_000).contains(&cost) {
+        return Err(Error::invalid(format!(
+            "cost is {cost}, it must be 1 to 1000000, and at most the burst of the queue's rate"
         )));
     }
     Ok(())

@@ -2,6 +2,7 @@
 
 pub(crate) mod keys;
 pub(crate) mod limits;
+pub(crate) mod node_id;
 pub(crate) mod partition_map;
 pub(crate) mod pattern;
 pub(crate) mod placement;

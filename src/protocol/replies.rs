@@ -5,6 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind, printable};
+use crate::model::expiry::{Expires, OnExpire};
 use crate::protocol::limits;
 use crate::protocol::verbs::Verb;
 
@@ -192,6 +193,12 @@ impl Body {
 pub(crate) struct Options {
     pub(crate) max_attempts: Option<u32>,
     pub(crate) trace_parent: Option<String>,
+    pub(crate) expires: Option<Expires>,
+    /// When it expires, whatever its due time is now: a retry or a snooze has fixed it.
+    pub(crate) expires_by: Option<u64>,
+    pub(crate) on_expire: OnExpire,
+    pub(crate) cost: Option<u32>,
+    pub(crate) snoozes: u32,
     /// How many leases ran out before. Only a claim says it, and only if there is one.
     pub(crate) crashes: u32,
 }
@@ -202,6 +209,16 @@ impl Options {
         for word in text.split(' ') {
             match word.split_once('=') {
                 Some(("max_attempts", limit)) => options.max_attempts = limit.parse().ok(),
+                Some(("expires", time)) => {
+                    options.expires = match time.strip_prefix('+') {
+                        Some(ms) => ms.parse().ok().map(Expires::AfterMs),
+                        None => time.parse().ok().map(Expires::AtMs),
+                    };
+                }
+                Some(("expires_by", ms)) => options.expires_by = ms.parse().ok(),
+                Some(("on_expire", "drop")) => options.on_expire = OnExpire::Drop,
+                Some(("cost", cost)) => options.cost = cost.parse().ok(),
+                Some(("snoozes", count)) => options.snoozes = count.parse().unwrap_or(0),
                 Some(("crashes", count)) => options.crashes = count.parse().unwrap_or(0),
                 // It is copied into HTTP headers and environments: ignore values that are not
                 // valid.
@@ -212,6 +229,14 @@ impl Options {
             }
         }
         options
+    }
+
+    /// When a message with this due time expires, in Unix milliseconds.
+    pub(crate) fn expires_at_ms(&self, due_ms: u64) -> Option<u64> {
+        self.expires_by.or(match self.expires? {
+            Expires::AfterMs(ms) => Some(due_ms.saturating_add(ms)),
+            Expires::AtMs(ms) => Some(ms),
+        })
     }
 }
 
@@ -313,6 +338,7 @@ mod tests {
             max_attempts: Some(5),
             trace_parent: Some(parent.into()),
             crashes: 2,
+            ..Options::default()
         };
         assert_eq!(
             Options::parse(&format!("max_attempts=5 traceparent={parent} crashes=2")),
@@ -325,6 +351,13 @@ mod tests {
             both
         );
         assert_eq!(Options::parse(""), Options::default());
+        let expiring = Options::parse("expires=+5 on_expire=drop cost=3 snoozes=4");
+        assert_eq!((expiring.cost, expiring.snoozes), (Some(3), 4));
+        assert_eq!(expiring.on_expire, OnExpire::Drop);
+        assert_eq!(expiring.expires_at_ms(100), Some(105));
+        let fixed = Options::parse("expires=+5 expires_by=70");
+        assert_eq!(fixed.expires_at_ms(100), Some(70));
+        assert_eq!(Options::parse("expires=9").expires_at_ms(100), Some(9));
         assert_eq!(
             Options::parse("traceparent=00-\r\nx max_attempts=x crashes=-1"),
             Options::default()

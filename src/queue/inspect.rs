@@ -97,11 +97,13 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
-    /// `max_messages / P` and `keep_dead / P`, rounded up.
+    /// `max_messages / P` and `keep_dead / P`, rounded up. The starts of its rate are those of the
+    /// queue / P, rounded down, as is `max_leased`; its burst too, but 1 at least.
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range,
-    /// or none is given. Then nothing is changed.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a limit is out of its range, if
+    /// the rate's starts or `max_leased` are fewer than the partitions, or if no limit is given. Then
+    /// nothing is changed.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -112,7 +114,15 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
-        let args = |partitions| limits.of_partition(partitions);
+        let mut known = self.router.current();
+        if limits.needs_partitions() {
+            // Before the first write: too many partitions refuse it.
+            known = self.router.refresh(&known).await?;
+        }
+        limits.of_partition(known.list().len())?;
+        // If another process changes the map at this moment, too many partitions are refused by the
+        // script, for which an argument is missing.
+        let args = |partitions| limits.of_partition(partitions).unwrap_or_default();
         self.call_all(Verb::Configure, args, Repeat::Harmless)
             .await
             .map(drop)

@@ -244,6 +244,8 @@ fn push_item(mut message: Message) -> Result<Item, Error> {
         .trace_parent
         .as_deref()
         .map_or(Ok(()), limits::check_trace_parent)?;
+    limits::check_expiry(message.expires, message.on_expire)?;
+    message.cost.map_or(Ok(()), limits::check_cost)?;
     spread::check(message.due, message.spread_ms)?;
     let due = due_of(&message, &id).encode()?.into_bytes();
     let options = message.options().into_bytes();

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::model::codec::{Bytes, Codec};
 use crate::model::due::Due;
 use crate::model::durability::Durability;
+use crate::model::expiry::OnExpire;
 use crate::model::message::{Message, OnConflict};
 use crate::model::receipt::Receipt;
 use crate::queue::Queue;
@@ -158,6 +159,59 @@ impl<'a, C: Codec> Push<'a, C> {
     /// ```
     pub fn trace_parent(self, trace_parent: impl Into<String>) -> Self {
         self.with(|message| message.trace_parent(trace_parent))
+    }
+
+    /// No attempt starts later than this after the due time, as [`Message::expires_after`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let hour = Duration::from_secs(3_600);
+    /// orders.push("your table is free").delay(24 * hour).expires_after(2 * hour).await?;
+    /// # });
+    /// ```
+    pub fn expires_after(self, time: Duration) -> Self {
+        self.with(|message| message.expires_after(time))
+    }
+
+    /// No attempt starts after this moment, in Unix milliseconds of the server, as
+    /// [`Message::expires_at`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client, orders| {
+    /// let in_an_hour = client.server_time().await?.now_ms() + 3_600_000;
+    /// orders.push("sale").expires_at(in_an_hour).await?;
+    /// # });
+    /// ```
+    pub fn expires_at(self, unix_ms: u64) -> Self {
+        self.with(|message| message.expires_at(unix_ms))
+    }
+
+    /// What becomes of the message when it expires, as [`Message::on_expire`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::OnExpire;
+    /// use std::time::Duration;
+    ///
+    /// let tick = orders.push("tick").expires_after(Duration::from_secs(60));
+    /// tick.on_expire(OnExpire::Drop).await?;
+    /// # });
+    /// ```
+    pub fn on_expire(self, on_expire: OnExpire) -> Self {
+        self.with(|message| message.on_expire(on_expire))
+    }
+
+    /// How many starts of the queue's rate each attempt uses, as [`Message::cost`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("export with 50 pages").cost(50).await?;
+    /// # });
+    /// ```
+    pub fn cost(self, cost: u32) -> Self {
+        self.with(|message| message.cost(cost))
     }
 
     fn with(self, change: impl FnOnce(Message) -> Message) -> Self {

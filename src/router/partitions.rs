@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::partition::{Partition, PlaceInQueue};
+use crate::partition::{Partition, PlaceInQueue, Siblings};
 use crate::protocol::partition_map::{PartitionMap, Tag, index_of};
 use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
@@ -28,6 +28,7 @@ impl Partitions {
         let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
         let epoch = map.as_ref().map(|map| map.epoch);
         let partitions = tags.len();
+        let siblings = Siblings::new(queue_name, &tags, servers)?;
         let partition = |(index, tag): (usize, &Tag)| {
             let place = PlaceInQueue {
                 tag: *tag,
@@ -35,6 +36,7 @@ impl Partitions {
                 index,
                 partitions,
                 open: Arc::clone(open),
+                siblings: Arc::clone(&siblings),
             };
             Partition::new(queue_name, place, servers, meters).map(Arc::new)
         };

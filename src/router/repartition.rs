@@ -61,6 +61,10 @@ impl Router {
         for partition in known.list() {
             let (stats, now_ms) = stats(partition).await?;
             refuse_messages(&self.queue_name, &stats)?;
+            if partition.tag() == Tag::Home {
+                // A rate or max_leased that is less than the new number of partitions.
+                Limits::of_stats(&stats, known.list().len() as u64).of_partition(count)?;
+            }
             if partition.tag() != Tag::Home {
                 let memory = partition.remembers_until_ms(now_ms).await?;
                 wait_for_memory(&self.queue_name, memory.saturating_sub(now_ms), until).await?;
@@ -95,7 +99,7 @@ impl Router {
         }
         // Before the loop, which closes a partition that is removed already by creating it.
         let limits = limits_of(known, &map, &of_home).await?;
-        let shares = limits.of_partition(map.new.len());
+        let shares = limits.of_partition(map.new.len())?;
         for partition in &known.list()[1..map.old.len()] {
             loop {
                 let StoredMap { epoch, .. } = partition.stored_map().await?;
@@ -167,7 +171,7 @@ impl Router {
         // While a partition has the map of the change, the home may have its share of the old
         // limits. Later only the home is certain: a partition that was lost has the default limits.
         let (stats, _) = stats(of_change.unwrap_or(known.home())).await?;
-        let limits = Limits::of_stats(&stats, 1).of_partition(1);
+        let limits = Limits::of_stats(&stats, 1).of_partition(1)?;
         known.home().configure_as(&limits, &stats).await?;
         for partition in &known.list()[1..] {
             partition.forward(map).await?;

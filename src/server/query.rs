@@ -96,6 +96,24 @@ impl RoutedLane {
         values.try_into().map_err(|_| unexpected("HMGET", &answer))
     }
 
+    /// The first `limit` members of a sorted set with a score above `least`, without that at
+    /// infinity, which dueq's placeholders have.
+    pub(crate) async fn members_above(
+        &self,
+        key: &str,
+        least: i64,
+        limit: usize,
+    ) -> Result<Vec<String>, Error> {
+        let mut first = redis::cmd("ZRANGE");
+        first.arg(key).arg(format!("({least}")).arg("(+inf");
+        first.arg("BYSCORE").arg("LIMIT").arg(0).arg(limit);
+        let answer = self.query(&first).await?;
+        let members: Vec<Vec<u8>> =
+            redis::from_redis_value(answer).map_err(|error| unexpected("ZRANGE", &error))?;
+        let text = |member: &Vec<u8>| String::from_utf8_lossy(member).into_owned();
+        Ok(members.iter().map(text).collect())
+    }
+
     /// The highest score of a sorted set between these two.
     pub(crate) async fn last_score(
         &self,

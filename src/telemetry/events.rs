@@ -81,7 +81,25 @@ pub(crate) fn retried(of: Subject<'_>, due_ms: u64, error: &str) {
 pub(crate) fn died(of: Subject<'_>, error: &str) {
     warn!(name: "dueq.died", target: "dueq",
         queue = of.queue, id = &*text(of.id), attempt = of.attempt, error,
-        "the handler failed for the last time: the message is dead");
+        "the handler failed, and there is no next attempt: the message is dead");
+}
+
+pub(crate) fn dropped(of: Subject<'_>, error: &str) {
+    warn!(name: "dueq.dropped", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, error,
+        "the message expires before its next attempt: it was removed, as its push asked");
+}
+
+pub(crate) fn snoozed(of: Subject<'_>, due_ms: u64) {
+    debug!(name: "dueq.snoozed", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, due_ms,
+        "the handler snoozed the message");
+}
+
+pub(crate) fn throttled(of: Subject<'_>, until_ms: u64) {
+    info!(name: "dueq.throttled", target: "dueq",
+        queue = of.queue, id = &*text(of.id), attempt = of.attempt, until_ms,
+        "the receiver asked for a break: the queue is closed");
 }
 
 pub(crate) fn undecodable(of: Subject<'_>, reason: &str) {

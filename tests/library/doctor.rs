@@ -238,3 +238,35 @@ async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
     within("the shutdown", worker.shutdown()).await??;
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn doctor_names_limits_that_do_not_hold() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let remarks = async || -> Result<Vec<&'static str>> {
+        let checkup = queue.examine(false).await?;
+        ensure!(checkup.findings.is_empty(), "{checkup:#?}");
+        Ok(checkup.remarks.iter().map(|one| one.code).collect())
+    };
+    queue.configure(dueq::Limits::new().max_leased(1)).await?;
+    let (worker, mut held) = crate::support::holding(queue.worker());
+    for id in ["one", "two"] {
+        queue.push("").id(id).await?;
+    }
+    held.next().await?;
+    assert_eq!(remarks().await?, ["full"]);
+    let now_ms = setup.client.server_time().await?.now_ms().to_string();
+    let nodes = "dueq:{orders}:nodes";
+    setup
+        .command::<i64>(&["ZADD", nodes, &now_ms, "an older node"])
+        .await?;
+    assert_eq!(remarks().await?, ["full", "old_nodes"]);
+    worker.abort().await?;
+    setup
+        .command::<i64>(&["HSET", "dueq:{orders}:meta", "rate", "5/0/1"])
+        .await?;
+    let checkup = queue.examine(false).await?;
+    let codes: Vec<_> = checkup.findings.iter().map(|one| one.code).collect();
+    assert!(codes.contains(&"rate"), "{checkup:#?}");
+    Ok(())
+}

@@ -18,6 +18,9 @@ pub(crate) struct Granted {
     /// Redis's time at the claim.
     pub(crate) claimed_us: i64,
     pub(crate) trace_parent: Option<String>,
+    pub(crate) expires_at_ms: Option<u64>,
+    pub(crate) cost: u32,
+    pub(crate) snoozes: u32,
 }
 
 /// The reply to a claim.
@@ -74,6 +77,9 @@ impl Claim {
                 deadline_ms,
                 claimed_us: reply.header.now_us,
                 trace_parent: options.trace_parent.clone(),
+                expires_at_ms: options.expires_at_ms(due_ms),
+                cost: options.cost.unwrap_or(1),
+                snoozes: options.snoozes,
             });
         }
         Ok(Self {

@@ -1,7 +1,9 @@
 //! The replies to get, peek and stats.
 
 use crate::error::Error;
+use crate::model::expiry::Expires;
 use crate::model::outcomes::State;
+use crate::model::rate::Rate;
 use crate::model::stats::Stats;
 use crate::model::stored::{Cursor, Listed, Page, Stored};
 use crate::protocol::replies::{Body, Options, Reply};
@@ -20,9 +22,29 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
     let Options {
         max_attempts,
         trace_parent,
+        expires,
+        expires_by,
+        on_expire,
+        cost,
+        snoozes,
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
+    // Of a leased or dead message the reply has no due time.
+    let waits = matches!(state, State::Scheduled | State::Ready);
+    let expires_at_ms = expires_by.or(match expires {
+        Some(Expires::AtMs(ms)) => Some(ms),
+        Some(Expires::AfterMs(ms)) if waits => Some(time_ms.saturating_add(ms)),
+        _ => None,
+    });
     Ok(Some(Stored {
+        expires_at_ms,
+        expires_after_ms: match expires {
+            Some(Expires::AfterMs(ms)) => Some(ms),
+            _ => None,
+        },
+        on_expire,
+        cost: cost.unwrap_or(1),
+        snoozes,
         state,
         time_ms,
         failures,
@@ -97,6 +119,11 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
             "requeued" => &mut stats.requeued,
             "purged" => &mut stats.purged,
             "trimmed" => &mut stats.trimmed,
+            "expired" => &mut stats.expired,
+            "throttled" => &mut stats.throttled,
+            "snoozed" => &mut stats.snoozed,
+            "max_leased" => &mut stats.max_leased,
+            "max_throttle_ms" => &mut stats.max_throttle_ms,
             "max_attempts" => &mut stats.max_attempts,
             "max_crashes" => &mut stats.max_crashes,
             "max_messages" => &mut stats.max_messages,
@@ -109,6 +136,14 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
             }
             "closed_until" => {
                 stats.closed_ms = left(fields.integer()?);
+                continue;
+            }
+            "full" => {
+                stats.full = fields.integer()? == 1;
+                continue;
+            }
+            "rate" => {
+                stats.rate = Rate::parse(&fields.text()?);
                 continue;
             }
             "leader" => {

@@ -1,8 +1,8 @@
-//! The item results of consumers' verbs: ack, again, retry, release, bury, extend.
+//! The item results of consumers' verbs: ack, again, retry, release, bury, snooze, throttle, extend.
 
 use super::ItemText;
 use crate::error::Error;
-use crate::model::outcomes::{Extended, Retried, Settled};
+use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
 use crate::protocol::verbs::Verb;
 
 /// Of an ack, again, release or bury.
@@ -21,8 +21,31 @@ pub(crate) fn retried(text: &str) -> Result<Retried, Error> {
     match item.word {
         "SCHEDULED" => Ok(Retried::Scheduled(item.time_ms()?)),
         "DEAD" => Ok(Retried::Dead),
+        "DROPPED" => Ok(Retried::Dropped),
         "GONE" => Ok(Retried::Gone),
         "LOST" => Ok(Retried::Lost),
+        _ => Err(item.refusal()),
+    }
+}
+
+pub(crate) fn snoozed(text: &str) -> Result<Snoozed, Error> {
+    let item = ItemText::new(Verb::Snooze, text);
+    match item.word {
+        "SCHEDULED" => Ok(Snoozed::Scheduled(item.time_ms()?)),
+        "DEAD" => Ok(Snoozed::Dead),
+        "DROPPED" => Ok(Snoozed::Dropped),
+        "GONE" => Ok(Snoozed::Gone),
+        "LOST" => Ok(Snoozed::Lost),
+        _ => Err(item.refusal()),
+    }
+}
+
+pub(crate) fn throttled(text: &str) -> Result<Throttled, Error> {
+    let item = ItemText::new(Verb::Throttle, text);
+    match item.word {
+        "OK" => Ok(Throttled::Until(item.time_ms()?)),
+        "GONE" => Ok(Throttled::Gone),
+        "LOST" => Ok(Throttled::Lost),
         _ => Err(item.refusal()),
     }
 }
@@ -34,5 +57,31 @@ pub(crate) fn extended(text: &str) -> Result<Extended, Error> {
         "GONE" => Ok(Extended::Gone),
         "LOST" => Ok(Extended::Lost),
         _ => Err(item.refusal()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_retry_snooze_and_throttle_become_outcomes() {
+        assert_eq!(retried("DROPPED").ok(), Some(Retried::Dropped));
+        for (text, outcome) in [
+            ("SCHEDULED 5", Snoozed::Scheduled(5)),
+            ("DEAD", Snoozed::Dead),
+            ("DROPPED", Snoozed::Dropped),
+            ("GONE", Snoozed::Gone),
+            ("LOST", Snoozed::Lost),
+        ] {
+            assert_eq!(snoozed(text).ok(), Some(outcome), "{text}");
+        }
+        assert_eq!(throttled("OK 7").ok(), Some(Throttled::Until(7)));
+        for text in ["", "OK", "OK x", "SCHEDULED", "INVALID wait"] {
+            assert!(
+                snoozed(text).is_err() && throttled(text).is_err(),
+                "{text:?}"
+            );
+        }
     }
 }

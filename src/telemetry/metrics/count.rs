@@ -73,6 +73,13 @@ counts! {
     Released "released",
     /// Deliveries buried by their handler: the message is dead.
     Buried "buried",
+    /// Deliveries that a handler gave a later due time.
+    Snoozed "snoozed",
+    /// Deliveries given back because their receiver asked for a break; the queue was closed.
+    Throttled "throttled",
+    /// Deliveries whose message would expire before its next attempt: it was removed, as its push
+    /// asked.
+    Dropped "dropped",
     /// Payloads that did not decode; the messages were buried.
     Undecodable "undecodable",
     /// Settlements that found the lease lost or the message gone: they were late, or the reply to

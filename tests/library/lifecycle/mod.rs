@@ -3,6 +3,7 @@
 mod changing;
 mod contents;
 mod due;
+mod expiry;
 mod handlers;
 mod inspecting;
 mod limits;

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Cancelled, ErrorKind, Limits, Pushed, State};
+use tokio::task::JoinSet;
 
-use crate::support::{HOUR, ids, messages, setup};
+use crate::support::{HOUR, Setup, ids, messages, setup};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_with_messages_keeps_its_partitions() -> Result<()> {
@@ -107,4 +108,86 @@ async fn producers_wait_while_the_partitions_change() -> Result<()> {
         queue.delete().await?;
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rate_and_max_leased_are_divided_again() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let second = Duration::from_secs(1);
+    let limits = Limits::new().rate(103, second).burst(9).max_leased(9);
+    queue.configure(limits.max_throttle(5 * second)).await?;
+    let all = async || -> Result<_> {
+        let stats = queue.stats().await?;
+        let rate = stats.rate.expect("a rate");
+        assert_eq!((rate.window, stats.max_throttle_ms), (second, 5_000));
+        Ok((rate.starts, rate.burst, stats.max_leased))
+    };
+    assert_eq!(all().await?, (103, 9, 9));
+    queue.partition_into(4).await?;
+    for partition in queue.partitions().await? {
+        let (stats, rate) = (&partition.stats, partition.stats.rate.expect("a rate"));
+        assert_eq!((rate.starts, rate.burst, stats.max_leased), (25, 2, 2));
+    }
+    assert_eq!(all().await?, (100, 8, 8));
+    let error = queue.partition_into(9).await.expect_err("max_leased is 8");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    assert_eq!(queue.partitions().await?.len(), 4);
+    queue.partition_into(2).await?;
+    assert_eq!(all().await?, (100, 8, 8));
+    queue.partition_into(1).await?;
+    assert_eq!(all().await?, (100, 8, 8));
+    queue
+        .configure(Limits::new().no_rate().no_max_leased())
+        .await?;
+    queue.partition_into(3).await?;
+    let stats = queue.stats().await?;
+    assert_eq!((stats.rate, stats.max_leased), (None, 0));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn throttle_closes_every_partition() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.partition_into(4).await?;
+    for receipt in queue.push_many(messages(100)).await {
+        assert!(receipt?.is_created());
+    }
+    let deliveries = queue.claim(64, HOUR).await?;
+    let before = script_calls(&setup).await?;
+    let mut throttles = JoinSet::new();
+    for (n, delivery) in deliveries.into_iter().enumerate() {
+        let seconds = if n == 17 { 60 } else { 30 };
+        throttles.spawn(async move { delivery.throttle(Duration::from_secs(seconds)).await });
+    }
+    for throttled in throttles.join_all().await {
+        assert!(matches!(throttled?, dueq::Throttled::Until(_)));
+    }
+    let calls = script_calls(&setup).await? - before;
+    println!("64 throttles took {calls} calls");
+    assert!(calls < 64, "{calls} calls");
+    for partition in queue.partitions().await? {
+        let closed_ms = partition.stats.closed_ms;
+        assert!(
+            closed_ms > 50_000,
+            "partition {}: {closed_ms}",
+            partition.index
+        );
+    }
+    assert!(queue.claim(10, HOUR).await?.is_empty());
+    queue.resume().await?;
+    let again = queue.claim(10, HOUR).await?;
+    assert!(!again.is_empty() && again.iter().all(|one| one.attempt() == 1));
+    Ok(())
+}
+
+/// How many script calls the server has executed.
+async fn script_calls(setup: &Setup) -> Result<u64> {
+    let stats: String = setup.command(&["INFO", "commandstats"]).await?;
+    let line = stats
+        .lines()
+        .find(|line| line.starts_with("cmdstat_evalsha"));
+    let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+    Ok(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
 }

@@ -7,6 +7,7 @@ mod handlers;
 #[cfg(feature = "harness")]
 mod injected;
 mod leases;
+mod limits;
 mod many;
 mod patterns;
 mod shares;

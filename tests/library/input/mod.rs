@@ -1,5 +1,7 @@
 //! Bad input is rejected with the reason and leaves no trace in Redis.
 
+mod limits;
+
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
@@ -324,6 +326,16 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
     refused(
         "again",
         delivery.again(Due::at_ms(u64::MAX)).await,
+        &["100 years"],
+    )?;
+    refused(
+        "snooze",
+        delivery.snooze(CENTURY + HOUR).await,
+        &["100 years"],
+    )?;
+    refused(
+        "snooze",
+        delivery.snooze(Due::at_ms(u64::MAX)).await,
         &["100 years"],
     )?;
     refused(

@@ -1,0 +1,146 @@
+//! How many messages of a queue may start in some time.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The rate of a queue: at most `starts` claims in any window of this length, `burst` of them at
+/// once. See [`Limits::rate`](crate::Limits::rate).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Rate {
+    /// How many messages start in a window at most.
+    pub starts: u64,
+    /// The length of a window, in whole milliseconds.
+    pub window: Duration,
+    /// How many may start at once.
+    pub burst: u64,
+}
+
+impl Rate {
+    /// As the scripts read it: `STARTS/WINDOW_MS/BURST`.
+    pub(crate) fn encode(self) -> String {
+        format!("{}/{}/{}", self.starts, self.window.as_millis(), self.burst)
+    }
+
+    /// `None` if a script would ignore the text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split('/').map(|number| match number.as_bytes() {
+            [b'1'..=b'9', ..] => number.parse::<u64>().ok(),
+            _ => None,
+        });
+        let mut next = || numbers.next().flatten();
+        let (starts, window_ms, burst) = (next()?, next()?, next()?);
+        let rate = Self {
+            starts,
+            window: Duration::from_millis(window_ms),
+            burst,
+        };
+        (numbers.next().is_none() && burst <= starts).then_some(rate)
+    }
+
+    /// The burst without one that was set: 1. Above 200 starts per second as many as 5 ms hold, so
+    /// that the queue opens at most 200 times per second.
+    pub(crate) fn default_burst(starts: u64, window: Duration) -> u64 {
+        let of_5_ms = u128::from(starts) * 5 / window.as_millis().max(1);
+        u64::try_from(of_5_ms)
+            .unwrap_or(starts)
+            .clamp(1, starts.max(1))
+    }
+
+    /// The share of each of so many partitions, if each gets at least one start.
+    pub(crate) fn of_partition(self, partitions: u64) -> Option<Self> {
+        let starts = self.starts / partitions;
+        let burst = (self.burst / partitions).max(1);
+        (starts > 0).then_some(Self {
+            starts,
+            burst,
+            ..self
+        })
+    }
+
+    /// The rate of a queue with so many partitions, each of which has this one. A burst of 1 in each
+    /// may come from any smaller one: then the queue gets 1.
+    pub(crate) fn of_queue(self, partitions: u64) -> Self {
+        let burst = match self.burst {
+            1 => 1,
+            burst => burst.saturating_mul(partitions),
+        };
+        Self {
+            starts: self.starts.saturating_mul(partitions),
+            burst,
+            ..self
+        }
+    }
+
+    /// Both together, in the window of `self`.
+    pub(crate) fn plus(self, other: Self) -> Self {
+        let scaled =
+            u128::from(other.starts) * self.window.as_millis() / other.window.as_millis().max(1);
+        Self {
+            starts: self
+                .starts
+                .saturating_add(u64::try_from(scaled).unwrap_or(u64::MAX)),
+            burst: self.burst.saturating_add(other.burst),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    /// Such as `100 in 1s, 10 at once`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} in {:?}, {} at once",
+            self.starts, self.window, self.burst
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn rate(starts: u64, burst: u64) -> Rate {
+        Rate {
+            starts,
+            window: SECOND,
+            burst,
+        }
+    }
+
+    #[test]
+    fn only_what_a_script_obeys_is_a_rate() {
+        assert_eq!(Rate::parse("100/1000/10"), Some(rate(100, 10)));
+        assert_eq!(rate(100, 10).encode(), "100/1000/10");
+        for text in [
+            "", "1", "1/1", "1/1/1/1", "0/1/1", "1/0/1", "1/1/0", "1/1/2", "+1/1/1", "01/1/1",
+            "a/1/1",
+        ] {
+            assert_eq!(Rate::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bursts_hold_what_starts_in_5_ms() {
+        for (starts, burst) in [(1, 1), (200, 1), (399, 1), (400, 2), (500, 2), (10_000, 50)] {
+            assert_eq!(Rate::default_burst(starts, SECOND), burst, "{starts}");
+        }
+        assert_eq!(Rate::default_burst(10, Duration::from_millis(1)), 10);
+    }
+
+    #[test]
+    fn shares_of_partitions_never_exceed_the_rate() {
+        assert_eq!(rate(103, 9).of_partition(4), Some(rate(25, 2)));
+        assert_eq!(rate(3, 1).of_partition(4), None);
+        assert_eq!(rate(25, 2).of_queue(4), rate(100, 8));
+        assert_eq!(rate(25, 1).of_queue(4), rate(100, 1));
+        let slower = Rate {
+            window: 2 * SECOND,
+            ..rate(50, 1)
+        };
+        assert_eq!(rate(25, 1).plus(slower), rate(50, 2));
+    }
+}

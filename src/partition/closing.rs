@@ -1,0 +1,196 @@
+//! Closing the other partitions of a queue: its receiver asks for a break at one of them.
+
+use std::sync::{Arc, PoisonError};
+
+use tokio::task::JoinSet;
+
+use crate::error::{Applied, Error, ErrorKind};
+use crate::partition::{Partition, PlaceInQueue};
+use crate::protocol::keys::Keys;
+use crate::protocol::partition_map::Tag;
+use crate::protocol::verbs::Verb;
+use crate::server::patience::Repeat;
+use crate::server::route::RoutedLane;
+use crate::server::servers::Servers;
+use crate::telemetry::metrics::Meters;
+
+/// The partitions of one map, for calls that close all but one. All partitions of the map share it.
+///
+/// Calls go in rounds: the first caller closes the partitions, and those that come meanwhile share
+/// one round after it, with the longest of their times. So 64 handlers whose receiver refuses them
+/// at once cause two rounds at most.
+pub(crate) struct Siblings {
+    queue_name: String,
+    list: Vec<Sibling>,
+    next: std::sync::Mutex<Round>,
+    last: tokio::sync::Mutex<LastRound>,
+}
+
+/// A partition without its batchers.
+#[derive(Clone)]
+struct Sibling {
+    tag: Tag,
+    keys: Arc<Keys>,
+    control: Arc<RoutedLane>,
+}
+
+/// The round that new callers join.
+struct Round {
+    number: u64,
+    wait_ms: u64,
+}
+
+/// The round that ended last.
+struct LastRound {
+    number: u64,
+    wait_ms: u64,
+    failed: Option<Error>,
+}
+
+impl Siblings {
+    /// The partitions with these tags, by their indexes.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the name is not valid.
+    pub(crate) fn new(
+        queue_name: &str,
+        tags: &[Tag],
+        servers: &Arc<Servers>,
+    ) -> Result<Arc<Self>, Error> {
+        let sibling = |tag: &Tag| {
+            let keys = Arc::new(Keys::of_partition(queue_name, *tag)?);
+            let control = Arc::new(RoutedLane::control(&servers.route(&keys)));
+            Ok(Sibling {
+                tag: *tag,
+                keys,
+                control,
+            })
+        };
+        let only = tags.len() == 1;
+        Ok(Arc::new(Self {
+            queue_name: queue_name.to_owned(),
+            list: match only {
+                true => Vec::new(),
+                false => tags.iter().map(sibling).collect::<Result<_, Error>>()?,
+            },
+            next: std::sync::Mutex::new(Round {
+                number: 1,
+                wait_ms: 0,
+            }),
+            last: tokio::sync::Mutex::new(LastRound {
+                number: 0,
+                wait_ms: 0,
+                failed: None,
+            }),
+        }))
+    }
+
+    /// Closes all partitions but the one with this tag for `wait_ms` from now, by calls that begin
+    /// after this one. Each is repeated for up to 10 s.
+    async fn close_others(
+        &self,
+        own: Tag,
+        wait_ms: u64,
+        meters: &Arc<Meters>,
+    ) -> Result<(), Error> {
+        let number = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            next.wait_ms = next.wait_ms.max(wait_ms);
+            next.number
+        };
+        let mut last = self.last.lock().await;
+        // The time: the future that ran this round may have been dropped, and the next one was run
+        // with the times of later callers only.
+        if last.number >= number && last.wait_ms >= wait_ms {
+            return last.failed.clone().map_or(Ok(()), Err);
+        }
+        let round = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let begun = Round {
+                number: next.number,
+                wait_ms: next.wait_ms.max(wait_ms),
+            };
+            *next = Round {
+                number: begun.number + 1,
+                wait_ms: 0,
+            };
+            begun
+        };
+        // The caller's partition too, if others share the round: they may be of any partition.
+        let failed = self.close(own, round.wait_ms, meters).await.err();
+        *last = LastRound {
+            number: round.number,
+            wait_ms: round.wait_ms,
+            failed: failed.clone(),
+        };
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn close(&self, own: Tag, wait_ms: u64, meters: &Arc<Meters>) -> Result<(), Error> {
+        let mut calls = JoinSet::new();
+        for (index, sibling) in self.list.iter().enumerate() {
+            let (sibling, meters) = (sibling.clone(), Arc::clone(meters));
+            calls.spawn(async move { (index, sibling.close(wait_ms, &meters).await) });
+        }
+        let mut failed = Vec::new();
+        while let Some(ended) = calls.join_next().await {
+            match ended {
+                // Its own partition is closed by the settlement.
+                Ok((index, Err(error))) if self.list[index].tag != own => {
+                    failed.push((index, error));
+                }
+                Ok(_) => {}
+                Err(panic) if panic.is_panic() => {
+                    std::panic::resume_unwind(panic.into_panic());
+                }
+                Err(_) => {
+                    let message = "the runtime shut down while partitions were closed";
+                    return Err(Error::new(ErrorKind::Internal, Applied::Yes, message));
+                }
+            }
+        }
+        failed.sort_by_key(|(index, _)| *index);
+        let Some((_, error)) = failed.first() else {
+            return Ok(());
+        };
+        let names: Vec<_> = failed
+            .iter()
+            .map(|(index, _)| format!("{index} ({})", self.list[*index].tag))
+            .collect();
+        Err(error.clone().beside(&format!(
+            "the delivery is settled, and {} of the {} partitions of queue {} are closed; not: {}",
+            self.list.len() - failed.len(),
+            self.list.len(),
+            self.queue_name,
+            names.join(", ")
+        )))
+    }
+}
+
+impl Sibling {
+    async fn close(&self, wait_ms: u64, meters: &Meters) -> Result<(), Error> {
+        let wait_ms = wait_ms.to_string();
+        let args = [&b""[..], b"close", wait_ms.as_bytes()];
+        let failed = |error: &Error| meters.call_failed(error);
+        let (verb, repeat) = (Verb::Throttle, Repeat::Harmless);
+        let call = self
+            .control
+            .call_patiently(verb, &self.keys, &args, repeat, failed);
+        call.await.map(drop)
+    }
+}
+
+impl Partition {
+    /// Closes the other partitions of the queue for this long, as far as this partition's map knows
+    /// them.
+    ///
+    /// # Errors
+    /// Names the partitions that could not be closed, after 10 s.
+    pub(crate) async fn close_others(&self, wait_ms: u64) -> Result<(), Error> {
+        let PlaceInQueue { siblings, tag, .. } = &self.place;
+        if siblings.list.is_empty() {
+            return Ok(());
+        }
+        Box::pin(siblings.close_others(*tag, wait_ms, &self.meters)).await
+    }
+}

@@ -1,0 +1,109 @@
+//! Expiries, costs and rates out of their ranges.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Due, Limits, Message, OnExpire};
+
+use super::{CENTURY, no_trace, refused};
+use crate::support::{HOUR, setup};
+
+#[tokio::test]
+async fn expiries_and_costs_out_of_range() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    for (message, words) in [
+        (
+            Message::new("").expires_after(Duration::ZERO),
+            &["expires_after is 0 ms", "100 years"][..],
+        ),
+        (
+            Message::new("").expires_after(CENTURY + HOUR),
+            &["expires_after", "100 years"],
+        ),
+        (Message::new("").expires_at(0), &["expires must be"]),
+        (
+            Message::new("").due(HOUR).expires_at(4_000_000_000_000_000),
+            &["expires must be"],
+        ),
+        (
+            Message::new("").on_expire(OnExpire::Drop),
+            &["on_expire", "expires_after or expires_at"],
+        ),
+        (Message::new("").cost(0), &["cost is 0", "1 to 1000000"]),
+        (Message::new("").cost(1_000_001), &["cost is 1000001"]),
+    ] {
+        refused("push", queue.push_message(message).await, words)?;
+    }
+    no_trace(&setup).await?;
+    let rate = Limits::new().rate(100, Duration::from_secs(1)).burst(10);
+    queue.configure(rate).await?;
+    let dear = queue.push("").cost(11).await;
+    refused("cost", dear, &["cost must be 1 to 10", "burst"])?;
+    let early = queue.push("").due(Due::at_ms(2_000_000_000_000));
+    let early = early.expires_at(1_999_999_999_999).await;
+    refused(
+        "expiry",
+        early,
+        &["expires must not be before the due time"],
+    )?;
+    assert_eq!(queue.stats().await?.scheduled, 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn rates_and_max_leased_out_of_range() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let second = Duration::from_secs(1);
+    let month = Duration::from_secs(30 * 86_400);
+    for (limits, words) in [
+        (
+            Limits::new().rate(0, second),
+            &["rate is 0", "1 to 1000000"][..],
+        ),
+        (
+            Limits::new().rate(1, Duration::ZERO),
+            &["window", "30 days"],
+        ),
+        (
+            Limits::new().rate(1, month + second),
+            &["window", "30 days"],
+        ),
+        (Limits::new().rate(5, second).burst(6), &["burst is 6", "5"]),
+        (Limits::new().burst(2), &["burst", "without a rate"]),
+        (
+            Limits::new().max_leased(0),
+            &["max_leased must be 1 to 1000000"],
+        ),
+        (Limits::new().max_leased(1_000_001), &["max_leased"]),
+        (
+            Limits::new().max_throttle(Duration::ZERO),
+            &["max_throttle_ms"],
+        ),
+    ] {
+        refused("configure", queue.configure(limits).await, words)?;
+    }
+    no_trace(&setup).await?;
+    queue.partition_into(4).await?;
+    for (limits, words) in [
+        (
+            Limits::new().rate(3, second),
+            &["rate is 3", "4 partitions", "rate of 12"],
+        ),
+        (
+            Limits::new().max_leased(3),
+            &["max_leased is 3", "4 partitions", "4 or more"],
+        ),
+    ] {
+        let refusal = queue.configure(limits.max_crashes(1)).await;
+        refused("configure", refusal, words)?;
+    }
+    let stats = queue.stats().await?;
+    assert_eq!(
+        (stats.max_crashes, stats.rate),
+        (5, None),
+        "nothing was written"
+    );
+    Ok(())
+}
