@@ -15,6 +15,7 @@ mod plans;
 mod producers;
 mod reads;
 mod structure;
+mod windows;
 mod world;
 
 use std::collections::{BTreeMap, VecDeque};
