@@ -11,7 +11,7 @@ use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS, VERBS};
 
 /// A user of this role in the queue `q` with the rights of release 0.1.
-fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
+pub(crate) fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
     let connection = queue.user(role, "q")?;
     let mut rules: Vec<Text> = Vec::new();
     for rule in dueq::acl_rules("q", role)? {
