@@ -1,5 +1,5 @@
--- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT then refuses
--- consumers with the rights of an older release before the first write. dropped: those that expired.
+-- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. A read of RECENT then
+-- refuses consumers with the rights of an older release before the first write. dropped: those that expired.
 --- use: recent_marks
 --- use: outcomes
 local windowed, dropped = {}, {}

@@ -190,8 +190,8 @@ end
 -- Ends a delivery with a later due: the message waits again. If it expires before that, it dies at once with this
 -- error, or is dropped.
 local expired, expired_dead = 0, 0
--- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. One read of RECENT then refuses
--- consumers with the rights of an older release before the first write. dropped: those that expired.
+-- Deliveries with a window, by id: `find_windowed` looks for them, if a window may last. A read of RECENT then
+-- refuses consumers with the rights of an older release before the first write. dropped: those that expired.
 -- RECENT remembers, each until its score:
 --   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
 --   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count

@@ -9,7 +9,7 @@ use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
 use crate::frozen;
-use crate::reply::{Reply, Text, words};
+use crate::reply::{Reply, Text, acked, words};
 use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
 pub(crate) use crate::state::{keys_of, partition};
@@ -74,17 +74,6 @@ pub(crate) fn attempt(first_ms: u64, number: u64) -> String {
 /// A token made of one character.
 pub(crate) fn token(character: char) -> Text {
     character.to_string().repeat(16).into()
-}
-
-/// The number of ids in an ack. Its words are, for each claim, the token, a count and so many ids.
-fn acked(mut words: &[Text]) -> usize {
-    let mut ids = 0;
-    while let [_, count, rest @ ..] = words {
-        let count = count.text().parse().unwrap_or(0).min(rest.len());
-        ids += count;
-        words = &rest[count..];
-    }
-    ids
 }
 
 /// A connection with timeouts.
