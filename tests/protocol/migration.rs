@@ -221,6 +221,17 @@ fn calls(round: u64) -> Vec<Call> {
         ("promote", now, words![9]),
         ("claim", now, words![8, &held, 5_500]),
         ("ack", now, words![&held, 3, id("a"), id("a"), "?"]),
+        (
+            "ack_push",
+            now,
+            words![
+                Text([&held.0[..], Text::from(id("g")).0.as_slice()].concat()),
+                id("following"),
+                "+3600000",
+                "",
+                ""
+            ],
+        ),
         ("again", now, words![id("b"), &held, "+500"]),
         ("retry", now, words![id("c"), &held, 700, "error"]),
         ("release", now, words![id("d"), &held]),

@@ -9,10 +9,11 @@ use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
 use crate::frozen;
-use crate::reply::{Reply, Text, words};
+use crate::reply::{Reply, Text, acked, words};
 use crate::scripts::{self, SCRIPTS};
 use crate::state::{KEYS, State};
 pub(crate) use crate::state::{keys_of, partition};
+use crate::vectors::user_of_0_1;
 
 /// The time at which the tests begin, in Unix ms.
 pub(crate) const T0: u64 = 1_700_000_000_000;
@@ -31,6 +32,8 @@ pub(crate) enum Calls {
     InTurn,
     /// In turn, each call by a user with only the rights of the verb's role.
     ByRole,
+    /// Like `ByRole`, with the rights of release 0.1.
+    ByRoleOf01,
     /// In turn as a script, as a script of the frozen release 0.1 and as a function of its library.
     BesideFrozen,
 }
@@ -51,7 +54,7 @@ pub(crate) struct Queue {
     /// The scripts of release 0.1, for `Calls::BesideFrozen`.
     frozen: BTreeMap<String, Text>,
     calls: Calls,
-    /// A connection of each role, for `Calls::ByRole`.
+    /// A connection of each role, for `Calls::ByRole` and `Calls::ByRoleOf01`.
     users: Vec<(Role, Connection)>,
     /// Whether release 0.1 answered the last call.
     pub(crate) was_frozen: bool,
@@ -71,17 +74,6 @@ pub(crate) fn attempt(first_ms: u64, number: u64) -> String {
 /// A token made of one character.
 pub(crate) fn token(character: char) -> Text {
     character.to_string().repeat(16).into()
-}
-
-/// The number of ids in an ack. Its words are, for each claim, the token, a count and so many ids.
-fn acked(mut words: &[Text]) -> usize {
-    let mut ids = 0;
-    while let [_, count, rest @ ..] = words {
-        let count = count.text().parse().unwrap_or(0).min(rest.len());
-        ids += count;
-        words = &rest[count..];
-    }
-    ids
 }
 
 /// A connection with timeouts.
@@ -144,9 +136,12 @@ impl Queue {
             let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", code])?;
             ensure!(loaded.text()? == "dueq");
         }
-        if calls == Calls::ByRole {
+        if [Calls::ByRole, Calls::ByRoleOf01].contains(&calls) {
             for role in [Role::Producer, Role::Consumer, Role::Operator] {
-                let connection = self.user(role, "q")?;
+                let connection = match calls {
+                    Calls::ByRole => self.user(role, "q")?,
+                    _ => user_of_0_1(self, role)?,
+                };
                 self.users.push((role, connection));
             }
         }
@@ -158,6 +153,11 @@ impl Queue {
         }
         self.calls = calls;
         Ok(())
+    }
+
+    /// Whether every other call is one of a function.
+    fn takes_turns(&self) -> bool {
+        self.calls == Calls::InTurn || !self.users.is_empty()
     }
 
     /// A connection of a user who has this role in this queue and no other right.
@@ -245,8 +245,7 @@ impl Queue {
             .get(verb)
             .with_context(|| format!("no script {verb}"))?;
         self.called += 1;
-        let in_turn =
-            [Calls::InTurn, Calls::ByRole].contains(&self.calls) && self.called.is_multiple_of(2);
+        let in_turn = self.takes_turns() && self.called.is_multiple_of(2);
         let function = (self.calls == Calls::Fcall || in_turn) && !scripts::are_replaced();
         let frozen = self.frozen.get(verb).filter(|_| frozen::knows(verb, &argv));
         self.was_frozen = frozen.is_some() && !self.called.is_multiple_of(3);
@@ -264,7 +263,7 @@ impl Queue {
         words.extend(keys);
         words.extend(argv);
         // These users need an existing queue: only an operator's call creates one.
-        let exists = self.calls == Calls::ByRole && {
+        let exists = !self.users.is_empty() && {
             let meta = self.key("meta");
             self.command(words!["HEXISTS", meta, "layout"])?.int()? == 1
         };

@@ -76,6 +76,17 @@ macro_rules! words {
 }
 pub(crate) use words;
 
+/// The number of ids in an ack. Its words are, for each claim, the token, a count and so many ids.
+pub(crate) fn acked(mut words: &[Text]) -> usize {
+    let mut ids = 0;
+    while let [_, count, rest @ ..] = words {
+        let count = count.text().parse().unwrap_or(0).min(rest.len());
+        ids += count;
+        words = &rest[count..];
+    }
+    ids
+}
+
 /// The reply to a script or a command. An error of the server is a reply, too.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Reply {

@@ -7,7 +7,7 @@
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::queue::{Calls, Queue, SECOND, T0, attempt, token};
-use crate::reply::words;
+use crate::reply::{Text, words};
 use crate::scripts::VERBS;
 
 const STATES: &str = include_str!("../../docs/protocol/states.md");
@@ -44,7 +44,8 @@ fn cases(cell: &str) -> Result<Vec<(&str, String, &str)>> {
 
 /// Puts the message into a state of the table under a condition. Returns the time of the verb's
 /// call.
-fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result<u64> {
+fn set_up(queue: &mut Queue, row: &str, state: &str, condition: &str) -> Result<u64> {
+    let verb = row.split([' ', ',']).next().unwrap_or(row);
     queue.empty()?;
     queue.ok("configure", T0, words!["max_attempts", "20"])?;
     let due = if state == "scheduled" { DUE } else { T0 };
@@ -76,6 +77,13 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
             ensure!(queue.items("ack", T0, words![token('a'), 1, ID])? == ["OK"]);
         }
+        "remembered, by a window" => {
+            let options = format!("window={LEASE}");
+            let push = words![attempt(T0, 1), ID, T0, "payload", options];
+            ensure!(queue.items("push", T0, push)? == ["CREATED"]);
+            ensure!(queue.take(T0, 1, &token('a'))? == [ID]);
+            ensure!(queue.items("ack", T0, words![token('a'), 1, ID])? == ["OK"]);
+        }
         "remembered, after a cancel or purge" => {
             queue.ok(
                 "push",
@@ -85,6 +93,13 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
             ensure!(queue.items("cancel", T0, words!["", ID])? == ["CANCELLED"]);
         }
         _ => {}
+    }
+    if row == "upsert, next" || row == "cancel, with a next message" {
+        queue.ok("configure", T0, words!["layout", "3"])?;
+    }
+    if row == "cancel, with a next message" && state.starts_with("leased") {
+        let next = words!["", ID, DUE, "other", "on_conflict=next"];
+        ensure!(queue.items("upsert", T0, next)? == ["NEXT"]);
     }
     let mut beats = |seconds: &[u64]| -> Result<u64> {
         for second in seconds {
@@ -108,6 +123,11 @@ fn set_up(queue: &mut Queue, verb: &str, state: &str, condition: &str) -> Result
         }
         ("closed", _) => {
             queue.ok("pause", T0, words![SECOND])?;
+            T0
+        }
+        ("full", "ack_push") => {
+            queue.push(T0, "another", ELSEWHEN, "")?;
+            queue.ok("configure", T0, words!["max_messages", "1"])?;
             T0
         }
         ("full", _) => {
@@ -161,23 +181,43 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             "upsert",
             words!["", ID, ELSEWHEN, "other", "on_conflict=replace"],
         ),
+        "upsert, next" => item(
+            "upsert",
+            words!["", ID, ELSEWHEN, "other", "on_conflict=next"],
+        ),
+        "upsert, revive" => item(
+            "upsert",
+            words!["", ID, ELSEWHEN, "other", "on_conflict=replace revive"],
+        ),
+        "push, reuse" => item("push", words!["", ID, ELSEWHEN, "other", "reuse"]),
+        "ack_push" => {
+            let parent = Text([&claimed.0[..], ID.as_bytes()].concat());
+            let arguments = words![parent, "child", ELSEWHEN, "", ""];
+            queue.ok(row, now, arguments)?.part(1)?.text()
+        }
         "push, the same call" => {
-            let first = if state.ends_with("ack") { T0 } else { T0 - 1 };
+            let first = if state.ends_with("purge") { T0 - 1 } else { T0 };
             let reply = item("push", words![attempt(first, 1), ID, ELSEWHEN, "other", ""])?;
             Ok(timed(reply, "M", T0).replace(".000", ""))
         }
-        "push, another call" => item("push", words![attempt(now, 2), ID, ELSEWHEN, "other", ""]),
-        "upsert, another call" => item(
-            "upsert",
-            words![
-                attempt(now, 2),
-                ID,
-                ELSEWHEN,
-                "other",
-                "on_conflict=replace"
-            ],
-        ),
-        "push without a key" => item("push", words!["", ID, ELSEWHEN, "other", ""]),
+        "push, another call" => Ok(timed(
+            item("push", words![attempt(now, 2), ID, ELSEWHEN, "other", ""])?,
+            "W",
+            T0 + LEASE,
+        )),
+        "upsert, another call" => {
+            let key = attempt(now, 2);
+            let item = item(
+                "upsert",
+                words![key, ID, ELSEWHEN, "other", "on_conflict=replace"],
+            );
+            Ok(timed(item?, "W", T0 + LEASE))
+        }
+        "push without a key" => Ok(timed(
+            item("push", words!["", ID, ELSEWHEN, "other", ""])?,
+            "W",
+            T0 + LEASE,
+        )),
         "ack" => item(row, words![claimed, 1, ID]),
         "release" => item(row, words![ID, claimed]),
         "again" => Ok(timed(
@@ -206,7 +246,7 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             "T",
             now + LEASE + 1,
         )),
-        "cancel" => item("cancel", words!["", ID]),
+        "cancel" | "cancel, with a next message" => item("cancel", words!["", ID]),
         "cancel dead" => item("cancel", words!["1", ID]),
         "reschedule" => match condition {
             "same due" => Ok(timed(
@@ -285,10 +325,9 @@ fn state_of(queue: &mut Queue, now: u64) -> Result<String> {
 }
 
 fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize> {
-    let verb = row.split([' ', ',']).next().unwrap_or(row);
     let cases = cases(cell)?;
     for (condition, reply, then) in &cases {
-        let now = set_up(queue, verb, state, condition)?;
+        let now = set_up(queue, row, state, condition)?;
         let (first, mut before) = (state_of(queue, now)?, queue.state()?);
         let found = act(queue, row, state, condition, now)?;
         ensure!(
@@ -300,8 +339,10 @@ fn check(queue: &mut Queue, row: &str, state: &str, cell: &str) -> Result<usize>
             last == *then,
             "{condition:?}: the state is {last}, not {then}"
         );
-        let changed =
-            condition != &"same due" && (found.starts_with("OK") || found.starts_with("MOVED"));
+        let changed = condition != &"same due"
+            && ["OK", "MOVED", "NEXT", "CANCELLED"]
+                .iter()
+                .any(|word| found.starts_with(word));
         if first == last && !changed {
             before.wake.clone_from(&after.wake);
             let difference = after.difference(&before);

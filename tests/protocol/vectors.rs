@@ -45,6 +45,7 @@ mod upserts;
 mod windows;
 
 use anyhow::{Result, ensure};
+pub(crate) use older_roles::user_of_0_1;
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};

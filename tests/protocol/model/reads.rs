@@ -98,7 +98,8 @@ impl World {
 
     fn get(&self, now: Now, id: &Text) -> Reply {
         let Some(message) = self.messages.get(id) else {
-            return Reply::List(vec![self.header(now), Reply::List(Vec::new())]);
+            let known = self.outcome(now, id);
+            return Reply::List([vec![self.header(now), Reply::List(Vec::new())], known].concat());
         };
         let pairs: [(&str, Reply); 7] = [
             ("state", message.place.name().into()),

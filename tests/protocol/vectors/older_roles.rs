@@ -8,10 +8,10 @@ use redis::Connection;
 use super::{plausible, seed};
 use crate::queue::{HOUR, Queue, SECOND, T0, command, keys_of, role_of, token};
 use crate::reply::{Reply, Text, words};
-use crate::scripts::{SCRIPTS, VERBS};
+use crate::scripts::{self, SCRIPTS, VERBS};
 
 /// A user of this role in the queue `q` with the rights of release 0.1.
-fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
+pub(crate) fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
     let connection = queue.user(role, "q")?;
     let mut rules: Vec<Text> = Vec::new();
     for rule in dueq::acl_rules("q", role)? {
@@ -45,11 +45,8 @@ fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
 }
 
 fn call(user: &mut Connection, verb: &str, arguments: Vec<Text>) -> Result<Reply> {
-    let source = SCRIPTS
-        .iter()
-        .find(|(name, _)| *name == verb)
-        .expect("a script")
-        .1;
+    let found = SCRIPTS.iter().find(|(name, _)| *name == verb);
+    let source = scripts::read(verb, found.expect("a script").1)?;
     let words = [
         words!["EVAL", source, 10],
         keys_of("dueq:{q}"),

@@ -130,5 +130,9 @@ fn the_latest_end_counts_when_an_id_was_used_again() -> Result<()> {
     is(&mut queue, T0 + 7, "cancelled", T0 + 6, 0)?;
     push(&mut queue, T0 + 8, "window=1000")?;
     run(&mut queue, T0 + 9)?;
-    is(&mut queue, T0 + 10, "finished", T0 + 9, T0 + 1_008)
+    is(&mut queue, T0 + 10, "finished", T0 + 9, T0 + 1_008)?;
+    // A longer window after a short one that still lasts.
+    push(&mut queue, T0 + 11, "reuse window=3600000")?;
+    run(&mut queue, T0 + 12)?;
+    is(&mut queue, T0 + 13, "finished", T0 + 12, T0 + 11 + HOUR)
 }

@@ -12,7 +12,8 @@ use crate::scripts::SCRIPTS;
 const MAP: &str = "7|- 17|- 17";
 
 /// The verbs whose calls carry the epoch of the caller's map. Of requeue, the form with ids does.
-const FENCED: [&str; 7] = [
+const FENCED: [&str; 8] = [
+    "ack_push",
     "cancel",
     "get",
     "push",
