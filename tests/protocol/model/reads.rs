@@ -27,7 +27,7 @@ const COUNTERS: [&str; 15] = [
 /// Release 0.1 has the first so many of these counters and limits.
 const COUNTERS_BEFORE: usize = 12;
 const LIMITS_BEFORE: usize = 6;
-const LIMITS: [(&str, u64); 8] = [
+const LIMITS: [(&str, u64); 9] = [
     ("max_attempts", 20),
     ("max_crashes", 5),
     ("max_messages", 0),
@@ -36,6 +36,7 @@ const LIMITS: [(&str, u64); 8] = [
     ("dead_keep", 100_000),
     ("max_leased", 0),
     ("max_throttle_ms", 900_000),
+    ("max_remembered", 1_000_000),
 ];
 
 impl World {

@@ -177,10 +177,21 @@ fn stats_show_states_limits_and_the_oldest_lateness() -> Result<()> {
         "dead_keep",
         "max_leased",
         "max_throttle_ms",
+        "max_remembered",
         "leader_until",
         "reap_after",
     ];
-    let limits = [20, 5, 0, 1_048_576, 2_592_000_000, 100_000, 0, 900_000];
+    let limits = [
+        20,
+        5,
+        0,
+        1_048_576,
+        2_592_000_000,
+        100_000,
+        0,
+        900_000,
+        1_000_000,
+    ];
     let values = [&limits[..], &[T0 + 2_600, 0]].concat();
     let expected = tail
         .into_iter()

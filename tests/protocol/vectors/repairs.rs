@@ -428,6 +428,8 @@ fn malformed_numbers_in_meta_are_repaired() -> Result<()> {
         "leader_until",
         "max_leased",
         "max_throttle_ms",
+        "max_remembered",
+        "windows_until",
         "pushed",
         "died",
         "expired",
