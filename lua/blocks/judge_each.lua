@@ -9,9 +9,10 @@ end
 local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
   if applied(i) then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
+  if not last then return nil end
   -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
-  local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
-  return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+  local first = (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
+  return last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
 local function remembered(i) -- until when a window remembers the id of message i
   local score = tonumber(windows and windows[i] or 0)

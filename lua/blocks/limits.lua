@@ -28,18 +28,24 @@ end
 --- use: recent_marks
 --- use: outcomes
 -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
-function limits.choose(candidates, runs, read_attrs)
+-- Returns also how many candidates it needs: `room`, or more if some of these have expired.
+function limits.choose(candidates, runs, room, read_attrs)
+  limits.expired, limits.next_cost = {}, 1
+  local seen, cost, late_ms, failures, crashes, original, options, reason = false, 1, 0
   local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
   local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
   local texts = redis.call('HMGET', ATTRS, unpack(candidates))
   for i, id in ipairs(candidates) do
     if i > last then
-      text, last, run = runs[run], runs[run + 1], run + 2
+      text, last, run, seen = runs[run], runs[run + 1], run + 2, nil
     end
-    local cost, late_ms, failures, crashes, original, options, reason = 1, 0, read_attrs(texts[i])
-    if options ~= '' then
-      late_ms = now - expiry_of(options, original or tonumber(text))
-      cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+    if texts[i] ~= seen then -- neighbours often share their attrs
+      seen, cost, late_ms = texts[i], 1, 0
+      failures, crashes, original, options, reason = read_attrs(seen)
+      if options ~= '' then
+        late_ms = now - expiry_of(options, original or tonumber(text))
+        cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+      end
     end
     if late_ms > 0 then
       limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
@@ -55,6 +61,7 @@ function limits.choose(candidates, runs, read_attrs)
       dues[r] = #ids
     end
   end
+  if #limits.expired > 0 and room < limits.room then return ids, dues, limits.room end
   limits.positions, limits.costs, limits.looked = positions, costs, looked
   local remembered = {} -- of those that are dropped
   for _, message in ipairs(limits.expired) do
@@ -64,7 +71,7 @@ function limits.choose(candidates, runs, read_attrs)
     end
   end
   limits.outcomes = outcomes_of(remembered, DROPPED)
-  return ids, dues
+  return ids, dues, room
 end
 
 -- How many candidates leave READY or SCHEDULED, if the claim looked at so many of those that choose left.

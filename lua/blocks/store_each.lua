@@ -8,13 +8,15 @@ if changed then
   end
   redis.call('ZADD', SCHEDULED, unpack(dues))
 end
-local stored, plain_ids, expires = {}, {}, false
+local stored, plain_ids, expires, last_words, text, s = {}, {}, false, nil, nil, 0
 for id, words in pairs(options) do
   if words == '' then
     plain_ids[#plain_ids + 1] = id
   else
-    stored[#stored + 1], stored[#stored + 2] = id, '0 0 - ' .. words .. '\n'
-    expires = expires or string.find(words, 'expires=', 1, true)
+    if words ~= last_words then
+      last_words, text, expires = words, '0 0 - ' .. words .. '\n', expires or string.find(words, 'expires=', 1, true)
+    end
+    s, stored[s + 1], stored[s + 2] = s + 2, id, text
   end
 end
 if #stored > 0 then

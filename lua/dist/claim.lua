@@ -136,7 +136,7 @@ local LEASE_MARK, COUNT_MARK = '\1', '\2'
 local WINDOW_FLAG = 'w'
 -- count, share        how many handlers are free; how many messages this node may have
 -- limits              of the rate, max_leased and expiries; nil if the queue has none
--- room                how many candidates are read; more than share if some may have expired
+-- room                how many candidates are read; more than share if some of these have expired
 -- ready, due          how many messages are in READY; how many are due in SCHEDULED
 -- ids, dues           candidates, first those of READY; their dues in runs, as read_due returns them
 -- listed, taken       how many candidates are of READY; how many of ids were looked at
@@ -148,6 +148,7 @@ local WINDOW_FLAG = 'w'
 -- read_attrs          nil if no message has attrs
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
+-- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -235,18 +236,24 @@ if selective then
     return outcomes
   end
   -- Leaves in ids and dues what this claim may grant: none that has expired, and `share` messages or what the tokens pay.
-  function limits.choose(candidates, runs, read_attrs)
+  -- Returns also how many candidates it needs: `room`, or more if some of these have expired.
+  function limits.choose(candidates, runs, room, read_attrs)
+    limits.expired, limits.next_cost = {}, 1
+    local seen, cost, late_ms, failures, crashes, original, options, reason = false, 1, 0
     local ids, dues, positions, costs, looked = {}, {}, {}, {}, #candidates
     local run, last, text, left, r = 1, 0, nil, limits.tokens, 0
     local texts = redis.call('HMGET', ATTRS, unpack(candidates))
     for i, id in ipairs(candidates) do
       if i > last then
-        text, last, run = runs[run], runs[run + 1], run + 2
+        text, last, run, seen = runs[run], runs[run + 1], run + 2, nil
       end
-      local cost, late_ms, failures, crashes, original, options, reason = 1, 0, read_attrs(texts[i])
-      if options ~= '' then
-        late_ms = now - expiry_of(options, original or tonumber(text))
-        cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+      if texts[i] ~= seen then -- neighbours often share their attrs
+        seen, cost, late_ms = texts[i], 1, 0
+        failures, crashes, original, options, reason = read_attrs(seen)
+        if options ~= '' then
+          late_ms = now - expiry_of(options, original or tonumber(text))
+          cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
+        end
       end
       if late_ms > 0 then
         limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
@@ -262,6 +269,7 @@ if selective then
         dues[r] = #ids
       end
     end
+    if #limits.expired > 0 and room < limits.room then return ids, dues, limits.room end
     limits.positions, limits.costs, limits.looked = positions, costs, looked
     local remembered = {} -- of those that are dropped
     for _, message in ipairs(limits.expired) do
@@ -271,7 +279,7 @@ if selective then
       end
     end
     limits.outcomes = outcomes_of(remembered, DROPPED)
-    return ids, dues
+    return ids, dues, room
   end
 
   -- How many candidates leave READY or SCHEDULED, if the claim looked at so many of those that choose left.
@@ -376,69 +384,71 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
 end
 
--- Ready messages first: they were promoted earlier.
-local room = limits and read_attrs and limits.room or share
-local ids, dues, listed = {}, {}, math.min(room, ready)
-if room > listed then
-  -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
-  -- equal dues: due, index of the run's last id, due, index, ...
-  local function read_due(room)
-    local ids, dues, r = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room), {}, 0
-    -- ZMSCORE and not ZSCORE: consumers have no right to ZSCORE, so that the scripts of producers are refused to them.
-    local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
-    -- Reading a score costs more than all else here. Where dues are dense, one ZCOUNT for each ms costs less. Beyond 9e15
-    -- a number plus one may be the same number.
-    if old_head >= 0 and last < 9e15 and (last - old_head + 1) * 2.5 <= #ids then
-      local n, due, text = 0, math.floor(old_head), int(math.floor(old_head))
-      while n < #ids do
-        local after = int(due + 1)
-        local same = due >= math.floor(last) and #ids or n + redis.call('ZCOUNT', SCHEDULED, text, '(' .. after)
-        if same > n then
-          dues[r + 1], dues[r + 2], r, n = text, same, r + 2, same
+local room, ids, dues, listed = share
+repeat -- once more with more room, if some of these have expired
+  -- Ready messages first: they were promoted earlier.
+  ids, dues, listed = {}, {}, math.min(room, ready)
+  if room > listed then
+    -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
+    -- equal dues: due, index of the run's last id, due, index, ...
+    local function read_due(room)
+      local ids, dues, r = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room), {}, 0
+      -- ZMSCORE and not ZSCORE: consumers have no right to ZSCORE, so that the scripts of producers are refused to them.
+      local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
+      -- Reading a score costs more than all else here. Where dues are dense, one ZCOUNT for each ms costs less. Beyond 9e15
+      -- a number plus one may be the same number.
+      if old_head >= 0 and last < 9e15 and (last - old_head + 1) * 2.5 <= #ids then
+        local n, due, text = 0, math.floor(old_head), int(math.floor(old_head))
+        while n < #ids do
+          local after = int(due + 1)
+          local same = due >= math.floor(last) and #ids or n + redis.call('ZCOUNT', SCHEDULED, text, '(' .. after)
+          if same > n then
+            dues[r + 1], dues[r + 2], r, n = text, same, r + 2, same
+          end
+          due, text = due + 1, after
         end
-        due, text = due + 1, after
-      end
-    else
-      local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
-      for i = 1, #ids do
-        if found[2 * i] ~= dues[r - 1] then
-          dues[r + 1], r = found[2 * i], r + 2
+      else
+        local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
+        for i = 1, #ids do
+          if found[2 * i] ~= dues[r - 1] then
+            dues[r + 1], r = found[2 * i], r + 2
+          end
+          dues[r] = i
         end
-        dues[r] = i
       end
+      return ids, dues
     end
-    return ids, dues
+    ids, dues = read_due(room - listed)
   end
-  ids, dues = read_due(room - listed)
-end
-if listed > 0 then
-  local later, later_dues, prefix, r = ids, dues, nil, 0
-  ids, dues = {}, {}
-  for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
-    if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
-      prefix, r = string.match(entry, '^%d+:'), r + 2
-      dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
+  if listed > 0 then
+    local later, later_dues, prefix, r = ids, dues, nil, 0
+    ids, dues = {}, {}
+    for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
+      if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
+        prefix, r = string.match(entry, '^%d+:'), r + 2
+        dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
+      end
+      ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
     end
-    ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
+    for i = 1, #later do
+      ids[listed + i] = later[i]
+    end
+    for i = 1, #later_dues, 2 do
+      dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
+    end
   end
-  for i = 1, #later do
-    ids[listed + i] = later[i]
+  local before = room
+  if limits and read_attrs then
+    ids, dues, room = limits.choose(ids, dues, room, read_attrs)
   end
-  for i = 1, #later_dues, 2 do
-    dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
-  end
-end
-
-if limits and read_attrs then
-  ids, dues = limits.choose(ids, dues, read_attrs)
-end
+until room == before
 
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
 -- HSTRLEN reads the next payload's length first.
 local granted, payloads, claims, details = ids, {unpack(ids)}, {unpack(ids)}, nil -- allocated in their final size
 local n, c, bytes, taken, deadline = 0, 0, 0, 0, now_up + lease_ms
 local largest = #ids > 1 and (tonumber(longest or 4096) or 16777216) or math.huge
-local run, last, due, claim, fresh, shared, alike = 1, 0
+local run, last, due, claim, fresh, shared, alike, seen, seen_held, seen_detail = 1, 0
 while taken < #ids and (taken == 0 or bytes < 4194304) do
   local from, to = taken + 1, math.min(#ids, taken + math.floor((4194304 - bytes) / largest))
   if to < from then
@@ -456,6 +466,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       if due < 0 or due % 1 ~= 0 then -- not written by dueq: clients must be able to parse it
         fresh = int(math.max(0, due)) .. ' 1 '
       end
+      seen = nil
       alike = not read_attrs and due <= now and n > 0 and (details or fresh == shared)
     end
     if payload and n > 0 and bytes + #payload > 4194304 then
@@ -480,7 +491,9 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- without a payload there is no message: the entry is dropped
       local held, detail = claim, fresh
-      if attrs[i] then
+      if attrs[i] and attrs[i] == seen then -- neighbours often share their options
+        held, detail = seen_held, seen_detail
+      elseif attrs[i] then
         local failures, crashes, original, options = read_attrs(attrs[i])
         if original then
           held = token .. int(original)
@@ -492,6 +505,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
         end
+        seen, seen_held, seen_detail = attrs[i], held, detail
       end
       n, c, alike = n + 1, c + 2, not read_attrs
       granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held

@@ -437,9 +437,10 @@ end
 local function finished(i) -- FINISHED, if this call is a repetition and the message ended since its first try
   if applied(i) then return 'FINISHED' end
   local last = until_ms and ended and ended[i] and live(ended[i])
+  if not last then return nil end
   -- Until is the first try + 10,000 ms, with a fraction. Half a microsecond allows for the rounding of scores.
-  local first = until_ms and (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
-  return last and last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
+  local first = (tonumber(string.match(attempt, '^[%d.]+')) or until_ms) - 10000 + 0.0005
+  return last - REPEAT_MS > first and 'FINISHED ' .. string.format('%.3f', last - REPEAT_MS)
 end
 local function remembered(i) -- until when a window remembers the id of message i
   local score = tonumber(windows and windows[i] or 0)
@@ -567,13 +568,15 @@ if changed then
   end
   redis.call('ZADD', SCHEDULED, unpack(dues))
 end
-local stored, plain_ids, expires = {}, {}, false
+local stored, plain_ids, expires, last_words, text, s = {}, {}, false, nil, nil, 0
 for id, words in pairs(options) do
   if words == '' then
     plain_ids[#plain_ids + 1] = id
   else
-    stored[#stored + 1], stored[#stored + 2] = id, '0 0 - ' .. words .. '\n'
-    expires = expires or string.find(words, 'expires=', 1, true)
+    if words ~= last_words then
+      last_words, text, expires = words, '0 0 - ' .. words .. '\n', expires or string.find(words, 'expires=', 1, true)
+    end
+    s, stored[s + 1], stored[s + 2] = s + 2, id, text
   end
 end
 if #stored > 0 then

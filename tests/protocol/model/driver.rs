@@ -193,10 +193,14 @@ impl Driver {
                 }
             }
             300..400 => self.claim(),
-            400..450 => Operation::Ack(self.holds(world)),
-            450..460 => {
+            400..440 => Operation::Ack(self.holds(world)),
+            440..460 => {
                 let holds = self.holds(world);
-                Operation::Snooze(holds.into_iter().map(|hold| (hold, self.due())).collect())
+                let due = |driver: &mut Self| match driver.chance(40) {
+                    true => Due::In(3_600_000), // beyond most expiries
+                    false => driver.due(),
+                };
+                Operation::Snooze(holds.into_iter().map(|hold| (hold, due(self))).collect())
             }
             460..464 => Operation::Throttle(
                 self.holds(world)
@@ -210,7 +214,11 @@ impl Driver {
                 Operation::Again(holds.into_iter().map(|hold| (hold, self.due())).collect())
             }
             475..525 => {
-                let retry = |hold, random: &mut Self| (hold, random.delay(), random.bytes(3));
+                let far = self.chance(20).then_some(3_600_000); // beyond most expiries
+                let retry = |hold, random: &mut Self| {
+                    let after = random.delay();
+                    (hold, far.unwrap_or(after), random.bytes(3))
+                };
                 let holds = self.holds(world);
                 Operation::Retry(holds.into_iter().map(|hold| retry(hold, self)).collect())
             }

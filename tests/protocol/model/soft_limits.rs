@@ -4,7 +4,7 @@ use crate::model::operation::Hold;
 use crate::model::world::{Due, Message, Now, Place, World};
 use crate::reply::{Reply, Text};
 
-/// Candidates that a claim reads at least, in a queue with messages that expire.
+/// Candidates that a claim reads at least, if some of its share have expired.
 const ROOM: usize = 250;
 const ERROR_BYTES: usize = 1_024;
 
@@ -157,12 +157,18 @@ impl World {
         if plain {
             return available.iter().take(grant.share).cloned().collect();
         }
-        let room = match self.is_expiring {
-            true => grant.share.max(ROOM.min(available.len())),
-            false => grant.share,
-        };
-        let candidates = &available[..room.min(available.len())];
+        let first = &available[..grant.share.min(available.len())];
+        let ids = self.choose_among(now, grant, first);
+        let room = grant.share.max(ROOM).min(available.len());
+        if grant.expired.is_empty() || !self.is_expiring || room <= first.len() {
+            return ids;
+        }
+        self.choose_among(now, grant, &available[..room])
+    }
+
+    fn choose_among(&self, now: Now, grant: &mut Grant, candidates: &[Text]) -> Vec<Text> {
         let (mut ids, mut costs, mut left) = (Vec::new(), Vec::new(), grant.tokens);
+        (grant.expired, grant.positions, grant.next_cost) = (Vec::new(), Vec::new(), 1);
         grant.looked = candidates.len();
         for (position, id) in candidates.iter().enumerate() {
             let Some(message) = self.messages.get(id) else {
