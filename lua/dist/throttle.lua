@@ -1,14 +1,15 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/throttle.lua and lua/blocks: change these, not this file.
 -- throttle: gives messages back as release does, because their receiver wants a break, and closes the queue for it:
---           until the latest time that a delivery asks for. META's max_throttle_ms limits it (15 minutes).
+--           until the latest time that a delivery asks for. META's max_throttle_ms limits it (15 minutes). Ready
+--           messages are scheduled again, so that the returned ones are first when the queue opens.
 --           The other form closes the queue without a delivery: so a client closes the other partitions of a queue.
 -- KEYS   the ten of the queue
 -- ARGV   now | per delivery, 1 to 1,000: id, token, wait in ms, 1 to 3,155,760,000,000
 --        now | close | wait in ms
 -- Reply  {header, {OK <closed_until, ms> | GONE | LOST | INVALID <why>, ...}}; of close {header, OK <closed_until, ms>}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(log n) a delivery
+-- Cost   O(log n) a delivery and a ready message, of which there are 1,000 at most
 -- Again  LOST; close counts again from now
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -215,6 +216,18 @@ for i = 1, closes and 0 or count do
     end
     replies[i], returned, latest = true, returned + 1, math.max(latest, wait_ms)
   end
+end
+if returned > 0 and old_length > 1 then -- claims take ready messages first; when the queue opens, due order counts
+  local waiting = {}
+  for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
+    local due, id = string.match(entry, '^(%d+):(.+)$')
+    waiting[#waiting + 1] = due
+    waiting[#waiting + 1] = id
+  end
+  if #waiting > 0 then
+    redis.call('ZADD', SCHEDULED, unpack(waiting))
+  end
+  redis.call('LTRIM', READY, 0, 0)
 end
 if closes then
   latest = layout and wait_of(ARGV[3]) or 0

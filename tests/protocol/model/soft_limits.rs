@@ -310,6 +310,14 @@ impl World {
                 latest = latest.max(*wait_ms);
             }
         }
+        if latest > 0 {
+            for id in std::mem::take(&mut self.ready) {
+                let message = self.messages.get_mut(&id).expect("a ready message");
+                message.place = Place::Scheduled {
+                    due: message.place.time(),
+                };
+            }
+        }
         let (opens, _) = self.close_for(now, latest);
         for reply in &mut replies {
             if reply == "OK" {

@@ -51,6 +51,29 @@ fn many_throttles_are_one_closure_until_the_latest_time() -> Result<()> {
     Ok(())
 }
 
+/// Claims take ready messages first, so these are scheduled again.
+#[test]
+fn returned_messages_are_before_ready_ones() -> Result<()> {
+    let mut queue = busy()?;
+    queue.push(T0, "ready, too", T0 - 1, "")?;
+    queue.ok("promote", T0, words![10])?;
+    ensure!(queue.state()?.ready.len() == 3);
+    queue.ok("throttle", T0, words!["00", token('a'), 500])?;
+    ensure!(queue.state()?.ready.len() == 1);
+    let ids = claimed(&mut queue, T0 + 500, 9)?;
+    ensure!(ids == ["00", "ready, too", "later"], "{ids:?}");
+    Ok(())
+}
+
+#[test]
+fn a_stale_throttle_leaves_ready_messages() -> Result<()> {
+    let mut queue = busy()?;
+    queue.ok("promote", T0, words![10])?;
+    let before = queue.state()?;
+    queue.ok("throttle", T0, words!["00", token('b'), 500])?;
+    expect(&mut queue, before, |_| {})
+}
+
 #[test]
 fn a_shorter_throttle_keeps_the_opening() -> Result<()> {
     let mut queue = busy()?;
