@@ -99,9 +99,10 @@ Retries: the first after --retry-min, each further one after twice the time, up 
 to half of each delay is subtracted at random. After the limit of attempts, the message's or else
 the queue's, the message is dead.
 
-Standard error: the start, each failed attempt with its reason, and the start and end of an outage
-of the server. An error has one line a minute (failed attempts ten), with a count; --log-level error
-turns these lines off. While the server is unreachable, also at the start, the worker keeps trying.
+Standard error: the start, each failed attempt with its reason, the first answer of each break, and
+the start and end of an outage of the server. An error has one line a minute (failed attempts and
+breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
+also at the start, the worker keeps trying.
 
 Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and
 gives the rest back without counting an attempt. A second signal ends the grace.
