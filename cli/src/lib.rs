@@ -8,6 +8,7 @@ pub mod checks;
 mod commands;
 mod durable;
 mod existing;
+mod expiry;
 mod failure;
 mod group;
 mod log;

@@ -21,6 +21,8 @@ use crate::output;
 const PERIOD: Duration = Duration::from_secs(60);
 /// The event of a failed attempt. The program emits it.
 pub(crate) const ATTEMPT_FAILED: &str = "dueq.attempt_failed";
+/// The event of a receiver that asks for a break. The program emits it.
+pub(crate) const BREAK: &str = "dueq.receiver_break";
 /// The event of a worker that cannot reach the server yet.
 pub(crate) const NOT_STARTED: &str = "dueq.not_started";
 /// How many lines a period may have for one error of failed attempts, which name different
@@ -200,7 +202,7 @@ impl Floods {
     fn judge(&mut self, name: &str, fields: &Fields, now: Instant) -> Judged {
         let most = match name {
             "dueq.recovered" => return self.recovered(fields),
-            ATTEMPT_FAILED => ATTEMPTS,
+            ATTEMPT_FAILED | BREAK => ATTEMPTS,
             "dueq.call_failed"
             | "dueq.call_repeated"
             | "dueq.wake_up_failed"

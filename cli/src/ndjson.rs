@@ -10,6 +10,7 @@ use dueq::{Due, Message, OnConflict};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::expiry::{self, Expiry, Fate, Last, expiring};
 use crate::time;
 use crate::when::{Timing, When};
 
@@ -39,6 +40,12 @@ struct Line<'a> {
     #[serde(borrow)]
     tz: Option<Cow<'a, str>>,
     spread_ms: Option<u64>,
+    #[serde(borrow)]
+    expires: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    expires_at: Option<Cow<'a, str>>,
+    on_expire: Option<Fate>,
+    cost: Option<u32>,
     max_attempts: Option<u32>,
     #[serde(borrow)]
     traceparent: Option<Cow<'a, str>>,
@@ -54,6 +61,10 @@ pub(crate) struct Defaults {
     /// The present time by the server's clock, or why it is unknown.
     pub(crate) now_ms: NowMs,
     pub(crate) spread: Option<Duration>,
+    pub(crate) expiry: Expiry,
+    /// What `expiry` says, read once.
+    pub(crate) last: Option<Last>,
+    pub(crate) cost: Option<u32>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
     pub(crate) traceparent: Option<String>,
@@ -176,7 +187,7 @@ impl Defaults {
             }
             _ => return Err("the line has both payload and payload_base64; remove one".to_owned()),
         };
-        let due = self.due(&line)?;
+        let (due, last) = (self.due(&line)?, self.last(&line)?);
         let mut message = Message::new(payload).on_conflict(self.on_conflict);
         message = match line.id {
             Some(id) => message.id(id.as_bytes()),
@@ -187,6 +198,10 @@ impl Defaults {
         }
         if let Some(window) = line.spread_ms.map(Duration::from_millis).or(self.spread) {
             message = message.spread(window);
+        }
+        message = expiring(message, last, line.on_expire.or(self.expiry.on_expire));
+        if let Some(cost) = line.cost.or(self.cost) {
+            message = message.cost(cost);
         }
         if let Some(max_attempts) = line.max_attempts.or(self.max_attempts) {
             message = message.max_attempts(max_attempts);
@@ -219,7 +234,10 @@ impl Defaults {
             tz: zone.or_else(|| self.when.tz.clone()),
         };
         if own_zone {
-            when.refuse_idle_zone().map_err(|usage| usage.0)?;
+            let (expires, expires_at) = (&line.expires, line.expires_at.as_deref());
+            let of_flags = self.expiry.expires_at.as_deref();
+            let expires_at = expires_at.or(of_flags.filter(|_| expires.is_none()));
+            when.refuse_idle_zone(expires_at).map_err(|usage| usage.0)?;
         }
         let mut timing = self.timing.clone();
         if own_time || own_zone {
@@ -233,6 +251,35 @@ impl Defaults {
         }
         let due = timing.resolve_at((self.now_ms)()?);
         due.map_err(|error| error.to_string())
+    }
+
+    /// When the message of a line expires. Of expires and expires_at, a line has its own or neither.
+    fn last(&self, line: &Line<'_>) -> Result<Option<Last>, String> {
+        let zone = line.tz.as_deref().map(time::zone).transpose()?;
+        let zone = zone.as_ref().or(self.when.tz.as_ref());
+        let of_flags = self.expiry.expires_at.as_deref();
+        let last = match (&line.expires, &line.expires_at) {
+            (Some(time), None) => {
+                let time = time::period(time).map_err(|error| format!("expires: {error}"))?;
+                Some(Last::After(time))
+            }
+            (None, Some(at)) => {
+                let at = expiry::at(at, zone).map_err(|error| format!("expires_at: {error}"))?;
+                Some(at)
+            }
+            // The moment of the flags, in the zone of the line.
+            (None, None) => match of_flags.filter(|_| line.tz.is_some()) {
+                Some(at) => Some(expiry::at(at, zone)?),
+                None => self.last,
+            },
+            _ => return Err("the line has both expires and expires_at; remove one".to_owned()),
+        };
+        if line.on_expire.is_some() && last.is_none() {
+            return Err(
+                "on_expire has no effect without expires or expires_at; add one".to_owned(),
+            );
+        }
+        Ok(last)
     }
 
     /// An id computed from file, line number and text. A second run of the same file finds the same

@@ -36,10 +36,11 @@ pub(crate) struct Timing {
 }
 
 impl When {
-    /// The timing of a single message. A --tz without effect is refused.
-    pub(crate) fn timing(&self) -> Result<Timing, Usage> {
+    /// The timing of a single message. A --tz without effect is refused. `expires_at` is another
+    /// moment that may need it.
+    pub(crate) fn timing(&self, expires_at: Option<&str>) -> Result<Timing, Usage> {
         let timing = self.default_timing()?;
-        self.refuse_idle_zone()?;
+        self.refuse_idle_zone(expires_at)?;
         Ok(timing)
     }
 
@@ -76,21 +77,25 @@ impl When {
         hours.map(Some).map_err(|error| Usage(error.to_string()))
     }
 
-    /// Refuses a zone that neither --at nor --within uses.
-    pub(crate) fn refuse_idle_zone(&self) -> Result<(), Usage> {
+    /// Refuses a zone that neither --within nor a moment uses: that of --at, or `expires_at`.
+    pub(crate) fn refuse_idle_zone(&self, expires_at: Option<&str>) -> Result<(), Usage> {
         let (Some(zone), None) = (&self.tz, &self.within) else {
             return Ok(());
         };
         let zone = zone.iana_name().unwrap_or("ZONE");
-        let Some(at) = &self.at else {
+        let at = ("--at", self.at.as_deref());
+        let moments = [at, ("--expires-at", expires_at)];
+        let mut moments = moments.iter().filter_map(|(flag, at)| Some((flag, (*at)?)));
+        let is_zoned = |at: &str| time::moment(at, None, Timestamp::now()).is_ok();
+        let Some((flag, at)) = moments.clone().next() else {
             return Err(Usage(format!(
                 "--tz {zone} has no effect without --at or --within: add a time, such as --at 'tomorrow 20:00', or leave \
                  out --tz"
             )));
         };
-        if time::moment(at, None, Timestamp::now()).is_ok() {
+        if moments.all(|(_, at)| is_zoned(at)) {
             return Err(Usage(format!(
-                "--tz {zone} has no effect on --at {at:?}, which needs no zone: leave out --tz"
+                "--tz {zone} has no effect on {flag} {at:?}, which needs no zone: leave out --tz"
             )));
         }
         Ok(())

@@ -1,7 +1,8 @@
 // Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
-// usage: java -cp 'jedis.jar:...' Push.java QUEUE ID DELAY_MS PAYLOAD   (PAYLOAD -: standard input,
-// any bytes)
+// usage: java -cp 'jedis.jar:...' Push.java QUEUE ID DELAY_MS PAYLOAD [OPTION...]
+// (PAYLOAD -: standard input, any bytes)
+// An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs Java 17, Jedis (redis.clients:jedis) and, once on the server that REDIS_URL names, `dueq functions load`.
 import static java.nio.charset.StandardCharsets.ISO_8859_1;
 import static java.nio.charset.StandardCharsets.UTF_8;
@@ -95,15 +96,14 @@ public class Push {
     }
 
     /** True: stored. False: the id was pushed before. */
-    static boolean push(Jedis client, String queue, byte[] id, long delayMs, byte[] payload) {
+    static boolean push(Jedis client, String queue, byte[] id, long delayMs, byte[] payload, String options) {
         // If the connection breaks, the same call may be sent again. The script recognises the repetition for ten seconds.
         List<String> time = client.time();
         long us = (Long.parseLong(time.get(0)) + 10) * 1_000_000 + Long.parseLong(time.get(1));
         String nonce = UUID.randomUUID().toString().replace("-", "");
         String attempt = String.format("%d.%03d %s", us / 1000, us % 1000, nonce);
-        byte[] empty = {};
         List<?> reply =
-                call(client, queue, id, "dueq_push", bytes(attempt), id, bytes("+" + delayMs), payload, empty);
+                call(client, queue, id, "dueq_push", bytes(attempt), id, bytes("+" + delayMs), payload, bytes(options));
         String result = new String((byte[]) ((List<?>) reply.get(1)).get(0), UTF_8);
         if (result.equals("CREATED")) {
             return true;
@@ -119,15 +119,16 @@ public class Push {
     }
 
     public static void main(String[] args) throws Exception {
-        if (args.length != 4) {
-            System.err.println("usage: QUEUE ID DELAY_MS PAYLOAD");
+        if (args.length < 4) {
+            System.err.println("usage: QUEUE ID DELAY_MS PAYLOAD [OPTION...]");
             System.exit(2);
         }
         String queue = args[0], id = args[1], delayMs = args[2], payload = args[3];
+        String options = String.join(" ", List.of(args).subList(4, args.length));
         byte[] content = payload.equals("-") ? System.in.readAllBytes() : bytes(payload);
         String url = System.getenv().getOrDefault("REDIS_URL", "redis://127.0.0.1:6379/");
         try (Jedis client = new Jedis(url)) {
-            boolean created = push(client, queue, bytes(id), Long.parseLong(delayMs), content);
+            boolean created = push(client, queue, bytes(id), Long.parseLong(delayMs), content, options);
             System.out.println(created ? "created " + id : id + " was pushed before");
         } catch (RuntimeException error) {
             System.err.println("Push.java: " + error.getMessage());

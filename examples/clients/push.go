@@ -1,6 +1,7 @@
 // Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
-// usage: go run push.go QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
+// usage: go run push.go QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
+// An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs go-redis (go get github.com/redis/go-redis/v9) and, once on the server that REDIS_URL names, `dueq functions load`.
 package main
 
@@ -95,7 +96,7 @@ func call(ctx context.Context, client *redis.Client, queue, id, function string,
 }
 
 // push returns true if it stored the message, and false if the id was pushed before.
-func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, payload []byte) (bool, error) {
+func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, payload []byte, options string) (bool, error) {
 	// A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
 	now, err := client.Time(ctx).Result()
 	if err != nil {
@@ -103,7 +104,7 @@ func push(ctx context.Context, client *redis.Client, queue, id, delayMs string, 
 	}
 	us := now.Add(10 * time.Second).UnixMicro()
 	attempt := fmt.Sprintf("%d.%03d %s", us/1000, us%1000, rand.Text())
-	reply, err := call(ctx, client, queue, id, "dueq_push", attempt, id, "+"+delayMs, payload, "")
+	reply, err := call(ctx, client, queue, id, "dueq_push", attempt, id, "+"+delayMs, payload, options)
 	if err != nil {
 		return false, err
 	}
@@ -121,8 +122,8 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("push.go: ")
 	args := os.Args[1:]
-	if len(args) != 4 {
-		log.Fatal("usage: QUEUE ID DELAY_MS PAYLOAD")
+	if len(args) < 4 {
+		log.Fatal("usage: QUEUE ID DELAY_MS PAYLOAD [OPTION...]")
 	}
 	queue, id, delayMs, payload := args[0], args[1], args[2], []byte(args[3])
 	if string(payload) == "-" {
@@ -131,11 +132,11 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	options, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379/"))
+	server, err := redis.ParseURL(cmp.Or(os.Getenv("REDIS_URL"), "redis://127.0.0.1:6379/"))
 	if err != nil {
 		log.Fatal(err)
 	}
-	created, err := push(context.Background(), redis.NewClient(options), queue, id, delayMs, payload)
+	created, err := push(context.Background(), redis.NewClient(server), queue, id, delayMs, payload, strings.Join(args[4:], " "))
 	if err != nil {
 		log.Fatal(err)
 	}

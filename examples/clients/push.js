@@ -1,6 +1,7 @@
 // Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 //
-// usage: node push.js QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
+// usage: node push.js QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
+// An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 // Needs ioredis (npm install ioredis) and, once on the server that REDIS_URL names, `dueq functions load`.
 const crypto = require('node:crypto');
 const fs = require('node:fs');
@@ -63,12 +64,12 @@ async function call(client, queue, id, name, ...args) {
 }
 
 // true: stored; false: the id was pushed before. The id and the payload may be Buffers.
-async function push(client, queue, id, delayMs, payload) {
+async function push(client, queue, id, delayMs, payload, options = '') {
   // A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
   const [seconds, us] = (await client.time()).map(Number);
   const ms = `${seconds + 10}${String(us).padStart(6, '0').slice(0, 3)}`;
   const attempt = `${ms}.${String(us).padStart(6, '0').slice(3)} ${crypto.randomBytes(12).toString('hex')}`;
-  const reply = await call(client, queue, id, 'dueq_push', attempt, id, `+${delayMs}`, payload, '');
+  const reply = await call(client, queue, id, 'dueq_push', attempt, id, `+${delayMs}`, payload, options);
   const result = reply[1][0];
   if (result === 'CREATED') return true;
   if (result === 'FINISHED' || result.startsWith('EXISTS')) return false;
@@ -76,11 +77,12 @@ async function push(client, queue, id, delayMs, payload) {
 }
 
 async function main() {
-  const [queue, id, delayMs, payload] = process.argv.slice(2);
+  const [queue, id, delayMs, payload, ...options] = process.argv.slice(2);
   const client = new Redis(process.env.REDIS_URL || 'redis://127.0.0.1:6379/', { maxRetriesPerRequest: 3 });
   client.on('error', () => {}); // the failed call reports the error
   try {
-    const created = await push(client, queue, id, delayMs, payload === '-' ? fs.readFileSync(0) : payload);
+    const content = payload === '-' ? fs.readFileSync(0) : payload;
+    const created = await push(client, queue, id, delayMs, content, options.join(' '));
     console.log(created ? `created ${id}` : `${id} was pushed before`);
   } catch (error) {
     console.error(`push.js: ${error.message}`);

@@ -1,6 +1,7 @@
 """Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
 
-usage: python push.py QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
+usage: python push.py QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
+An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 Needs redis-py (pip install redis) and, once on the server that REDIS_URL names, `dueq functions load`.
 """
 import os
@@ -52,12 +53,12 @@ def call(client, queue, id, function, *args):
             time.sleep(0.1)
 
 
-def push(client, queue, id, delay_ms, payload):
+def push(client, queue, id, delay_ms, payload, options=""):
     """True: stored. False: the id was pushed before. The id and the payload are bytes."""
     # A client sends a call again when its connection breaks. The script recognises the repetition for ten seconds.
     seconds, us = client.time()
     attempt = f"{seconds + 10}{us // 1000:03}.{us % 1000:03} {secrets.token_hex(12)}"
-    reply = call(client, queue, id, "dueq_push", attempt, id, f"+{delay_ms}", payload, "")
+    reply = call(client, queue, id, "dueq_push", attempt, id, f"+{delay_ms}", payload, options)
     result = bytes(reply[1][0]).decode()
     if result == "CREATED":
         return True
@@ -67,11 +68,11 @@ def push(client, queue, id, delay_ms, payload):
 
 
 if __name__ == "__main__":
-    queue, id, delay_ms, payload = sys.argv[1:]
+    queue, id, delay_ms, payload, *options = sys.argv[1:]
     payload = sys.stdin.buffer.read() if payload == "-" else os.fsencode(payload)
     client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://127.0.0.1:6379/"))
     try:
-        created = push(client, queue, os.fsencode(id), delay_ms, payload)
+        created = push(client, queue, os.fsencode(id), delay_ms, payload, " ".join(options))
     except (redis.RedisError, RuntimeError) as error:
         sys.exit(f"push.py: {error}")
     print(f"created {id}" if created else f"{id} was pushed before")

@@ -1,9 +1,12 @@
 #!/bin/sh
 # Stores one message in a dueq queue, due DELAY_MS from now by Redis's clock.
-# usage: sh push.sh QUEUE ID DELAY_MS PAYLOAD      (PAYLOAD -: standard input, any bytes)
+# usage: sh push.sh QUEUE ID DELAY_MS PAYLOAD [OPTION...]      (PAYLOAD -: standard input, any bytes)
+# An OPTION is a word such as max_attempts=5, expires=+7200000, on_expire=drop or cost=3.
 # Needs redis-cli 7.0 or newer, gzip and, once on the server that REDIS_URL names, `dueq functions load`.
 set -eu
 queue=$1 id=$2 delay_ms=$3 payload=$4
+shift 4
+options=$*
 
 redis() { redis-cli -e --no-auth-warning -u "${REDIS_URL:-redis://127.0.0.1:6379/}" "$@"; }
 content=$(mktemp)
@@ -49,7 +52,7 @@ while :; do
   set -- $tags
   shift $((crc * $# >> 32))
   base=$queue/$1
-  reply=$(fcall "${base%/-}" dueq_push "${epoch:+m$epoch}" "$attempt" "$id" "+$delay_ms" "$tag" "")
+  reply=$(fcall "${base%/-}" dueq_push "${epoch:+m$epoch}" "$attempt" "$id" "+$delay_ms" "$tag" "$options")
   result=$(printf '%s\n' "$reply" | tail -n 1)
   case $result in REMAPPED* | BEHIND*) ;; *) break ;; esac
   # The partition has another map: the call did nothing. While the partitions change, wait.

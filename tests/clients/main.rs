@@ -13,7 +13,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use dueq::{Client, Queue};
+use dueq::{Client, OnExpire, Queue};
 use dueq_testkit::Server;
 
 use install::Skipped;
@@ -45,6 +45,18 @@ impl Producer<'_> {
         // A producer that exits before reading all input reports its own error.
         let _ = child.stdin.take().context("its input")?.write_all(input);
         Ok(child.wait_with_output()?)
+    }
+
+    /// Pushes a message with options, each an argument.
+    fn push_with(&self, id: &str, options: &[&str]) -> Result<()> {
+        let output = (self.start)()
+            .args([QUEUE, id, "3600000", "x"])
+            .args(options)
+            .env("REDIS_URL", self.server.url())
+            .env("LC_ALL", "C.UTF-8")
+            .output()?;
+        ensure!(output.status.success(), "{id}: {output:?}");
+        Ok(())
     }
 
     fn succeeds(&self, id: &str, payload: Payload<'_>, says: &str) -> Result<()> {
@@ -150,6 +162,13 @@ async fn check<S: Fn() -> Command + Sync>(
         "created empty input",
     )?;
     ensure!(queue.stats().await?.pushed == messages.len() as u64 + 1);
+
+    producer.push_with("options", &["expires=+7200000", "on_expire=drop"])?;
+    let stored = queue.get("options").await?.context("the message")?;
+    ensure!(
+        stored.expires_after_ms == Some(7_200_000) && stored.on_expire == OnExpire::Drop,
+        "{stored:?}"
+    );
 
     let elsewhere = Producer {
         start: &start,

@@ -5,11 +5,13 @@
 //! for longer.
 
 mod ndjson;
+mod rate;
 mod redisson;
 mod text;
 mod time;
 
 pub use self::ndjson::ndjson;
+pub use self::rate::rate;
 pub use self::redisson::redisson;
 pub use self::text::shown;
 pub use self::time::{delay, hours, moment};
@@ -19,11 +21,12 @@ use crate::shown::steers;
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 6] = [
+pub const CHECKS: [(&str, Check); 7] = [
     ("delay", delay),
     ("hours", hours),
     ("moment", moment),
     ("ndjson", ndjson),
+    ("rate", rate),
     ("shown", shown),
     ("redisson", redisson),
 ];

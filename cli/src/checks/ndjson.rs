@@ -6,11 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{BusinessHours, Due, Message, OnConflict};
+use dueq::{BusinessHours, Due, Message, OnConflict, OnExpire};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::value::RawValue;
 
+use crate::expiry::Expiry;
 use crate::ndjson::{Defaults, Lines};
 use crate::shown::{steers, visible};
 use crate::time;
@@ -99,6 +100,9 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
         timing,
         now_ms: Box::new(|| Ok(NOW_MS)),
         spread: None,
+        expiry: Expiry::default(),
+        last: None,
+        cost: None,
         max_attempts: None,
         on_conflict,
         traceparent: None,
@@ -165,11 +169,34 @@ fn check_message(text: &[u8], message: &str) {
         }
         due = moment.max(UNIX_EPOCH).into();
     }
+    let mut expected = Message::new(payload).on_conflict(OnConflict::Keep);
+    if let Some(time) = field("expires") {
+        expected = expected.expires_after(time::period(time).expect("a period"));
+    }
+    if let Some(at) = field("expires_at") {
+        if at.starts_with("to") || at == "now" {
+            return;
+        }
+        let zone = time::zone(zone).expect("a zone");
+        let moment = time::moment(at, Some(&zone), Timestamp::now()).expect("a moment");
+        let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
+        expected = expected.expires_at(since.as_millis() as u64);
+    }
+    if let Some(fate) = field("on_expire") {
+        assert!(field("expires").or(field("expires_at")).is_some());
+        expected = match fate {
+            "drop" => expected.on_expire(OnExpire::Drop),
+            fate => {
+                assert_eq!(fate, "dead");
+                expected
+            }
+        };
+    }
     if let Some(within) = field("within") {
         let hours = BusinessHours::parse(within, zone).expect("hours");
         due = due.within(&hours, NOW_MS).expect("an opening");
     }
-    let mut expected = Message::new(payload).due(due).on_conflict(OnConflict::Keep);
+    expected = expected.due(due);
     if let Some(parent) = field("traceparent") {
         expected = expected.trace_parent(parent);
     }
@@ -178,6 +205,12 @@ fn check_message(text: &[u8], message: &str) {
         .and_then(|value| serde_json::from_str(value.get()).ok())
     {
         expected = expected.max_attempts(limit);
+    }
+    if let Some(cost) = raw
+        .get("cost")
+        .and_then(|value| serde_json::from_str(value.get()).ok())
+    {
+        expected = expected.cost(cost);
     }
     if let Some(ms) = raw
         .get("spread_ms")

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use dueq::Limits;
 
-use crate::commands::stats;
+use crate::commands::limits::{self, Starts};
 use crate::output::Outcome;
 use crate::{Common, existing, output, time};
 
@@ -16,10 +16,17 @@ use crate::{Common, existing, output, time};
 Sets the named limits and keeps the others. Without a limit it prints the limits of the queue. If
 the queue does not exist, the command creates it, and the first line of the output says so.
 
+--rate, --max-leased and --max-throttle concern the claims of all workers together. A retry starts
+again, so it counts again. A message that was pushed with --cost uses so many starts. Partitions
+share the rate and --max-leased, which must therefore be no less than their number. Workers of
+release 0.1 ignore these limits.
+
 Examples:
   dueq configure orders
   dueq configure orders --max-attempts 5
-  dueq configure orders --max-messages 1000000 --keep-dead-for 7d"
+  dueq configure orders --max-messages 1000000 --keep-dead-for 7d
+  dueq configure webhook:example.com --rate 50/1s --burst 5 --max-leased 32 --max-throttle 1h
+  dueq configure webhook:example.com --no-rate --no-max-leased"
 )]
 pub(crate) struct Configure {
     /// The queue
@@ -50,6 +57,8 @@ struct Flags {
     /// The N youngest dead messages are kept, older ones removed [default: 100000]
     #[arg(long, value_name = "N")]
     keep_dead: Option<u64>,
+    #[command(flatten)]
+    starts: Starts,
 }
 
 /// `None` removes the limit.
@@ -90,6 +99,7 @@ impl Configure {
         if let Some(number) = flags.keep_dead {
             limits = limits.keep_dead(number);
         }
+        limits = flags.starts.add_to(limits)?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let made = !queue.exists().await?;
         queue.configure(limits).await?;
@@ -117,6 +127,7 @@ impl Flags {
             max_payload_bytes,
             keep_dead_for,
             keep_dead,
+            starts,
         } = self;
         max_attempts.is_none()
             && max_crashes.is_none()
@@ -124,6 +135,7 @@ impl Flags {
             && max_payload_bytes.is_none()
             && keep_dead_for.is_none()
             && keep_dead.is_none()
+            && starts.are_none()
     }
 }
 
@@ -131,18 +143,19 @@ impl Flags {
 async fn show(name: &str, common: &Common) -> anyhow::Result<Outcome> {
     let stats = common.existing_queue_to_read(name).await?.stats().await?;
     if common.json {
-        let mut object: serde_json::Map<_, _> = stats::limits(&stats)
+        let mut object: serde_json::Map<_, _> = limits::rows(&stats)
             .into_iter()
-            .map(|(name, value, _)| (name.to_owned(), value.into()))
+            .flat_map(|row| row.fields)
+            .map(|(name, value)| (name.to_owned(), value))
             .collect();
         object.insert("queue".to_owned(), name.into());
         output::json_line(&object.into())?;
         return Ok(Outcome::Done);
     }
-    for (name, value, meaning) in stats::limits(&stats) {
+    for row in limits::rows(&stats) {
         output::line(&format!(
-            "{name:17} {:>20}  {meaning}",
-            value.map_or("none".to_owned(), |value| value.to_string())
+            "{:17} {:>20}  {}",
+            row.name, row.shown, row.meaning
         ))?;
     }
     Ok(Outcome::Done)

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use dueq::{Cursor, Listed, State};
+use dueq::{Cursor, Listed, OnExpire, State, Stored};
 
 use crate::output::{Outcome, Usage};
 use crate::{Common, existing, output};
@@ -18,9 +19,9 @@ const PAGE: usize = 1_000;
 
 #[derive(Args)]
 #[command(after_help = "\
-Prints state, due time, failures, crashes, the last error and the payload of a message. The due time
-is given for people and in Unix milliseconds. If there is no such message, the command prints
-absent, and the exit code is 1.
+Prints state, due time, failures, crashes, expiry, cost, snoozes, the last error and the payload of a
+message. Times are given for people and in Unix milliseconds. If there is no such message, the
+command prints absent, and the exit code is 1.
 
 Examples:
   dueq show orders order:42
@@ -66,6 +67,16 @@ impl Show {
             object.insert("crashes".to_owned(), stored.crashes.into());
             object.insert("max_attempts".to_owned(), stored.max_attempts.into());
             object.insert("traceparent".to_owned(), stored.trace_parent.into());
+            object.insert("expires_at_ms".to_owned(), stored.expires_at_ms.into());
+            object.insert(
+                "expires_after_ms".to_owned(),
+                stored.expires_after_ms.into(),
+            );
+            let is_dropped = stored.on_expire == OnExpire::Drop;
+            let fate = if is_dropped { "drop" } else { "dead" };
+            object.insert("on_expire".to_owned(), fate.into());
+            object.insert("cost".to_owned(), stored.cost.into());
+            object.insert("snoozes".to_owned(), stored.snoozes.into());
             object.insert("error".to_owned(), stored.error.into());
             output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
@@ -74,6 +85,7 @@ impl Show {
         let limit = stored
             .max_attempts
             .map_or("the queue's".to_owned(), |limit| limit.to_string());
+        let expires = expiry(&stored);
         let mut table = table();
         for (name, value) in [
             ("id", output::shown_id(&id)),
@@ -85,6 +97,9 @@ impl Show {
             ("failures", stored.failures.to_string()),
             ("crashes", stored.crashes.to_string()),
             ("max_attempts", limit),
+            ("expires", expires),
+            ("cost", stored.cost.to_string()),
+            ("snoozes", stored.snoozes.to_string()),
             (
                 "traceparent",
                 output::visible(stored.trace_parent.unwrap_or_default().as_bytes()),
@@ -216,6 +231,22 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
             ]);
         }
         output::line(&table.trim_fmt())
+    }
+}
+
+/// When the message expires and what becomes of it then, for people.
+fn expiry(stored: &Stored) -> String {
+    let fate = match stored.on_expire {
+        OnExpire::Drop => "removed then",
+        _ => "dead then",
+    };
+    match (stored.expires_at_ms, stored.expires_after_ms) {
+        (Some(ms), _) => format!("{} ({ms}), {fate}", output::moment(ms)),
+        (None, Some(ms)) => {
+            let time = Duration::from_millis(ms);
+            format!("{time:?} after its due time, {fate}")
+        }
+        (None, None) => "never".to_owned(),
     }
 }
 

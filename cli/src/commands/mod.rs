@@ -12,6 +12,7 @@ pub(crate) mod ids;
 pub(crate) mod import;
 pub(crate) mod inspect;
 pub(crate) mod keys;
+pub(crate) mod limits;
 pub(crate) mod partitions;
 pub(crate) mod push;
 mod push_file;

@@ -10,6 +10,7 @@ use dueq::{Client, Message, OnConflict, Pushed, State};
 
 use crate::commands::push_file::FileFlags;
 use crate::durable::Durable;
+use crate::expiry::{Expiry, expiring};
 use crate::failure::dueq;
 use crate::ndjson::{Defaults, NowMs};
 use crate::output::Outcome;
@@ -47,12 +48,19 @@ twice, because clocks are put back, is open both times.
 id gets the same due time each time; no message is due earlier than without it. It is added after
 --within, and may exceed the hours.
 
+--expires 2h lets no attempt start later than this after the due time; --expires-at 'today 22:00' --tz
+Europe/Paris lets none start after that moment. Then the message is dead, or with --on-expire drop
+it is removed. A retry that would start later ends the message at once. A running handler is not
+interrupted. While no worker runs, an expired message stays in the queue.
+
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
-optionally id, delay or at, within, tz, spread_ms, max_attempts and traceparent; the flags give the
-values that a line leaves out. A payload that is a JSON string is stored without its quotes, any
-other JSON value as its text. The id of a line without id is computed from file, line number and
-text. So an interrupted push can be run again: it changes no waiting message. It pushes again each
-line whose message was delivered or cancelled since; --from-line skips those lines.
+optionally id, delay or at, within, tz, spread_ms, expires or expires_at, on_expire, cost,
+max_attempts and traceparent; the flags give the values that a line leaves out. on_expire needs an
+expiry; that of the flags has no effect on lines without one. A payload that is a JSON string is
+stored without its quotes, any other JSON value as its text. The id of a line without id is computed
+from file, line number and text. So an interrupted push can be run again: it changes no waiting
+message. It pushes again each line whose message was delivered or cancelled since; --from-line skips
+those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
   {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}
@@ -63,6 +71,8 @@ Examples:
   dueq push calls 'call back' --delay 2h --within 'Mon-Fri 09:00-18:00' --tz Europe/Paris
   dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
   dueq push orders 'rate order 43' --delay 48h --replicas 2
+  dueq push sale 'sale!' --expires-at 'today 22:00' --tz Europe/Paris --on-expire drop
+  dueq push webhook:example.com '{\"rows\": 5000}' --expires 3d --cost 3
   dueq push orders --ndjson orders.ndjson
   dueq push campaign --ndjson recipients.ndjson --at 'tomorrow 20:00' --tz Asia/Shanghai --spread 5m")]
 pub(crate) struct Push {
@@ -78,6 +88,11 @@ pub(crate) struct Push {
     /// Due up to this much later, by the id: 30s. Spreads messages with one due time
     #[arg(long, value_name = "WINDOW", value_parser = time::delay, allow_hyphen_values = true)]
     spread: Option<Duration>,
+    #[command(flatten)]
+    expiry: Expiry,
+    /// Each attempt uses N starts of the queue's rate, at most its burst [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    cost: Option<u32>,
     #[command(flatten)]
     file: FileFlags,
     /// Dead after N failed attempts, instead of the queue's limit
@@ -125,6 +140,7 @@ impl Push {
         let durability = self.durable.durability();
         if let Some(path) = &self.file.ndjson {
             let timing = self.when.default_timing()?;
+            let last = self.expiry.last(self.when.tz.as_ref())?;
             let (client, queue) = common.client_and_queue(&self.queue).await?;
             let queue = queue.durability(durability);
             let now_ms = server_clock(&client, timing.hours.is_some()).await?;
@@ -137,13 +153,18 @@ impl Push {
                 timing,
                 now_ms,
                 spread,
+                expiry: self.expiry,
+                last,
+                cost: self.cost,
                 max_attempts,
                 on_conflict,
                 traceparent,
             };
             return self.file.run(path, queue, defaults, common).await;
         }
-        let timing = self.when.timing()?;
+        let timing = self.when.timing(self.expiry.expires_at.as_deref())?;
+        let last = self.expiry.last(self.when.tz.as_ref())?;
+        self.expiry.refuse_idle_fate()?;
         let payload = match self.payload {
             Some(payload) if payload != "-" => payload.into_vec(),
             _ => {
@@ -167,6 +188,10 @@ impl Push {
         }
         if let Some(window) = self.spread {
             message = message.spread(window);
+        }
+        message = expiring(message, last, self.expiry.on_expire);
+        if let Some(cost) = self.cost {
+            message = message.cost(cost);
         }
         if let Some(max_attempts) = self.max_attempts {
             message = message.max_attempts(max_attempts);

@@ -44,7 +44,7 @@ pub(crate) struct Reschedule {
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let timing = self.when.timing()?;
+        let timing = self.when.timing(None)?;
         let missing = || {
             output::Usage(
                 "the due time is missing: add --delay or --at, such as --delay 1h or --at now"

@@ -7,6 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use dueq::{Client, Error, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::commands::limits;
 use crate::output::Outcome;
 use crate::{Common, existing, failure, output};
 
@@ -19,6 +20,12 @@ Prints how many messages are in each state, how many each call has handled since
 created, and the limits that `dueq configure` sets. Without a queue it prints a line for each queue.
 Watch overdue_ms: the age of the oldest due message that no worker has claimed. If a queue cannot be
 read, the command prints the reason and continues with the others; the exit code is 1.
+
+If the queue delivers nothing at this moment, the last line, or the last column, says why:
+  paused   until `dueq resume`
+  closed   for closed_ms: somebody paused it for some time, or a receiver asked for a break
+  rate     the rate lets the next message start after closed_ms
+  full     as many messages are leased as max_leased allows
 
 Examples:
   dueq stats
@@ -104,24 +111,11 @@ fn table_of(name: &str, stats: &Counts) -> String {
     for (name, value, meaning) in counts(stats) {
         table.add_row([name.to_owned(), value.to_string(), meaning.to_owned()]);
     }
-    for (name, value, meaning) in limits(stats) {
-        table.add_row([
-            name.to_owned(),
-            value.map_or("none".to_owned(), |value| value.to_string()),
-            meaning.to_owned(),
-        ]);
+    for row in limits::rows(stats) {
+        table.add_row([row.name.to_owned(), row.shown, row.meaning.to_owned()]);
     }
     align_right(&mut table, 1..2);
-    let resume = format!("`dueq resume {}`", dueq::shell_word(name.as_bytes()));
-    let closed = match stats {
-        Counts { paused: true, .. } => format!("paused: nothing is claimed until {resume}\n"),
-        Counts { closed_ms: 0, .. } => String::new(),
-        Counts { closed_ms, .. } => {
-            let open = Duration::from_millis(*closed_ms);
-            format!("closed: nothing is claimed for {open:?}, or until {resume}\n")
-        }
-    };
-    format!("{}\n{closed}", table.trim_fmt())
+    format!("{}\n{}", table.trim_fmt(), limits::stop_line(name, stats))
 }
 
 async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
@@ -169,14 +163,7 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
         ];
         let mut row = vec![output::visible(name.as_bytes())];
         row.extend(numbers.map(|number| number.to_string()));
-        row.push(
-            match stats {
-                Counts { paused: true, .. } => "paused",
-                Counts { closed_ms: 1.., .. } => "closed",
-                _ => "",
-            }
-            .to_owned(),
-        );
+        row.push(limits::stop(&stats).unwrap_or_default().to_owned());
         table.add_row(row);
     }
     align_right(&mut table, 1..8);
@@ -214,17 +201,15 @@ fn object(name: &str, stats: &Counts) -> String {
         .into_iter()
         .map(|(name, value, _)| (name.to_owned(), value.into()))
         .collect();
-    object.extend(
-        limits(stats)
-            .into_iter()
-            .map(|(name, value, _)| (name.to_owned(), value.into())),
-    );
+    let fields = limits::rows(stats).into_iter().flat_map(|row| row.fields);
+    object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
+    object.insert("full".to_owned(), stats.full.into());
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 21] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 24] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
@@ -259,41 +244,12 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 21] {
         ("requeued", stats.requeued, ""),
         ("purged", stats.purged, ""),
         ("trimmed", stats.trimmed, ""),
-    ]
-}
-
-/// The limits of the queue; `None` for no limit.
-pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static str); 6] {
-    [
+        ("expired", stats.expired, "died or were removed unhandled"),
         (
-            "max_attempts",
-            Some(stats.max_attempts),
-            "limit: failed attempts until a message is dead",
+            "throttled",
+            stats.throttled,
+            "given back because the receiver asked for a break",
         ),
-        (
-            "max_crashes",
-            Some(stats.max_crashes),
-            "limit: crashes that a message survives",
-        ),
-        (
-            "max_messages",
-            Some(stats.max_messages).filter(|most| *most > 0),
-            "limit: messages in all states",
-        ),
-        (
-            "max_payload_bytes",
-            Some(stats.max_payload_bytes),
-            "limit: the largest payload",
-        ),
-        (
-            "keep_dead_ms",
-            Some(stats.keep_dead_ms),
-            "limit: how long dead messages are kept",
-        ),
-        (
-            "keep_dead",
-            Some(stats.keep_dead),
-            "limit: how many dead messages are kept",
-        ),
+        ("snoozed", stats.snoozed, ""),
     ]
 }

@@ -11,6 +11,7 @@ mod functions;
 mod guide;
 mod help;
 mod hostile;
+mod limits;
 mod lost;
 mod lost_file;
 mod ndjson;

@@ -16,21 +16,21 @@ use crate::support::{Dueq, command, queue, stats, stored};
 
 const SECRET: &[u8; 32] = b"thirty-two bytes that are secret";
 
-struct Request {
-    line: String,
-    headers: BTreeMap<String, String>,
-    body: Vec<u8>,
+pub(crate) struct Request {
+    pub(crate) line: String,
+    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) body: Vec<u8>,
 }
 
 /// An HTTP server that gives all requests the same answer, and forwards the requests to the test.
-struct Receiver {
-    url: String,
+pub(crate) struct Receiver {
+    pub(crate) url: String,
     requests: mpsc::UnboundedReceiver<Request>,
 }
 
 impl Receiver {
     /// Answers with this status line and these headers; never answers if they are empty.
-    async fn start(answers: &'static [&'static str]) -> Result<Self> {
+    pub(crate) async fn start(answers: &'static [&'static str]) -> Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
         let url = format!("http://127.0.0.1:{}/hook", listener.local_addr()?.port());
         let (sender, requests) = mpsc::unbounded_channel();
@@ -57,12 +57,12 @@ impl Receiver {
         Ok(Self { url, requests })
     }
 
-    async fn request(&mut self) -> Result<Request> {
+    pub(crate) async fn request(&mut self) -> Result<Request> {
         self.requests.recv().await.context("the receiver has ended")
     }
 }
 
-async fn read(stream: &mut BufReader<TcpStream>) -> Result<Request> {
+pub(crate) async fn read(stream: &mut BufReader<TcpStream>) -> Result<Request> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
     let mut headers = BTreeMap::new();
@@ -86,7 +86,7 @@ async fn read(stream: &mut BufReader<TcpStream>) -> Result<Request> {
     })
 }
 
-fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
+pub(crate) fn post(server: &str, url: &str, more: &[&str]) -> Result<Dueq> {
     post_of("orders", server, url, more)
 }
 

@@ -9,3 +9,4 @@ mod log;
 mod print;
 mod queues;
 mod support;
+mod throttle;

@@ -28,15 +28,22 @@ impl Handler {
     }
 
     /// Handles the messages that never failed together, and each of the others alone: one that
-    /// fails again then charges no other.
+    /// fails again then charges no other. After a throttle, none of the rest is tried.
     async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
         let is_new = |delivery: &&Delivery| delivery.attempt() == 1;
         let new: Vec<Delivery> = deliveries.iter().filter(is_new).cloned().collect();
-        let mut of_new = self.handle_together(&new).await.into_iter();
+        let of_new = self.handle_together(&new).await;
+        let mut throttle = of_new
+            .iter()
+            .find(|settlement| is_throttle(settlement))
+            .cloned();
+        let mut of_new = of_new.into_iter();
         let mut settlements = Vec::with_capacity(deliveries.len());
         for delivery in deliveries {
             let settlement = if delivery.attempt() == 1 {
                 of_new.next()
+            } else if throttle.is_some() {
+                throttle.clone()
             } else {
                 self.handle_together(std::slice::from_ref(delivery))
                     .await
@@ -44,6 +51,9 @@ impl Handler {
             };
             let settlement =
                 settlement.unwrap_or_else(|| Settlement::retry("the batch gave no result"));
+            if is_throttle(&settlement) {
+                throttle = Some(settlement.clone());
+            }
             // Ack now: the next command can take long.
             if settlement == Settlement::Ack && deliveries.len() > new.len() {
                 let _ = delivery.ack().await;
@@ -107,6 +117,10 @@ pub(super) fn serving(
             worker.pattern_with(&client.pattern(name)?, share, together)
         }
     })
+}
+
+fn is_throttle(settlement: &Settlement) -> bool {
+    matches!(settlement, Settlement::Throttle(_))
 }
 
 fn log_failure(delivery: &Delivery, settlement: &Settlement) {

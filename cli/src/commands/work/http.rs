@@ -1,6 +1,6 @@
 //! `--http`: sends a signed POST for each message, after the Standard Webhooks specification.
 
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::bail;
 use dueq::{Delivery, Settlement};
@@ -12,8 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::address::{self, PublicOnly};
 use crate::commands::work::batch;
+use crate::commands::work::breaks::Breaks;
 use crate::commands::work::exec::{all_lost, queue_of};
 use crate::commands::work::signature::Secrets;
+use crate::log;
 use crate::output::{self, Usage};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -28,6 +30,8 @@ pub(super) struct Http {
     url: Url,
     client: Client,
     secrets: Secrets,
+    /// With --throttle-queue.
+    breaks: Option<Breaks>,
     /// Cancelled at the end of the grace.
     over: CancellationToken,
 }
@@ -38,6 +42,7 @@ impl Http {
         secrets: Secrets,
         timeout: Duration,
         allow_private: bool,
+        throttle_queue: bool,
         over: CancellationToken,
     ) -> anyhow::Result<Self> {
         install_provider();
@@ -57,6 +62,7 @@ impl Http {
             url,
             client: client.build()?,
             secrets,
+            breaks: throttle_queue.then(Breaks::default),
             over,
         })
     }
@@ -117,7 +123,10 @@ impl Http {
         match request.send().await {
             Ok(response) => {
                 let (status, headers) = (response.status(), response.headers().clone());
-                settlement(status, &headers, SystemTime::now(), &answer(response).await)
+                let (now, said) = (SystemTime::now(), answer(response).await);
+                let asked = retry_after(&headers, now);
+                self.throttle(queue, status, asked, &said)
+                    .unwrap_or_else(|| settlement(status, asked, &said))
             }
             // Without the URL, which may contain a secret: many people can read a message's error.
             Err(error) => Settlement::retry(format_args!(
@@ -125,6 +134,23 @@ impl Http {
                 anyhow::Error::from(error.without_url())
             )),
         }
+    }
+
+    /// The settlement of an answer that asks for a break, with --throttle-queue.
+    fn throttle(
+        &self,
+        queue: &str,
+        status: StatusCode,
+        retry_after: Option<Duration>,
+        said: &str,
+    ) -> Option<Settlement> {
+        let breaks = self.breaks.as_ref()?;
+        let asked = breaks.asked(queue, status, retry_after, Instant::now())?;
+        if asked.is_new {
+            let (error, length) = (error_of(status, said), asked.length);
+            tracing::warn!(name: log::BREAK, target: "dueq", queue, ?length, error, "the receiver asks for a break");
+        }
+        Some(Settlement::throttle(asked.length))
     }
 }
 
@@ -203,18 +229,22 @@ async fn answer(mut response: Response) -> String {
     output::visible(body.trim_ascii())
 }
 
-fn settlement(status: StatusCode, headers: &HeaderMap, now: SystemTime, said: &str) -> Settlement {
-    let error = if said.is_empty() {
+fn error_of(status: StatusCode, said: &str) -> String {
+    if said.is_empty() {
         format!("HTTP {status}")
     } else {
         format!("HTTP {status}: {said}")
-    };
+    }
+}
+
+fn settlement(status: StatusCode, retry_after: Option<Duration>, said: &str) -> Settlement {
+    let error = error_of(status, said);
     match status.as_u16() {
         200..=299 => Settlement::Ack,
         // The receiver refuses this payload, or is gone for ever (410). A wrong path, secret or
         // right (401, 403, 404) is a mistake of a deployment, which must not bury a whole queue.
         400 | 410 | 413 | 415 | 422 => Settlement::bury(error),
-        429 | 503 => match retry_after(headers, now) {
+        429 | 503 => match retry_after {
             Some(after) => Settlement::retry_after(after, error),
             None => Settlement::retry(error),
         },
@@ -243,12 +273,7 @@ mod tests {
     use super::*;
 
     fn of(code: u16) -> Settlement {
-        settlement(
-            StatusCode::from_u16(code).expect("a status"),
-            &HeaderMap::new(),
-            SystemTime::now(),
-            "",
-        )
+        settlement(StatusCode::from_u16(code).expect("a status"), None, "")
     }
 
     #[test]

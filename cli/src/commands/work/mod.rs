@@ -2,6 +2,7 @@
 
 mod address;
 mod batch;
+mod breaks;
 mod exec;
 mod handler;
 mod http;
@@ -72,6 +73,11 @@ gets the next free handler.
   Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead;
     everything else, also 401, 403 and 404, means retry, for 429 and 503 after Retry-After (1 s to a
     day). Redirects are not followed, proxies not used.
+  Break: with --throttle-queue, a 429, or a 503 with Retry-After, closes the queue for that time, at
+    most for the --max-throttle of dueq configure. Meanwhile no worker starts a message of it. The
+    refused attempt is not counted, so the limit of attempts never ends such a message: push with
+    --expires. A 429 without Retry-After closes the queue for 1 s, the next ones for 2 s, 4 s and so
+    on up to 60 s, until a success. Give each receiver a queue of its own.
 
 --batch N gives a command or a POST up to N messages of one queue. It closes a batch when it is full
 or after --linger, and --concurrency counts batches. A message that failed before comes alone.
@@ -93,9 +99,10 @@ Retries: the first after --retry-min, each further one after twice the time, up 
 to half of each delay is subtracted at random. After the limit of attempts, the message's or else
 the queue's, the message is dead.
 
-Standard error: the start, each failed attempt with its reason, and the start and end of an outage
-of the server. An error has one line a minute (failed attempts ten), with a count; --log-level error
-turns these lines off. While the server is unreachable, also at the start, the worker keeps trying.
+Standard error: the start, each failed attempt with its reason, the first answer of each break, and
+the start and end of an outage of the server. An error has one line a minute (failed attempts and
+breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
+also at the start, the worker keeps trying.
 
 Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and
 gives the rest back without counting an attempt. A second signal ends the grace.
@@ -106,7 +113,8 @@ Examples:
   dueq work orders=6 'mail-*' --max 'mail-*=4' --exec './handle \"$DUEQ_QUEUE\"'
   dueq work orders --exec './index-orders' --batch 100 --linger 200ms
   dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m
-  dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8")]
+  dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8
+  dueq work webhook:example.com --http https://example.com/hook --secret-file secret --throttle-queue")]
 pub(crate) struct Work {
     /// The queues, or patterns such as 'mail-*', each with its weight: a number from 1, by default 1
     #[arg(required = true, value_name = "NAME_OR_PATTERN[=WEIGHT]")]
@@ -166,6 +174,10 @@ struct HttpOptions {
     /// Allow private, loopback and link-local addresses
     #[arg(long, requires = "http")]
     allow_private: bool,
+    /// Close the queue when the receiver answers 429, or 503 with Retry-After, instead of retrying
+    /// that message alone
+    #[arg(long, requires = "http")]
+    throttle_queue: bool,
 }
 
 #[derive(Args)]
@@ -252,9 +264,9 @@ impl Work {
                     environment.as_deref(),
                 )?;
                 let timeout = self.timeout.unwrap_or(HTTP_TIMEOUT);
+                let (private, throttle) = (self.http.allow_private, self.http.throttle_queue);
                 let http =
-                    http::Http::new(url, secrets, timeout, self.http.allow_private, over.clone())
-                        .await?;
+                    http::Http::new(url, secrets, timeout, private, throttle, over.clone()).await?;
                 Handler::Http(http)
             }
             How { .. } => Handler::Print(print::Print::new(
