@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::time;
+use crate::unique::UniqueFlags;
 use crate::when::{Timing, When};
 
 /// The longest possible line: a payload of 16 MiB, each byte written as \u00xx.
@@ -42,6 +43,12 @@ struct Line<'a> {
     max_attempts: Option<u32>,
     #[serde(borrow)]
     traceparent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    window: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    max_wait: Option<Cow<'a, str>>,
+    reuse: Option<bool>,
+    revive: Option<bool>,
 }
 
 /// The values for fields that a line leaves out.
@@ -56,6 +63,7 @@ pub(crate) struct Defaults {
     pub(crate) spread: Option<Duration>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
+    pub(crate) unique: UniqueFlags,
     pub(crate) traceparent: Option<String>,
 }
 
@@ -177,7 +185,9 @@ impl Defaults {
             _ => return Err("the line has both payload and payload_base64; remove one".to_owned()),
         };
         let due = self.due(&line)?;
-        let mut message = Message::new(payload).on_conflict(self.on_conflict);
+        let unique = self.unique.of_line(&line)?;
+        let message = Message::new(payload).on_conflict(self.on_conflict);
+        let mut message = unique.apply(message);
         message = match line.id {
             Some(id) => message.id(id.as_bytes()),
             None => message.id(self.stable_id(text, number)),
@@ -242,6 +252,19 @@ impl Defaults {
         // Padded, so that messages due in the same millisecond are delivered in the order of their
         // lines.
         format!("line:{number:010}:{hash:016x}")
+    }
+}
+
+impl UniqueFlags {
+    /// The options of a line. The flags give what it leaves out.
+    fn of_line(self, line: &Line<'_>) -> Result<Self, String> {
+        let time = |text: &Option<Cow<'_, str>>| text.as_deref().map(time::delay).transpose();
+        Ok(Self {
+            window: time(&line.window)?.or(self.window),
+            max_wait: time(&line.max_wait)?.or(self.max_wait),
+            reuse: line.reuse.unwrap_or(self.reuse),
+            revive: line.revive.unwrap_or(self.revive),
+        })
     }
 }
 

@@ -263,7 +263,7 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 21] {
 }
 
 /// The limits of the queue; `None` for no limit.
-pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static str); 6] {
+pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static str); 7] {
     [
         (
             "max_attempts",
@@ -294,6 +294,11 @@ pub(crate) fn limits(stats: &Counts) -> [(&'static str, Option<u64>, &'static st
             "keep_dead",
             Some(stats.keep_dead),
             "limit: how many dead messages are kept",
+        ),
+        (
+            "max_remembered",
+            Some(stats.max_remembered),
+            "limit: remembered ids and calls",
         ),
     ]
 }
