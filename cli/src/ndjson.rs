@@ -160,9 +160,48 @@ impl<R: Read> Lines<R> {
     }
 }
 
+/// Reads the messages that follow a delivery, a line each. Those without an id get none.
+pub(crate) fn follow_ups(bytes: &[u8]) -> Result<Vec<Message>, String> {
+    let defaults = Defaults {
+        source: String::new(),
+        when: When {
+            delay: None,
+            at: None,
+            within: None,
+            tz: None,
+        },
+        timing: Timing {
+            due: None,
+            hours: None,
+        },
+        now_ms: Box::new(|| Err("within is not for messages that follow a delivery".to_owned())),
+        spread: None,
+        max_attempts: None,
+        on_conflict: OnConflict::Keep,
+        unique: UniqueFlags::default(),
+        traceparent: None,
+    };
+    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let filled = lines.enumerate().filter(|(_, line)| !line.is_empty());
+    filled
+        .map(|(index, line)| {
+            let message = defaults.parse(line);
+            message.map_err(|reason| format!("line {}: {reason}", index + 1))
+        })
+        .collect()
+}
+
 impl Defaults {
-    /// Parses a line.
     fn message(&self, text: &[u8], number: u64) -> Result<Message, String> {
+        let message = self.parse(text)?;
+        Ok(match message.id_bytes() {
+            Some(_) => message,
+            None => message.id(self.stable_id(text, number)),
+        })
+    }
+
+    /// Parses a line. A line without an id gets none.
+    fn parse(&self, text: &[u8]) -> Result<Message, String> {
         // Serde would read a list as the values of the fields in their order.
         if text.starts_with(b"[") {
             return Err(
@@ -188,10 +227,9 @@ impl Defaults {
         let unique = self.unique.of_line(&line)?;
         let message = Message::new(payload).on_conflict(self.on_conflict);
         let mut message = unique.apply(message);
-        message = match line.id {
-            Some(id) => message.id(id.as_bytes()),
-            None => message.id(self.stable_id(text, number)),
-        };
+        if let Some(id) = line.id {
+            message = message.id(id.as_bytes());
+        }
         if let Some(due) = due {
             message = message.due(due);
         }

@@ -210,7 +210,10 @@ impl Push {
             Pushed::Next => ("next", None),
             Pushed::Remembered(until_ms) => {
                 let detail = format!("until {}", output::moment(until_ms));
-                let fields = [("state", Value::Null), ("remembered_until_ms", until_ms.into())];
+                let fields = [
+                    ("state", Value::Null),
+                    ("remembered_until_ms", until_ms.into()),
+                ];
                 output::message(common.json, &id, "remembered", &detail, &fields)?;
                 return Ok(Outcome::Done);
             }
