@@ -1,6 +1,7 @@
 //! A claimed message, under a lease.
 
 mod accessors;
+mod follow;
 mod settle;
 
 use std::fmt;
@@ -18,7 +19,7 @@ use crate::telemetry::metrics::Count;
 
 /// A claimed message: its payload, and the right to settle it while its lease lasts.
 ///
-/// It is settled once, by [`ack`](Delivery::ack), [`again`](Delivery::again),
+/// It is settled once, by [`ack`](Delivery::ack), [`ack_push`](Delivery::ack_push), [`again`](Delivery::again),
 /// [`retry`](Delivery::retry), [`release`](Delivery::release), [`bury`](Delivery::bury),
 /// [`snooze`](Delivery::snooze) or [`throttle`](Delivery::throttle). A settlement acts only while this claim is the current one. Afterwards it returns `Lost` or `Gone`
 /// and changes nothing.

@@ -36,9 +36,10 @@ pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
+pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
-    Cancelled, Extended, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled, Snoozed, State,
-    Throttled,
+    Cancelled, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled,
+    Snoozed, State, Throttled,
 };
 pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
@@ -82,6 +83,8 @@ mod pages {
     struct Durability;
     #[doc = include_str!("../docs/guide/workers.md")]
     struct Workers;
+    #[doc = include_str!("../docs/guide/follow-ups.md")]
+    struct FollowUps;
     #[doc = include_str!("../docs/guide/deployment.md")]
     struct Deployment;
 }

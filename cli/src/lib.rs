@@ -18,6 +18,7 @@ mod server;
 mod shown;
 mod sizing;
 mod time;
+mod unique;
 mod when;
 
 use std::ffi::OsString;

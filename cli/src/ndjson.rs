@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 
 use crate::expiry::{self, Expiry, Fate, Last, expiring};
 use crate::time;
+use crate::unique::UniqueFlags;
 use crate::when::{Timing, When};
 
 /// The longest possible line: a payload of 16 MiB, each byte written as \u00xx.
@@ -49,6 +50,12 @@ struct Line<'a> {
     max_attempts: Option<u32>,
     #[serde(borrow)]
     traceparent: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    window: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    max_wait: Option<Cow<'a, str>>,
+    reuse: Option<bool>,
+    revive: Option<bool>,
 }
 
 /// The values for fields that a line leaves out.
@@ -67,6 +74,7 @@ pub(crate) struct Defaults {
     pub(crate) cost: Option<u32>,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,
+    pub(crate) unique: UniqueFlags,
     pub(crate) traceparent: Option<String>,
 }
 
@@ -163,9 +171,51 @@ impl<R: Read> Lines<R> {
     }
 }
 
+/// Reads the messages that follow a delivery, a line each. Those without an id get none.
+pub(crate) fn follow_ups(bytes: &[u8]) -> Result<Vec<Message>, String> {
+    let defaults = Defaults {
+        source: String::new(),
+        when: When {
+            delay: None,
+            at: None,
+            within: None,
+            tz: None,
+        },
+        timing: Timing {
+            due: None,
+            hours: None,
+        },
+        now_ms: Box::new(|| Err("within is not for messages that follow a delivery".to_owned())),
+        spread: None,
+        expiry: Expiry::default(),
+        last: None,
+        cost: None,
+        max_attempts: None,
+        on_conflict: OnConflict::Keep,
+        unique: UniqueFlags::default(),
+        traceparent: None,
+    };
+    let lines = bytes.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let filled = lines.enumerate().filter(|(_, line)| !line.is_empty());
+    filled
+        .map(|(index, line)| {
+            let message = defaults.parse(line);
+            message.map_err(|reason| format!("line {}: {reason}", index + 1))
+        })
+        .collect()
+}
+
 impl Defaults {
-    /// Parses a line.
     fn message(&self, text: &[u8], number: u64) -> Result<Message, String> {
+        let message = self.parse(text)?;
+        Ok(match message.id_bytes() {
+            Some(_) => message,
+            None => message.id(self.stable_id(text, number)),
+        })
+    }
+
+    /// Parses a line. A line without an id gets none.
+    fn parse(&self, text: &[u8]) -> Result<Message, String> {
         // Serde would read a list as the values of the fields in their order.
         if text.starts_with(b"[") {
             return Err(
@@ -188,11 +238,11 @@ impl Defaults {
             _ => return Err("the line has both payload and payload_base64; remove one".to_owned()),
         };
         let (due, last) = (self.due(&line)?, self.last(&line)?);
-        let mut message = Message::new(payload).on_conflict(self.on_conflict);
-        message = match line.id {
-            Some(id) => message.id(id.as_bytes()),
-            None => message.id(self.stable_id(text, number)),
-        };
+        let unique = self.unique.of_line(&line)?;
+        let mut message = unique.apply(Message::new(payload).on_conflict(self.on_conflict));
+        if let Some(id) = line.id {
+            message = message.id(id.as_bytes());
+        }
         if let Some(due) = due {
             message = message.due(due);
         }
@@ -289,6 +339,19 @@ impl Defaults {
         // Padded, so that messages due in the same millisecond are delivered in the order of their
         // lines.
         format!("line:{number:010}:{hash:016x}")
+    }
+}
+
+impl UniqueFlags {
+    /// The options of a line. The flags give what it leaves out.
+    fn of_line(self, line: &Line<'_>) -> Result<Self, String> {
+        let time = |text: &Option<Cow<'_, str>>| text.as_deref().map(time::delay).transpose();
+        Ok(Self {
+            window: time(&line.window)?.or(self.window),
+            max_wait: time(&line.max_wait)?.or(self.max_wait),
+            reuse: line.reuse.unwrap_or(self.reuse),
+            revive: line.revive.unwrap_or(self.revive),
+        })
     }
 }
 

@@ -34,8 +34,8 @@ impl<T> Batch<T> {
         batch
     }
 
-    fn has_room(&self) -> bool {
-        self.items.len() < BATCH_ITEMS
+    fn has_room(&self, most: usize) -> bool {
+        self.items.len() < most
     }
 
     /// Adds a caller's items, or returns them if they do not fit. They are never split: a caller of
@@ -69,6 +69,7 @@ pub(crate) async fn run<V: BatchVerb>(
     mut receiver: mpsc::UnboundedReceiver<Arrival<V::Output>>,
     waiting: Arc<WaitingItems>,
 ) {
+    let most = if V::ALONE { 1 } else { BATCH_ITEMS };
     let mut next = None;
     let mut in_flight = CallsInFlight::default();
     // Whether the last call has items that must not be repeated.
@@ -94,7 +95,7 @@ pub(crate) async fn run<V: BatchVerb>(
         let mut batch = Batch::of(first);
         loop {
             while next.is_none()
-                && batch.has_room()
+                && batch.has_room(most)
                 && let Ok(group) = receiver.try_recv()
             {
                 next = batch.add(group);
@@ -106,7 +107,7 @@ pub(crate) async fn run<V: BatchVerb>(
                 && batch.items.len() >= V::ENOUGH
                 && !ordered
                 && !batch.ordered;
-            if in_flight.0.is_empty() || joins {
+            if in_flight.0.is_empty() || joins || V::ALONE {
                 break;
             }
             tokio::select! {
@@ -120,7 +121,7 @@ pub(crate) async fn run<V: BatchVerb>(
         };
         while turn.is_some()
             && next.is_none()
-            && batch.has_room()
+            && batch.has_room(most)
             && let Ok(group) = receiver.try_recv()
         {
             next = batch.add(group);
@@ -182,7 +183,7 @@ mod tests {
             Some(100)
         );
         assert!(batch.add(group(56, 10)).is_none());
-        assert!(!batch.has_room());
+        assert!(!batch.has_room(BATCH_ITEMS));
         assert_eq!(
             (batch.items.len(), batch.bytes),
             (BATCH_ITEMS, 10 * BATCH_ITEMS)

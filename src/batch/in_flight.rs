@@ -245,6 +245,9 @@ impl<V: BatchVerb> InFlightBatch<V> {
         }
         let (mut reply, waited) = lane.call_durably(V::VERB, keys, &args, *durability).await?;
         let now_us = reply.header.now_us;
+        if V::ALONE {
+            return Ok((vec![Ok(V::decode_only(&mut reply.body, now_us)?)], waited));
+        }
         let mut items = reply.body.parts()?;
         if V::SHARES_RESULT && items.len() == 1 {
             return Ok((vec![V::decode(&items.text()?, now_us); batch.len()], waited));

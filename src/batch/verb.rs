@@ -1,6 +1,7 @@
 //! What a batcher needs to know of a verb. `partition/verbs` implements it for each verb.
 
 use crate::error::Error;
+use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 use crate::telemetry::metrics::Count;
 
@@ -26,12 +27,21 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
     /// Whether the script may reply with one result for all items.
     const SHARES_RESULT: bool = false;
 
+    /// Whether a call takes one item only. Its reply is decoded by [`decode_only`](Self::decode_only).
+    const ALONE: bool = false;
+
     /// The result of one item.
     type Output: Clone + Send + 'static;
 
     /// Decodes the result of one item; an error if the script refused the item. `now_us` is the
     /// server's time of the call, in Unix microseconds.
     fn decode(text: &str, now_us: i64) -> Result<Self::Output, Error>;
+
+    /// Decodes the result of the only item of a call, for a verb whose reply is not a list of
+    /// results. `now_us` is the server's time of the call, in Unix microseconds.
+    fn decode_only(body: &mut Body, _now_us: i64) -> Result<Self::Output, Error> {
+        Err(body.unexpected("a list of results was expected"))
+    }
 
     /// Whether replicas or disks must confirm before the caller gets this result. Also true if the
     /// change was made by an earlier call (`EXISTS`).

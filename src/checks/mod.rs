@@ -172,6 +172,13 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let Some(stored) = inspect::stored(&mut reply.body)? else {
         assert_eq!(sent.len(&[1]), 0, "somebody is there");
+        if let Some(outcome) = inspect::outcome(&mut reply.body)? {
+            assert_eq!(outcome.ended.as_str(), sent.text(&[2]));
+            let at = sent.integer(&[3]);
+            assert_eq!(i64::try_from(outcome.ended_at_ms), Ok(at));
+            let until = outcome.remembered_until_ms.unwrap_or(0);
+            assert_eq!(i64::try_from(until), Ok(sent.integer(&[4])));
+        }
         return Ok(());
     };
     let names = [
@@ -209,6 +216,12 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     assert!(stored.expires_after_ms.is_none() || has("expires=+"));
     assert!(stored.cost == 1 || has("cost="));
     assert!(stored.snoozes == 0 || has("snoozes="));
+    assert!(stored.window_ms.is_none() || has("window="));
+    assert!(stored.due_by_ms.is_none() || has("due_by="));
+    if let Some(ms) = stored.next_due_ms {
+        assert_eq!(sent.text(&[1, 14]), "next_due");
+        assert_eq!(i64::try_from(ms), Ok(sent.integer(&[1, 15])));
+    }
     assert_eq!(stored.error, sent.text(&[1, 11]));
     assert_eq!(stored.payload, sent.bytes(&[1, 13]));
     Ok(())
@@ -314,6 +327,14 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         match PushResult::decode(Verb::Push, &text, 0) {
             Ok(PushResult::Created { .. }) => assert!(is("CREATED"), "{said:?}"),
             Ok(PushResult::Moved { .. }) => assert!(is("MOVED"), "{said:?}"),
+            Ok(PushResult::Next { .. }) => assert!(is("NEXT"), "{said:?}"),
+            Ok(PushResult::Remembered { until_ms }) => {
+                assert_eq!(
+                    said.split_once(' ').map(|(word, _)| word),
+                    Some("REMEMBERED")
+                );
+                assert_eq!(said[11..].parse(), Ok(until_ms));
+            }
             Ok(PushResult::Finished { ended_us }) => {
                 assert!(is("FINISHED"), "{said:?}");
                 if let Some(ended_us) = ended_us {
@@ -327,7 +348,7 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
                 assert_eq!(said, format!("EXISTS {}", State::as_str(state)))
             }
             Err(error) => assert!(
-                !["CREATED", "MOVED", "FINISHED", "EXPIRED"]
+                !["CREATED", "MOVED", "NEXT", "FINISHED", "EXPIRED"]
                     .iter()
                     .any(|word| is(word)),
                 "{error}"

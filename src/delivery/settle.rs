@@ -238,7 +238,7 @@ impl Delivery {
             .await
     }
 
-    fn close(&self, lost: bool) {
+    pub(super) fn close(&self, lost: bool) {
         self.0.settled.store(true, Ordering::SeqCst);
         if lost {
             self.lose("a settlement found it gone");

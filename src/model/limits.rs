@@ -11,6 +11,8 @@ use crate::model::stats::Stats;
 const MAX_STARTS: u32 = 1_000_000;
 /// The longest window of a rate: 30 days.
 const MAX_WINDOW_MS: u64 = 2_592_000_000;
+/// The most ids that a partition may be told to remember.
+const MAX_REMEMBERED: u64 = 1_000_000_000_000_000;
 
 /// Limits of a queue, to be set with [`Queue::configure`](crate::Queue::configure). Limits that are
 /// not set stay as they are.
@@ -145,6 +147,41 @@ impl Limits {
         self.with("max_throttle_ms", ceil_ms(time).to_string())
     }
 
+    /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window) fail
+    /// with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. What it
+    /// remembers of the calls of the last 12 s counts, too: [`Stats::recent`](crate::Stats::recent).
+    /// An id takes about 100 bytes of Redis's memory.
+    ///
+    /// ```
+    /// let limits = dueq::Limits::new().max_remembered(5_000_000);
+    /// # let _ = limits;
+    /// ```
+    #[must_use]
+    pub fn max_remembered(self, ids: u64) -> Self {
+        self.with("max_remembered", ids.to_string())
+    }
+
+    /// Raises the queue to layout 3, which [`OnConflict::Next`](crate::OnConflict::Next) needs. It
+    /// cannot be taken back.
+    ///
+    /// Releases before 0.2 refuse a queue with layout 3: their workers stop, and their producers get
+    /// errors. So set it only when every client and worker of the queue has release 0.2 or newer.
+    /// `dueq doctor QUEUE` names live workers that may be older, if messages of the queue expire or
+    /// it has a rate or `max_leased`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Limits, OnConflict};
+    ///
+    /// orders.configure(Limits::new().layout3()).await?;
+    /// orders.push("index").id("doc:7").on_conflict(OnConflict::Next).await?;
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn layout3(self) -> Self {
+        self.with("layout", "3".to_owned())
+    }
+
     /// The limits that these stats tell, with `factor` times what is divided among partitions.
     pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
@@ -170,6 +207,12 @@ impl Limits {
             .max_payload_bytes(small(stats.max_payload_bytes))
             .keep_dead_for(Duration::from_millis(stats.keep_dead_ms))
             .keep_dead(stats.keep_dead.saturating_mul(factor))
+            .max_remembered(
+                stats
+                    .max_remembered
+                    .saturating_mul(factor)
+                    .clamp(1, MAX_REMEMBERED),
+            )
     }
 
     /// Whether a limit is divided among partitions such that too many of them refuse it.
@@ -191,7 +234,9 @@ impl Limits {
         let mut pairs = Vec::new();
         for (name, value) in &self.pairs {
             let value = match (*name, value.parse::<u64>()) {
-                ("max_messages" | "dead_keep", Ok(total)) => total.div_ceil(partitions).to_string(),
+                ("max_messages" | "dead_keep" | "max_remembered", Ok(total)) => {
+                    total.div_ceil(partitions).to_string()
+                }
                 ("max_leased", Ok(total)) if total > 0 && total < partitions => {
                     return Err(Error::invalid(format!(
                         "max_leased is {total}, and the queue has {partitions} partitions, which share it: it must be {partitions} or more"

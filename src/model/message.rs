@@ -9,6 +9,7 @@ use crate::model::due::Due;
 use crate::model::durability::Durability;
 use crate::model::expiry::{Expires, OnExpire};
 use crate::model::id::new_id;
+use crate::model::uniqueness::Uniqueness;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
@@ -28,7 +29,7 @@ use crate::model::id::new_id;
 /// let idle = Message::new("close").id("conn:7").due(Duration::from_secs(30)).on_conflict(OnConflict::Reschedule);
 /// # let _ = idle;
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// `None`: private, made by the push.
     pub(crate) id: Option<Vec<u8>>,
@@ -43,10 +44,11 @@ pub struct Message {
     pub(crate) expires: Option<Expires>,
     pub(crate) on_expire: OnExpire,
     pub(crate) cost: Option<u32>,
+    pub(crate) unique: Uniqueness,
 }
 
-/// What a push does if its id is scheduled or ready already. It never changes a leased or dead
-/// message.
+/// What a push does if its id is scheduled or ready already. It never changes a message that a
+/// handler has, nor a dead one unless the push is told to [`revive`](Message::revive) it.
 ///
 /// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no
 /// order holds between the two, unless the caller awaits the first.
@@ -60,6 +62,18 @@ pub enum OnConflict {
     Reschedule,
     /// The waiting message is replaced: payload, due time and options.
     Replace,
+    /// As `Replace`; and if a handler has the message, the queue keeps the new one for after it. The
+    /// push returns [`Pushed::Next`](crate::Pushed::Next).
+    ///
+    /// However that delivery ends, also by a crash, the kept message then waits under the id, with
+    /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
+    /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
+    /// removes it and returns [`Cancelled::Next`](crate::Cancelled::Next).
+    ///
+    /// Needs layout 3: see [`Limits::layout3`](crate::Limits::layout3). A push into another queue
+    /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
+    /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
+    Next,
 }
 
 impl Message {
@@ -86,6 +100,7 @@ impl Message {
             expires: None,
             on_expire: OnExpire::Dead,
             cost: None,
+            unique: Uniqueness::default(),
         }
     }
 
@@ -179,10 +194,11 @@ impl Message {
     /// What to do if a message with this id waits already; [`OnConflict::Keep`] unless set.
     ///
     /// If the id is not in the queue, the message is stored as by any push. If a handler has it,
-    /// the push returns `Exists(Leased)` and changes nothing. Redis receives pushes that keep and
-    /// pushes that move or replace in any order, unless the caller awaits the first one. A push
-    /// that may move or replace is not repeated by the library when its reply is lost: the error
-    /// says [`Applied::Unknown`](crate::Applied::Unknown).
+    /// the push returns `Exists(Leased)` and changes nothing, except with [`OnConflict::Next`].
+    /// Redis receives pushes that keep and pushes that move or replace in any order, unless the
+    /// caller awaits the first one. A push with `Reschedule` or `Replace` is not repeated by the
+    /// library when its reply is lost: the error says
+    /// [`Applied::Unknown`](crate::Applied::Unknown).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -243,7 +259,8 @@ impl Message {
 
     /// Whether pushing it twice has the effect of once.
     pub(crate) fn is_repeatable(&self) -> bool {
-        self.on_conflict == OnConflict::Keep
+        // A repetition of a push with `Next` that was applied changes nothing.
+        matches!(self.on_conflict, OnConflict::Keep | OnConflict::Next)
     }
 
     /// The options as the push script reads them.
@@ -256,6 +273,7 @@ impl Message {
             OnConflict::Keep => {}
             OnConflict::Reschedule => words.push("on_conflict=reschedule".to_owned()),
             OnConflict::Replace => words.push("on_conflict=replace".to_owned()),
+            OnConflict::Next => words.push("on_conflict=next".to_owned()),
         }
         if let Some(trace_parent) = &self.trace_parent {
             words.push(format!("traceparent={trace_parent}"));
@@ -272,6 +290,7 @@ impl Message {
         if let Some(cost) = self.cost.filter(|&cost| cost != 1) {
             words.push(format!("cost={cost}"));
         }
+        words.extend(self.unique.words());
         words.join(" ")
     }
 }

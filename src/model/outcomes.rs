@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::model::receipt::Receipt;
+
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum State {
@@ -44,7 +46,7 @@ impl fmt::Display for State {
 /// What [`Queue::push`](crate::Queue::push) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-#[must_use = "only `Created` and `Moved` changed the queue"]
+#[must_use = "only `Created`, `Moved` and `Next` changed the queue"]
 pub enum Pushed {
     /// The message is stored.
     Created,
@@ -53,6 +55,14 @@ pub enum Pushed {
     Exists(State),
     /// The waiting message was rescheduled or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
+    /// A handler has the message of this id. The pushed one is kept for after it, as
+    /// [`OnConflict::Next`](crate::OnConflict::Next) asked, in place of any that was kept before.
+    Next,
+    /// A push with a [`window`](crate::Message::window) stored a message with this id, and that
+    /// message has ended. Until this Unix millisecond pushes of the id store nothing. After an error
+    /// that left open whether a push took effect, the caller who repeats it gets this if the first
+    /// one did, or if another push of the id had; the two cannot be told apart.
+    Remembered(u64),
     /// An earlier try of this call was applied and its reply was lost; the message has been
     /// delivered or cancelled since. Only the library's own repetition of a call returns this.
     Finished,
@@ -65,6 +75,10 @@ pub enum Pushed {
 pub enum Cancelled {
     /// It will never be delivered.
     Cancelled,
+    /// A handler has the message, and it is too late for that one. The message that a push with
+    /// [`OnConflict::Next`](crate::OnConflict::Next) kept for after it will never be delivered. If
+    /// the reply is lost, the library's repetition returns `Leased` instead.
+    Next,
     /// Too late: a handler has it.
     Leased,
     /// The message is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it.
@@ -139,6 +153,22 @@ pub enum Settled {
     /// lease was lost, and the message is or will be delivered again; or, for again, release and
     /// bury, an earlier try of this call acted and its reply was lost. The two cannot be told
     /// apart; [`Queue::get`](crate::Queue::get) shows the message as it is now.
+    Lost,
+}
+
+/// What an ack with follow-up messages did.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only after `Done` the messages were pushed by this call"]
+pub enum Followed {
+    /// The message is acked, and these are the receipts of the messages that follow it, in their
+    /// order.
+    Done(Vec<Receipt>),
+    /// As [`Settled::Gone`] of an ack: perhaps an earlier try of this call acted, and stored the
+    /// messages.
+    Gone,
+    /// As [`Settled::Lost`]; the message exists, and another consumer has it or will have it. An
+    /// earlier try of this call may have acted, if the id was pushed again since.
     Lost,
 }
 

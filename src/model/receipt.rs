@@ -79,8 +79,10 @@ impl Receipt {
         self.outcome == Pushed::Created
     }
 
-    /// When the message is due, in Unix milliseconds, exactly as Redis stored it. `None` after
-    /// [`Pushed::Exists`] and [`Pushed::Finished`]: the push did not set it.
+    /// When the message is due, in Unix milliseconds, exactly as Redis stored it. After
+    /// [`Pushed::Moved`] and [`Pushed::Next`] the latest time: a [`max_wait`](crate::Message::max_wait)
+    /// may have made it earlier. `None` after [`Pushed::Exists`], [`Pushed::Remembered`] and
+    /// [`Pushed::Finished`]: the push did not set it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::model::due::Due;
+use crate::model::message::Message;
 
 /// How a delivery is to be settled: what a handler returns, directly or through [`IntoSettlement`].
 ///
@@ -25,6 +26,10 @@ use crate::model::due::Due;
 pub enum Settlement {
     /// Done: the message is gone.
     Ack,
+    /// Done, and these messages follow: both in one step, as
+    /// [`Delivery::ack_push`](crate::Delivery::ack_push). If one of them is refused, the delivery is
+    /// settled with a retry and that error.
+    AckAnd(Vec<Message>),
     /// Done for this time: due again then, with no attempts counted.
     Again(Due),
     /// Failed: due again after this delay, or the worker's if there is none; dead at the limit of
@@ -47,6 +52,20 @@ pub enum Settlement {
 }
 
 impl Settlement {
+    /// Done, and these messages follow, 100 at most: each step of a process pushes the next one.
+    ///
+    /// ```
+    /// use dueq::{Delivery, Message, Settlement};
+    ///
+    /// async fn charge(_order: Delivery) -> Settlement {
+    ///     // Charge the card, and then:
+    ///     Settlement::ack_and(vec![Message::new("ship")])
+    /// }
+    /// ```
+    pub fn ack_and(messages: Vec<Message>) -> Self {
+        Self::AckAnd(messages)
+    }
+
     /// Due again at this time or after this delay, with no attempts counted.
     pub fn again(due: impl Into<Due>) -> Self {
         Self::Again(due.into())

@@ -86,6 +86,8 @@ pub struct Stats {
     pub keep_dead_ms: u64,
     /// How many dead messages are kept, the youngest.
     pub keep_dead: u64,
+    /// How many ids of pushes with a window it remembers at most.
+    pub max_remembered: u64,
     /// How many messages may start in some time; `None` for no limit. The partitions' rates are
     /// added up; `None` if one of them has none.
     pub rate: Option<Rate>,
@@ -124,6 +126,7 @@ impl Stats {
             (&mut self.max_leased, other.max_leased),
             (&mut self.max_messages, other.max_messages),
             (&mut self.keep_dead, other.keep_dead),
+            (&mut self.max_remembered, other.max_remembered),
         ] {
             *sum = sum.saturating_add(part);
         }

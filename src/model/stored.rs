@@ -35,6 +35,14 @@ pub struct Stored {
     pub cost: u32,
     /// How often a handler snoozed it.
     pub snoozes: u32,
+    /// For how many milliseconds after its push the queue remembers its id, if the push said so.
+    pub window_ms: Option<u64>,
+    /// Until when pushes can postpone it, in Unix milliseconds: a push with
+    /// [`max_wait`](crate::Message::max_wait) has set it.
+    pub due_by_ms: Option<u64>,
+    /// When the message is due that follows this one, in Unix milliseconds. Only of a leased
+    /// message, if a push with [`OnConflict::Next`](crate::OnConflict::Next) has left one.
+    pub next_due_ms: Option<u64>,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
@@ -134,6 +142,9 @@ mod tests {
             on_expire: OnExpire::Dead,
             cost: 1,
             snoozes: 0,
+            window_ms: None,
+            due_by_ms: None,
+            next_due_ms: None,
             error: String::new(),
             payload: b"[1,2]".to_vec(),
         };

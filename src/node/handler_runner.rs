@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
 
 use crate::delivery::Delivery;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind};
 use crate::model::due::{Due, MAX_DELAY_MS};
-use crate::model::outcomes::{Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{Followed, Retried, Settled, Snoozed, Throttled};
 use crate::model::settlement::Settlement;
 use crate::node::catch_panic::{catch_panic, panic_text};
 use crate::node::handler_guard::HandlerGuard;
@@ -216,6 +216,11 @@ pub(crate) async fn end(
                 settlement = Settlement::retry(error);
                 was_invalid = true;
             }
+            // So does an ack whose follow-up messages the queue cannot take.
+            _ if !was_invalid && refuses_follow_ups(&settlement, &error) => {
+                settlement = Settlement::retry(error);
+                was_invalid = true;
+            }
             ErrorKind::Unavailable | ErrorKind::Timeout if !context.stop.is_cancelled() => {
                 let name = delivery.partition().queue_name();
                 events::call_failed(name, "settle", &error, "it is repeated");
@@ -234,6 +239,15 @@ pub(crate) async fn end(
     }
 }
 
+/// Whether the delivery is still leased because its follow-up messages were refused: for want of
+/// memory, of a right, or because the map has changed.
+fn refuses_follow_ups(settlement: &Settlement, error: &Error) -> bool {
+    let is_refusal = matches!(error.kind(), ErrorKind::Full | ErrorKind::Denied);
+    matches!(settlement, Settlement::AckAnd(_))
+        && error.was_applied() == Applied::No
+        && (is_refusal || error.is_remapped())
+}
+
 /// Makes the call, and returns the outcome for the span.
 async fn settle(
     delivery: &Delivery,
@@ -243,6 +257,13 @@ async fn settle(
     let subject = delivery.subject();
     let (settled, outcome) = match settlement {
         Settlement::Ack => (delivery.ack_behind().await?, "acked"),
+        Settlement::AckAnd(messages) => {
+            return Ok(match delivery.ack_push(messages).await? {
+                Followed::Done(_) => "acked",
+                Followed::Gone => "gone",
+                Followed::Lost => "lost",
+            });
+        }
         Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
         Settlement::Retry { after, error } => {
             let own_delay = || {

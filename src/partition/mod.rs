@@ -1,9 +1,11 @@
 //! A partition: one set of ten keys on one server, and what this process needs to call scripts on
 //! it.
 
+mod ack_push;
 mod claim;
 mod closing;
 mod producers;
+pub(crate) mod pushing;
 mod remap;
 mod roles;
 pub(crate) mod verbs;
@@ -81,6 +83,8 @@ pub(crate) struct Settlers {
     pub(crate) ack: Batcher<verbs::Ack>,
     /// Acks of workers. Handlers do not wait for them, so they linger 1 ms to fill a batch.
     pub(crate) ack_lingering: Batcher<verbs::Ack>,
+    /// One delivery a call.
+    pub(crate) ack_push: Batcher<ack_push::AckPush>,
     pub(crate) again: Batcher<verbs::Again>,
     pub(crate) retry: Batcher<verbs::Retry>,
     pub(crate) release: Batcher<verbs::Release>,
@@ -96,6 +100,7 @@ impl Settlers {
         route: &Route,
         control: &Arc<RoutedLane>,
         meters: &Arc<Meters>,
+        fence: Arc<str>,
         supervisor: Option<Arc<dyn Supervisor>>,
     ) -> Self {
         let spec = |lane| CallSpec::new(keys, lane, meters).with_supervisor(supervisor.clone());
@@ -104,6 +109,8 @@ impl Settlers {
         Self {
             ack: Batcher::new(settles()),
             ack_lingering: Batcher::new(settles().with_linger()),
+            // Its messages have ids, which the map routed here.
+            ack_push: Batcher::new(CallSpec { fence, ..settles() }),
             again: Batcher::new(settles()),
             retry: Batcher::new(settles()),
             release: Batcher::new(settles()),
@@ -175,10 +182,18 @@ impl Partition {
             producers,
         } = parts;
         let control = Arc::new(RoutedLane::control(&route));
-        let settlers = Settlers::new(&keys, &route, &control, &meters, supervisor);
+        let fence = place.fence();
+        let settlers = Settlers::new(
+            &keys,
+            &route,
+            &control,
+            &meters,
+            Arc::clone(&fence),
+            supervisor,
+        );
         Self {
             queue_name,
-            fence: place.fence(),
+            fence,
             place,
             keys,
             claims: RoutedLane::claims(&route),

@@ -53,7 +53,10 @@ pushes!(Upsert, false);
 fn is_stored(result: &PushResult) -> bool {
     matches!(
         result,
-        PushResult::Created { .. } | PushResult::Exists(_) | PushResult::Moved { .. }
+        PushResult::Created { .. }
+            | PushResult::Exists(_)
+            | PushResult::Moved { .. }
+            | PushResult::Next { .. }
     )
 }
 
@@ -72,15 +75,19 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
             "{} was repeated for {PATIENCE:?} and its first reply was lost",
             verb.name()
         )),
+        // `Remembered` of a repetition is final, too: the script replies with `Finished` if it knows
+        // that an earlier try of this call stored the message that ended.
         _ => Verdict::Final,
     }
 }
 
-fn push_count(result: &Result<PushResult, Error>) -> Option<Count> {
+pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Count> {
     Some(match result {
         Ok(PushResult::Created { .. }) => Count::PushCreated,
         Ok(PushResult::Exists(_)) => Count::PushExisting,
         Ok(PushResult::Moved { .. }) => Count::PushMoved,
+        Ok(PushResult::Next { .. }) => Count::PushNext,
+        Ok(PushResult::Remembered { .. }) => Count::PushRemembered,
         Ok(PushResult::Finished { .. }) => Count::PushFinished,
         Ok(PushResult::Expired) => return None,
         Err(error) if error.was_applied() != Applied::No => Count::PushUnknown,
@@ -111,7 +118,7 @@ macro_rules! cancels {
             }
 
             fn is_change(result: &Cancelled) -> bool {
-                *result == Cancelled::Cancelled
+                matches!(result, Cancelled::Cancelled | Cancelled::Next)
             }
 
             fn count(result: &Result<Cancelled, Error>) -> Option<Count> {
@@ -286,7 +293,7 @@ impl BatchVerb for Throttle {
 
 /// A settlement that the script refused, such as one with a delay of 101 years, is asked for again
 /// as another one and not counted.
-fn failed_settlement(error: &Error) -> Option<Count> {
+pub(super) fn failed_settlement(error: &Error) -> Option<Count> {
     let refused = is_refusal(error) && error.was_applied() == Applied::No;
     (!refused).then_some(Count::SettleFailed)
 }

@@ -5,8 +5,10 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::model::due::{MAX_DELAY_MS, ceil_ms};
+use crate::model::due::{Due, MAX_DELAY_MS, ceil_ms};
 use crate::model::expiry::{Expires, OnExpire};
+use crate::model::message::OnConflict;
+use crate::model::uniqueness::Uniqueness;
 
 /// The longest name of a queue, in bytes.
 pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;
@@ -18,6 +20,10 @@ pub(crate) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const MAX_LEASE_MS: u64 = 86_400_000;
 /// How many items one script call takes at most.
 pub(crate) const MAX_ITEMS: usize = 1_000;
+/// How many messages may follow one delivery.
+pub(crate) const MAX_FOLLOW_UPS: usize = 100;
+/// The longest window of a push, in milliseconds: 30 days.
+const MAX_WINDOW_MS: u64 = 2_592_000_000;
 
 /// A queue's name: 1 to 128 bytes, no control characters, none of `/ { }`.
 pub(crate) fn check_queue_name(name: &str) -> Result<(), Error> {
@@ -97,6 +103,53 @@ pub(crate) fn check_cost(cost: u32) -> Result<(), Error> {
         return Err(Error::invalid(format!(
             "cost is {cost}, it must be 1 to 1000000, and at most the burst of the queue's rate"
         )));
+    }
+    Ok(())
+}
+
+/// Refuses a window, a limit of a debounce or a revival that no push takes. `due` is that of the
+/// message. For a fixed due time the server compares it with `max_wait`, as it has the clock.
+pub(crate) fn check_uniqueness(
+    unique: Uniqueness,
+    on_conflict: OnConflict,
+    due: Due,
+) -> Result<(), Error> {
+    let Uniqueness {
+        window_ms,
+        max_wait_ms,
+        revive,
+        ..
+    } = unique;
+    if let Some(ms) = window_ms
+        && !(1..=MAX_WINDOW_MS).contains(&ms)
+    {
+        return Err(Error::invalid(format!(
+            "window is {ms} ms, it must be 1 to {MAX_WINDOW_MS} (30 days)"
+        )));
+    }
+    if let Some(ms) = max_wait_ms {
+        if !(1..=MAX_DELAY_MS).contains(&ms) {
+            return Err(Error::invalid(format!(
+                "max_wait is {ms} ms, it must be 1 to {MAX_DELAY_MS} (100 years)"
+            )));
+        }
+        if on_conflict == OnConflict::Keep {
+            return Err(Error::invalid(
+                "max_wait is set and a waiting message is kept: set on_conflict to reschedule, replace or next",
+            ));
+        }
+        if let Due::AfterMs(delay) = due
+            && delay > ms
+        {
+            return Err(Error::invalid(format!(
+                "max_wait is {ms} ms and the delay {delay} ms: max_wait must be at least the delay"
+            )));
+        }
+    }
+    if revive && !matches!(on_conflict, OnConflict::Replace | OnConflict::Next) {
+        return Err(Error::invalid(
+            "revive is set and a dead message is not replaced: set on_conflict to replace or next",
+        ));
     }
     Ok(())
 }
@@ -211,6 +264,47 @@ mod tests {
             format!("00-{trace}-{span}-01\n"),
         ] {
             assert!(check_trace_parent(&bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn uniqueness_at_and_beyond_every_limit() {
+        use OnConflict::{Keep, Next, Replace, Reschedule};
+        let check = |unique, on_conflict| check_uniqueness(unique, on_conflict, Due::AfterMs(10));
+        let window = |ms| Uniqueness {
+            window_ms: Some(ms),
+            ..Uniqueness::default()
+        };
+        let max_wait = |ms| Uniqueness {
+            max_wait_ms: Some(ms),
+            ..Uniqueness::default()
+        };
+        let revive = Uniqueness {
+            revive: true,
+            ..Uniqueness::default()
+        };
+        for (unique, on_conflict) in [
+            (window(1), Keep),
+            (window(MAX_WINDOW_MS), Next),
+            (max_wait(10), Reschedule),
+            (max_wait(MAX_DELAY_MS), Replace),
+            (revive, Replace),
+            (revive, Next),
+        ] {
+            assert!(check(unique, on_conflict).is_ok(), "{unique:?}");
+        }
+        for (unique, on_conflict, problem) in [
+            (window(0), Keep, "window is 0 ms"),
+            (window(MAX_WINDOW_MS + 1), Keep, "30 days"),
+            (max_wait(0), Replace, "max_wait is 0 ms"),
+            (max_wait(MAX_DELAY_MS + 1), Replace, "100 years"),
+            (max_wait(9), Replace, "at least the delay"),
+            (max_wait(10), Keep, "reschedule, replace or next"),
+            (revive, Keep, "replace or next"),
+            (revive, Reschedule, "replace or next"),
+        ] {
+            let error = check(unique, on_conflict).expect_err(problem);
+            assert!(error.to_string().contains(problem), "{error}");
         }
     }
 

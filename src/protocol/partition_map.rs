@@ -171,6 +171,22 @@ pub(crate) fn steer(id: &mut [u8], index: usize, partitions: usize) -> bool {
     false
 }
 
+/// The id of the message number `number` that follows the one with id `parent`. It has the routing
+/// part of the parent, and so falls into its partition, unless the parent has a `}` and no part in
+/// braces.
+pub(crate) fn id_of_follow_up(parent: &[u8], number: usize) -> Vec<u8> {
+    let mut id = Vec::with_capacity(parent.len() + 6);
+    if routing_part(parent).len() < parent.len() {
+        id.extend(parent);
+    } else {
+        id.push(b'{');
+        id.extend(parent);
+        id.push(b'}');
+    }
+    id.extend(format!("/{number}").bytes());
+    id
+}
+
 /// What decides the partition: the bytes between the first `{` and the next `}`, if there are any,
 /// else the whole id. So ids with the same part share a partition.
 fn routing_part(id: &[u8]) -> &[u8] {
@@ -229,6 +245,23 @@ mod tests {
         // Without a closed and filled part the whole id counts.
         for whole in ["{}a", "a{b", "a}b{", "}{"] {
             assert_eq!(routing_part(whole.as_bytes()), whole.as_bytes());
+        }
+    }
+
+    #[test]
+    fn follow_ups_have_the_routing_part_of_their_parent() {
+        for (parent, expected) in [
+            ("order:42", "{order:42}/1"),
+            ("{order:42}/1", "{order:42}/1/1"),
+            ("eu:{order:42}:pay", "eu:{order:42}:pay/1"),
+            ("a{b", "{a{b}/1"),
+        ] {
+            let id = id_of_follow_up(parent.as_bytes(), 1);
+            assert_eq!(String::from_utf8_lossy(&id), expected);
+            for partitions in [1, 12, 256] {
+                let of = |id: &[u8]| index_of(id, partitions);
+                assert_eq!(of(&id), of(parent.as_bytes()), "{expected}");
+            }
         }
     }
 

@@ -199,6 +199,9 @@ pub(crate) struct Options {
     pub(crate) on_expire: OnExpire,
     pub(crate) cost: Option<u32>,
     pub(crate) snoozes: u32,
+    pub(crate) window_ms: Option<u64>,
+    /// When the debounce ends, in Unix milliseconds.
+    pub(crate) due_by_ms: Option<u64>,
     /// How many leases ran out before. Only a claim says it, and only if there is one.
     pub(crate) crashes: u32,
 }
@@ -218,6 +221,8 @@ impl Options {
                 Some(("expires_by", ms)) => options.expires_by = ms.parse().ok(),
                 Some(("on_expire", "drop")) => options.on_expire = OnExpire::Drop,
                 Some(("cost", cost)) => options.cost = cost.parse().ok(),
+                Some(("window", ms)) => options.window_ms = ms.parse().ok(),
+                Some(("due_by", ms)) => options.due_by_ms = ms.parse().ok(),
                 Some(("snoozes", count)) => options.snoozes = count.parse().unwrap_or(0),
                 Some(("crashes", count)) => options.crashes = count.parse().unwrap_or(0),
                 // It is copied into HTTP headers and environments: ignore values that are not

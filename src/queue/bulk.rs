@@ -10,9 +10,9 @@ use crate::model::id::new_id;
 use crate::model::message::OnConflict;
 use crate::model::receipt::Receipt;
 use crate::partition::Partition;
+use crate::partition::pushing::receipt;
 use crate::protocol::partition_map::{index_of, steer};
 use crate::protocol::results::produce::PushResult;
-use crate::queue::produce::receipt;
 use crate::router::Partitions;
 
 /// A message of the bulk push, besides its item.

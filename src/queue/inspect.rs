@@ -6,15 +6,15 @@ use crate::model::limits::Limits;
 use crate::model::outcomes::State;
 use crate::model::stats::Stats;
 use crate::model::stored::{Cursor, Page, Stored};
-use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
-use crate::queue::{Queue, list, routed};
-use crate::router::Routing;
+use crate::queue::{Queue, list};
 use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
-    /// The message with this id in any state; `None` if there is none.
+    /// The message with this id in any state; `None` if there is none. For a message that has ended
+    /// see [`outcome`](Queue::outcome).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -26,10 +26,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
-        limits::check_id(id.as_ref())?;
-        let mut routing = Routing::new(&self.router);
-        let mut reply =
-            routed::call(&mut routing, Verb::Get, id.as_ref(), Repeat::Harmless).await?;
+        let mut reply = self.look_up(id.as_ref()).await?;
         inspect::stored(&mut reply.body)
     }
 
@@ -97,7 +94,7 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
-    /// `max_messages / P` and `keep_dead / P`, rounded up. The starts of its rate are those of the
+    /// `max_messages / P`, `keep_dead / P` and `max_remembered / P`, rounded up. The starts of its rate are those of the
     /// queue / P, rounded down, as is `max_leased`; its burst too, but 1 at least.
     ///
     /// # Errors

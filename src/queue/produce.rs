@@ -3,19 +3,14 @@
 use crate::batch::Item;
 use crate::error::Error;
 use crate::model::codec::{self, Codec};
-use crate::model::due::Due;
-use crate::model::id::new_id;
 use crate::model::message::{Message, OnConflict};
 use crate::model::receipt::Receipt;
+use crate::partition::pushing::{due_of, named, push_item, receipt};
 use crate::partition::{Partition, Producers};
-use crate::protocol::limits;
-use crate::protocol::results::produce::PushResult;
-use crate::protocol::spread::{self, spread};
 use crate::queue::bulk::{Bulk, Refused, Slot, new_id_in};
 use crate::queue::routed::submit;
 use crate::queue::{Push, Queue};
 use crate::router::Routing;
-use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
 impl<C: Codec> Queue<C> {
@@ -64,7 +59,9 @@ impl<C: Codec> Queue<C> {
     ///
     /// If the reply is lost, the library repeats the push for up to 10 s. The repetition never
     /// stores a second message: it returns `Exists`, or `Finished` if the message has been
-    /// delivered or cancelled meanwhile.
+    /// delivered or cancelled meanwhile. A caller who repeats a push with a
+    /// [`window`](Message::window) gets `Exists` or `Remembered`, also after an error that left open
+    /// whether the first push took effect: so with a window the message is stored once.
     ///
     /// Pushes with [`OnConflict::Keep`] and pushes with another [`OnConflict`] travel in separate
     /// calls, and neither waits for the other. Order between the two holds only for a caller that
@@ -209,54 +206,4 @@ fn by_partition(refused: &[Refused]) -> Vec<(&Partition, &Error)> {
         }
     }
     refusals
-}
-
-fn named(message: &mut Message) -> Vec<u8> {
-    message.id.get_or_insert_with(new_id).clone()
-}
-
-/// When the message with this id is due: later than asked if its due time is spread.
-fn due_of(message: &Message, id: &[u8]) -> Due {
-    spread(message.due, message.spread_ms, id)
-}
-
-pub(super) fn receipt(
-    result: Result<PushResult, Error>,
-    id: Vec<u8>,
-    due: Due,
-) -> Result<Receipt, Error> {
-    let result = result.map_err(|error| error.of_message(&id))?;
-    Ok(Receipt {
-        outcome: result.outcome()?,
-        due_ms: result.now_up_ms().map(|now_ms| due.unix_ms(now_ms)),
-        id,
-    })
-}
-
-fn push_item(mut message: Message) -> Result<Item, Error> {
-    let id = named(&mut message);
-    limits::check_id(&id)?;
-    limits::check_payload(&message.payload)?;
-    message
-        .max_attempts
-        .map_or(Ok(()), limits::check_max_attempts)?;
-    message
-        .trace_parent
-        .as_deref()
-        .map_or(Ok(()), limits::check_trace_parent)?;
-    limits::check_expiry(message.expires, message.on_expire)?;
-    message.cost.map_or(Ok(()), limits::check_cost)?;
-    spread::check(message.due, message.spread_ms)?;
-    let due = due_of(&message, &id).encode()?.into_bytes();
-    let options = message.options().into_bytes();
-    let repeat = if message.is_repeatable() {
-        Repeat::Harmless
-    } else {
-        Repeat::Unsafe
-    };
-    Ok(Item {
-        granted: None,
-        args: vec![id, due, message.payload, options],
-        repeat,
-    })
 }

@@ -214,6 +214,71 @@ impl<'a, C: Codec> Push<'a, C> {
         self.with(|message| message.cost(cost))
     }
 
+    /// For how long the queue remembers the id, as [`Message::window`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let hour = Duration::from_secs(3_600);
+    /// assert!(orders.push("report").id("report:7").window(hour).await?.is_created());
+    /// # });
+    /// ```
+    pub fn window(self, window: Duration) -> Self {
+        self.with(|message| message.window(window))
+    }
+
+    /// Stores the message although a window remembers its id, as [`Message::reuse`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("report, corrected").id("report:7").reuse().await?;
+    /// # });
+    /// ```
+    pub fn reuse(self) -> Self {
+        self.with(Message::reuse)
+    }
+
+    /// Delays the message, and replaces one that waits, as [`Message::debounce`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// orders.push("index").id("doc:7").debounce(Duration::from_secs(5)).await?;
+    /// # });
+    /// ```
+    pub fn debounce(self, delay: Duration) -> Self {
+        self.with(|message| message.debounce(delay))
+    }
+
+    /// How much later than the first push the message may become due, as [`Message::max_wait`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let index = orders.push("index").id("doc:7").debounce(Duration::from_secs(5));
+    /// index.max_wait(Duration::from_secs(60)).await?;
+    /// # });
+    /// ```
+    pub fn max_wait(self, max_wait: Duration) -> Self {
+        self.with(|message| message.max_wait(max_wait))
+    }
+
+    /// Replaces a dead message of this id, too, as [`Message::revive`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::OnConflict;
+    ///
+    /// orders.push("index").id("doc:7").on_conflict(OnConflict::Replace).revive().await?;
+    /// # });
+    /// ```
+    pub fn revive(self) -> Self {
+        self.with(Message::revive)
+    }
+
     fn with(self, change: impl FnOnce(Message) -> Message) -> Self {
         Self {
             message: self.message.map(change),

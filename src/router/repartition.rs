@@ -99,7 +99,8 @@ impl Router {
         }
         // Before the loop, which closes a partition that is removed already by creating it.
         let limits = limits_of(known, &map, &of_home).await?;
-        let shares = limits.of_partition(map.new.len())?;
+        let mut shares = limits.of_partition(map.new.len())?;
+        known.home().add_layout_to(&mut shares).await?;
         for partition in &known.list()[1..map.old.len()] {
             loop {
                 let StoredMap { epoch, .. } = partition.stored_map().await?;
@@ -171,7 +172,8 @@ impl Router {
         // While a partition has the map of the change, the home may have its share of the old
         // limits. Later only the home is certain: a partition that was lost has the default limits.
         let (stats, _) = stats(of_change.unwrap_or(known.home())).await?;
-        let limits = Limits::of_stats(&stats, 1).of_partition(1)?;
+        let mut limits = Limits::of_stats(&stats, 1).of_partition(1)?;
+        known.home().add_layout_to(&mut limits).await?;
         known.home().configure_as(&limits, &stats).await?;
         for partition in &known.list()[1..] {
             partition.forward(map).await?;
@@ -292,6 +294,15 @@ impl Partition {
             let closed_ms = of_queue.closed_ms.to_string();
             let args = [closed_ms.as_bytes()];
             self.call(Verb::Pause, &args, Repeat::Harmless).await?;
+        }
+        Ok(())
+    }
+
+    /// Adds layout 3 to these limits if the partition has it. The home keeps it while the map
+    /// changes; a partition that is made then does not have it yet.
+    async fn add_layout_to(&self, limits: &mut Vec<Vec<u8>>) -> Result<(), Error> {
+        if self.has_layout3().await? {
+            limits.extend([b"layout".to_vec(), b"3".to_vec()]);
         }
         Ok(())
     }

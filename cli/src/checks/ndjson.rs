@@ -15,6 +15,7 @@ use crate::expiry::Expiry;
 use crate::ndjson::{Defaults, Lines};
 use crate::shown::{steers, visible};
 use crate::time;
+use crate::unique::UniqueFlags;
 use crate::when::When;
 
 /// `push --ndjson`: each line is a message, is blank or is refused with a reason, for every size of
@@ -105,6 +106,7 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
         cost: None,
         max_attempts: None,
         on_conflict,
+        unique: UniqueFlags::default(),
         traceparent: None,
     };
     let mut lines = Lines::new(
@@ -199,6 +201,19 @@ fn check_message(text: &[u8], message: &str) {
     expected = expected.due(due);
     if let Some(parent) = field("traceparent") {
         expected = expected.trace_parent(parent);
+    }
+    if let Some(window) = field("window") {
+        expected = expected.window(time::delay(window).expect("a window"));
+    }
+    if let Some(max_wait) = field("max_wait") {
+        expected = expected.max_wait(time::delay(max_wait).expect("a limit"));
+    }
+    let is_set = |name: &str| raw.get(name).is_some_and(|value| value.get() == "true");
+    if is_set("reuse") {
+        expected = expected.reuse();
+    }
+    if is_set("revive") {
+        expected = expected.revive();
     }
     if let Some(limit) = raw
         .get("max_attempts")

@@ -59,6 +59,14 @@ struct Flags {
     keep_dead: Option<u64>,
     #[command(flatten)]
     starts: Starts,
+    /// The queue remembers at most N ids and calls; beyond it, pushes with a window are refused
+    /// [default: 1000000]
+    #[arg(long, value_name = "N")]
+    max_remembered: Option<u64>,
+    /// Raises the queue to layout 3, which push --on-conflict next needs. Releases before 0.2 refuse
+    /// such a queue, and it cannot be taken back: first update all clients and workers
+    #[arg(long, value_name = "3", value_parser = ["3"])]
+    layout: Option<String>,
 }
 
 /// `None` removes the limit.
@@ -100,6 +108,12 @@ impl Configure {
             limits = limits.keep_dead(number);
         }
         limits = flags.starts.add_to(limits)?;
+        if let Some(number) = flags.max_remembered {
+            limits = limits.max_remembered(number);
+        }
+        if flags.layout.is_some() {
+            limits = limits.layout3();
+        }
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let made = !queue.exists().await?;
         queue.configure(limits).await?;
@@ -128,6 +142,8 @@ impl Flags {
             keep_dead_for,
             keep_dead,
             starts,
+            max_remembered,
+            layout,
         } = self;
         max_attempts.is_none()
             && max_crashes.is_none()
@@ -136,6 +152,8 @@ impl Flags {
             && keep_dead_for.is_none()
             && keep_dead.is_none()
             && starts.are_none()
+            && max_remembered.is_none()
+            && layout.is_none()
     }
 }
 

@@ -14,8 +14,9 @@ use crate::{Common, existing, output};
 #[command(after_help = "\
 A cancelled message is never delivered. A message that a handler has cannot be cancelled.
 
-Prints a word for each id: cancelled; or the reason why not: leased (a handler has it), dead, absent
-(no such message). Exit code 0 if all were cancelled, else 1.
+Prints a word for each id: cancelled; or the reason why not: leased (a handler has it), next (a
+handler has it, and the message that push --on-conflict next kept for after it is cancelled), dead,
+absent (no such message). Exit code 0 if all were cancelled, else 1.
 
 Examples:
   dueq cancel orders order:42 && echo 'in time'
@@ -46,6 +47,7 @@ impl Cancel {
             };
             let word = match cancelled {
                 Cancelled::Cancelled => "cancelled",
+                Cancelled::Next => "next",
                 Cancelled::Leased => "leased",
                 Cancelled::Dead => "dead",
                 Cancelled::Absent => "absent",

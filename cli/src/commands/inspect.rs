@@ -20,8 +20,10 @@ const PAGE: usize = 1_000;
 #[derive(Args)]
 #[command(after_help = "\
 Prints state, due time, failures, crashes, expiry, cost, snoozes, the last error and the payload of a
-message. Times are given for people and in Unix milliseconds. If there is no such message, the
-command prints absent, and the exit code is 1.
+message. Times are given for people and in Unix milliseconds. If there is no such message, the exit
+code is 1, and the command prints absent; or finished, expired or cancelled and the time, if the
+queue remembers how the message ended: for the rest of the push's --window, and for 12 s after a
+cancel.
 
 Examples:
   dueq show orders order:42
@@ -50,6 +52,21 @@ impl Show {
                     output::visible(&id)
                 );
             }
+            if let Some(outcome) = queue.outcome(&id).await? {
+                let word = outcome.ended.as_str();
+                let fields = [
+                    ("ended_at_ms", outcome.ended_at_ms.into()),
+                    ("remembered_until_ms", outcome.remembered_until_ms.into()),
+                ];
+                output::message(
+                    common.json,
+                    &id,
+                    word,
+                    &output::moment(outcome.ended_at_ms),
+                    &fields,
+                )?;
+                return Ok(Outcome::Refused);
+            }
             output::message(common.json, &id, "absent", "", &[])?;
             existing::note(common, &client, &queue).await;
             return Ok(Outcome::Refused);
@@ -77,6 +94,9 @@ impl Show {
             object.insert("on_expire".to_owned(), fate.into());
             object.insert("cost".to_owned(), stored.cost.into());
             object.insert("snoozes".to_owned(), stored.snoozes.into());
+            object.insert("window_ms".to_owned(), stored.window_ms.into());
+            object.insert("due_by_ms".to_owned(), stored.due_by_ms.into());
+            object.insert("next_due_ms".to_owned(), stored.next_due_ms.into());
             object.insert("error".to_owned(), stored.error.into());
             output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
@@ -108,6 +128,17 @@ impl Show {
             ("payload", output::visible(&stored.payload)),
         ] {
             table.add_row([name, &value]);
+        }
+        if let Some(ms) = stored.window_ms {
+            table.add_row(["window", &format!("{:?}", Duration::from_millis(ms))]);
+        }
+        for (name, time) in [
+            ("due_by", stored.due_by_ms),
+            ("next_due", stored.next_due_ms),
+        ] {
+            if let Some(ms) = time {
+                table.add_row([name, &format!("{} ({ms})", output::moment(ms))]);
+            }
         }
         output::line(&table.trim_fmt())?;
         Ok(Outcome::Done)

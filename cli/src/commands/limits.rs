@@ -207,6 +207,11 @@ pub(crate) fn rows(stats: &Stats) -> Vec<Row> {
             Some(stats.max_throttle_ms),
             "limit: the longest break that a receiver causes",
         ),
+        number(
+            "max_remembered",
+            Some(stats.max_remembered),
+            "limit: remembered ids and calls",
+        ),
     ]
 }
 

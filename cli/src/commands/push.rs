@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use dueq::{Client, Message, OnConflict, Pushed, State};
+use serde_json::Value;
 
 use crate::commands::push_file::FileFlags;
 use crate::durable::Durable;
@@ -14,6 +15,7 @@ use crate::expiry::{Expiry, expiring};
 use crate::failure::dueq;
 use crate::ndjson::{Defaults, NowMs};
 use crate::output::Outcome;
+use crate::unique::UniqueFlags;
 use crate::when::When;
 use crate::{Common, output, time};
 
@@ -28,8 +30,12 @@ Prints a word and the id:
   exists    the queue has a message with this id, in the printed state; nothing was changed. With
             --on-conflict reschedule or replace this is a refusal (exit code 1): the message is
             dead, or a worker has it
-  moved     the waiting message has the new due time; with --on-conflict replace also the new
-    payload and options
+  moved     the waiting message has the new due time; with --on-conflict replace or next also the
+    new payload and options
+  next      a worker has the message with this id, and the new one waits until the worker is done;
+    only with --on-conflict next
+  remembered  a push with --window stored a message with this id, which has ended; nothing was
+    changed
   finished  an earlier try of this call stored the message, which was delivered or cancelled
     since
 Exit code 0 if the queue has, or had, the message as asked. Exit code 1 if not, or if an error
@@ -44,6 +50,9 @@ time moves: a retry or a late worker can still handle the message outside the ho
 If clocks skip the start of a range, it opens when the skipped time is over. A range that occurs
 twice, because clocks are put back, is open both times.
 
+--on-conflict replace with a --delay is a debounce: a burst of pushes becomes one delivery, --delay
+after the last push, and --max-wait after the first one at the latest.
+
 --spread adds up to its time to the due time: crc32(\"spread\" + id) % (window in ms + 1) ms. The same
 id gets the same due time each time; no message is due earlier than without it. It is added after
 --within, and may exceed the hours.
@@ -55,12 +64,12 @@ interrupted. While no worker runs, an expired message stays in the queue.
 
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
 optionally id, delay or at, within, tz, spread_ms, expires or expires_at, on_expire, cost,
-max_attempts and traceparent; the flags give the values that a line leaves out. on_expire needs an
-expiry; that of the flags has no effect on lines without one. A payload that is a JSON string is
-stored without its quotes, any other JSON value as its text. The id of a line without id is computed
-from file, line number and text. So an interrupted push can be run again: it changes no waiting
-message. It pushes again each line whose message was delivered or cancelled since; --from-line skips
-those lines.
+max_attempts, traceparent, window, max_wait, reuse and revive; the flags give the values that a line
+leaves out. on_expire needs an expiry; that of the flags has no effect on lines without one. A
+payload that is a JSON string is stored without its quotes, any other JSON value as its text. The id
+of a line without id is computed from file, line number and text. So an interrupted push can be run
+again: it changes no waiting message. It pushes again each line whose message was delivered or
+cancelled since; --from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
   {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}
@@ -70,6 +79,8 @@ Examples:
   dueq push campaign --at 'tomorrow 20:00' --tz Asia/Shanghai - < mail.json
   dueq push calls 'call back' --delay 2h --within 'Mon-Fri 09:00-18:00' --tz Europe/Paris
   dueq push connections close --id conn:7 --delay 30s --on-conflict reschedule
+  dueq push index doc-7 --id doc:7 --delay 5s --on-conflict replace --max-wait 1m
+  dueq push reports weekly --id report:7 --window 1h
   dueq push orders 'rate order 43' --delay 48h --replicas 2
   dueq push sale 'sale!' --expires-at 'today 22:00' --tz Europe/Paris --on-expire drop
   dueq push webhook:example.com '{\"rows\": 5000}' --expires 3d --cost 3
@@ -101,6 +112,8 @@ pub(crate) struct Push {
     /// What to do if a message with this id waits already
     #[arg(long, value_enum, default_value_t = Conflict::Keep)]
     on_conflict: Conflict,
+    #[command(flatten)]
+    unique: UniqueFlags,
     /// The W3C trace context of the push, 00-TRACE-SPAN-FLAGS: the handler receives it
     #[arg(long, value_name = "TRACEPARENT")]
     traceparent: Option<String>,
@@ -133,6 +146,9 @@ enum Conflict {
     Reschedule,
     /// Replace payload, due time and options
     Replace,
+    /// As replace; if a worker has the message, keep the new one until the worker is done. Needs
+    /// layout 3: dueq configure QUEUE --layout 3
+    Next,
 }
 
 impl Push {
@@ -145,7 +161,7 @@ impl Push {
             let queue = queue.durability(durability);
             let now_ms = server_clock(&client, timing.hours.is_some()).await?;
             let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
-            let spread = self.spread;
+            let (spread, unique) = (self.spread, self.unique);
             let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
             let defaults = Defaults {
                 source,
@@ -158,6 +174,7 @@ impl Push {
                 cost: self.cost,
                 max_attempts,
                 on_conflict,
+                unique,
                 traceparent,
             };
             return self.file.run(path, queue, defaults, common).await;
@@ -173,7 +190,9 @@ impl Push {
                 payload
             }
         };
-        let mut message = Message::new(payload)
+        let mut message = self
+            .unique
+            .apply(Message::new(payload))
             .on_conflict(self.on_conflict.into())
             .durability(durability);
         let has_id = self.id.is_some();
@@ -213,6 +232,16 @@ impl Push {
             })?
             .outcome();
         let (word, state) = match pushed {
+            Pushed::Next => ("next", None),
+            Pushed::Remembered(until_ms) => {
+                let detail = format!("until {}", output::moment(until_ms));
+                let fields = [
+                    ("state", Value::Null),
+                    ("remembered_until_ms", until_ms.into()),
+                ];
+                output::message(common.json, &id, "remembered", &detail, &fields)?;
+                return Ok(Outcome::Done);
+            }
             Pushed::Created => ("created", None),
             Pushed::Exists(state) => ("exists", Some(state.as_str())),
             Pushed::Moved => ("moved", None),
@@ -256,6 +285,7 @@ impl From<Conflict> for OnConflict {
             Conflict::Keep => Self::Keep,
             Conflict::Reschedule => Self::Reschedule,
             Conflict::Replace => Self::Replace,
+            Conflict::Next => Self::Next,
         }
     }
 }

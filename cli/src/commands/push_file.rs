@@ -226,8 +226,10 @@ impl Push<'_> {
                         self.show(self.counts.refused, &reason);
                     }
                 }
-                Ok(Pushed::Moved) => self.counts.moved += 1,
-                // `Finished`: an earlier try of the push stored it.
+                // `Next`: it waits for the worker that has its id.
+                Ok(Pushed::Moved | Pushed::Next) => self.counts.moved += 1,
+                // `Finished`: an earlier try of the push stored it. `Remembered`: it, or another push
+                // of the id, and the message has ended.
                 Ok(_) => self.counts.finished += 1,
                 Err(error)
                     if error.kind() == ErrorKind::InvalidInput

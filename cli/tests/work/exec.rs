@@ -320,3 +320,33 @@ async fn exactly_one_handler_option_is_required() -> Result<()> {
     assert_eq!(refused.status.code(), Some(2));
     Ok(())
 }
+
+#[tokio::test]
+async fn command_pushes_follow_ups_by_descriptor_3() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let script = r#"case "$(cat)" in
+        start) echo '{"payload": "second", "delay": "1h"}' >&3; echo >&3
+               echo '{"payload": "third", "id": "third", "delay": "1h", "max_attempts": 2}' >&3;;
+        fails) echo '{"payload": "never", "id": "never"}' >&3; exit 3;;
+        wrong) echo '{"payload": "never", "id": "never"}' >&3; echo '{"payload": 1, "dealy": 2}' >&3;;
+    esac"#;
+    let more = ["--retry-min", "1h", "--retry-max", "1h"];
+    let mut worker = exec(&server.url(), "orders", script, &more)?;
+    orders.push("start").id("order:42").await?;
+    stats(&orders, "the ack", |stats| stats.acked == 1).await?;
+    let second = stored(&orders, "{order:42}/1", |_| true).await?;
+    assert_eq!(second.payload, b"second");
+    assert_eq!(
+        stored(&orders, "third", |_| true).await?.max_attempts,
+        Some(2)
+    );
+    for (payload, error) in [("fails", "exit status 3"), ("wrong", "line 2")] {
+        orders.push(payload).id(payload).await?;
+        let failed = stored(&orders, payload, |stored| stored.failures == 1).await?;
+        assert!(failed.error.contains(error), "{}", failed.error);
+    }
+    assert_eq!(orders.get("never").await?, None);
+    worker.signal("TERM")?;
+    assert!(worker.wait()?.success());
+    Ok(())
+}

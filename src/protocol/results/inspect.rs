@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::model::expiry::Expires;
+use crate::model::outcome::{Ended, Outcome};
 use crate::model::outcomes::State;
 use crate::model::rate::Rate;
 use crate::model::stats::Stats;
@@ -27,6 +28,8 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         on_expire,
         cost,
         snoozes,
+        window_ms,
+        due_by_ms,
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
     // Of a leased or dead message the reply has no due time.
@@ -36,7 +39,16 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         Some(Expires::AfterMs(ms)) if waits => Some(time_ms.saturating_add(ms)),
         _ => None,
     });
+    let error = fields.named("error", Body::text)?;
+    let payload = fields.named("payload", Body::bytes)?;
+    let mut next_due_ms = None;
+    if !fields.is_empty() {
+        next_due_ms = Some(fields.named("next_due", Body::count)?);
+    }
     Ok(Some(Stored {
+        window_ms,
+        due_by_ms,
+        next_due_ms,
         expires_at_ms,
         expires_after_ms: match expires {
             Some(Expires::AfterMs(ms)) => Some(ms),
@@ -51,8 +63,22 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         crashes,
         max_attempts,
         trace_parent,
-        error: fields.named("error", Body::text)?,
-        payload: fields.named("payload", Body::bytes)?,
+        error,
+        payload,
+    }))
+}
+
+/// What follows in the reply to get if there is no such message: how a remembered id ended.
+pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
+    if body.is_empty() {
+        return Ok(None);
+    }
+    let word = body.text()?;
+    let ended = Ended::parse(&word).ok_or_else(|| body.unexpected(&format!("the end {word:?}")))?;
+    Ok(Some(Outcome {
+        ended,
+        ended_at_ms: body.count()?,
+        remembered_until_ms: Some(body.count()?).filter(|ms| *ms > 0),
     }))
 }
 
@@ -129,6 +155,7 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
             "max_messages" => &mut stats.max_messages,
             "max_payload_bytes" => &mut stats.max_payload_bytes,
             "dead_keep_ms" => &mut stats.keep_dead_ms,
+            "max_remembered" => &mut stats.max_remembered,
             "dead_keep" => &mut stats.keep_dead,
             "parked_until" => {
                 stats.parked_ms = left(fields.integer()?);

@@ -38,10 +38,12 @@ impl<'a> ItemText<'a> {
         match self.word {
             "INVALID" => Error::invalid(self.detail),
             "FULL" => {
-                let message = format!(
-                    "FULL: {}; work it off, or raise the limit: dueq configure QUEUE --max-messages N",
-                    self.detail
-                );
+                let what_to_do = if self.detail.starts_with("this queue may remember") {
+                    "push with shorter windows, or raise the limit: dueq configure QUEUE --max-remembered N"
+                } else {
+                    "work it off, or raise the limit: dueq configure QUEUE --max-messages N"
+                };
+                let message = format!("FULL: {}; {what_to_do}", self.detail);
                 Error::new(ErrorKind::Full, Applied::No, message)
             }
             _ => self.unexpected(),

@@ -20,6 +20,16 @@ pub(crate) enum PushResult {
         /// The server's time of the call, in Unix microseconds.
         now_us: i64,
     },
+    /// A handler has the message; this one is kept for after it.
+    Next {
+        /// The server's time of the call, in Unix microseconds.
+        now_us: i64,
+    },
+    /// A window remembers the id of a message that has ended.
+    Remembered {
+        /// Until when, in Unix milliseconds.
+        until_ms: u64,
+    },
     /// An attempt of this call was applied before, and that message has ended since, or another
     /// message with this id ended near the first try.
     Finished {
@@ -37,6 +47,10 @@ impl PushResult {
             "CREATED" => Ok(Self::Created { now_us }),
             "EXISTS" => Ok(Self::Exists(state(item)?)),
             "MOVED" => Ok(Self::Moved { now_us }),
+            "NEXT" => Ok(Self::Next { now_us }),
+            "REMEMBERED" => Ok(Self::Remembered {
+                until_ms: item.time_ms()?,
+            }),
             "FINISHED" => Ok(Self::Finished {
                 ended_us: micros(item.detail),
             }),
@@ -49,7 +63,7 @@ impl PushResult {
     /// milliseconds. `None` unless this call set the due time.
     pub(crate) fn now_up_ms(self) -> Option<u64> {
         match self {
-            Self::Created { now_us } | Self::Moved { now_us } => {
+            Self::Created { now_us } | Self::Moved { now_us } | Self::Next { now_us } => {
                 u64::try_from(now_us).ok().map(|us| us.div_ceil(1_000))
             }
             _ => None,
@@ -62,6 +76,8 @@ impl PushResult {
             Self::Created { .. } => Ok(Pushed::Created),
             Self::Exists(state) => Ok(Pushed::Exists(state)),
             Self::Moved { .. } => Ok(Pushed::Moved),
+            Self::Next { .. } => Ok(Pushed::Next),
+            Self::Remembered { until_ms } => Ok(Pushed::Remembered(until_ms)),
             Self::Finished { .. } => Ok(Pushed::Finished),
             // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
             Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),
@@ -72,6 +88,7 @@ impl PushResult {
 pub(crate) fn cancelled(text: &str) -> Result<Cancelled, Error> {
     let item = ItemText::new(Verb::Cancel, text);
     match item.word {
+        "CANCELLED" if item.detail == "next" => Ok(Cancelled::Next),
         "CANCELLED" => Ok(Cancelled::Cancelled),
         "LEASED" => Ok(Cancelled::Leased),
         "DEAD" => Ok(Cancelled::Dead),

@@ -1,8 +1,11 @@
-//! The item results of consumers' verbs: ack, again, retry, release, bury, snooze, throttle, extend.
+//! The item results of consumers' verbs: ack, again, retry, release, bury, snooze, throttle, extend;
+//! and the reply to ack_push.
 
 use super::ItemText;
+use super::produce::PushResult;
 use crate::error::Error;
 use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
+use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 
 /// Of an ack, again, release or bury.
@@ -57,6 +60,35 @@ pub(crate) fn extended(text: &str) -> Result<Extended, Error> {
         "GONE" => Ok(Extended::Gone),
         "LOST" => Ok(Extended::Lost),
         _ => Err(item.refusal()),
+    }
+}
+
+/// What an ack with follow-up messages did.
+#[derive(Debug, Clone)]
+pub(crate) enum AckPushed {
+    /// The delivery is acked; the results of the messages, in their order.
+    Done(Vec<PushResult>),
+    Gone,
+    Lost,
+    /// The first message that was refused, and why. Nothing was written.
+    Refused(usize, Error),
+}
+
+pub(crate) fn ack_pushed(body: &mut Body, now_us: i64) -> Result<AckPushed, Error> {
+    let word = body.text()?;
+    let texts = body.texts()?;
+    let results = texts
+        .iter()
+        .map(|text| PushResult::decode(Verb::AckPush, text, now_us));
+    match word.as_str() {
+        "OK" => Ok(AckPushed::Done(results.collect::<Result<_, _>>()?)),
+        "GONE" => Ok(AckPushed::Gone),
+        "LOST" => Ok(AckPushed::Lost),
+        "REFUSED" => results
+            .enumerate()
+            .find_map(|(index, result)| Some(AckPushed::Refused(index, result.err()?)))
+            .ok_or_else(|| body.unexpected("it names no message that was refused")),
+        _ => Err(body.unexpected(&format!("{word:?}"))),
     }
 }
 

@@ -39,6 +39,10 @@ counts! {
     PushExisting "push_existing",
     /// Pushes that rescheduled or replaced a scheduled or ready message.
     PushMoved "push_moved",
+    /// Pushes whose message is kept until the handler that has its id is done.
+    PushNext "push_next",
+    /// Pushes of an id whose message has ended and that a window remembers; nothing was stored.
+    PushRemembered "push_remembered",
     /// Pushes of an id that was handled or cancelled within the last seconds; nothing was stored.
     PushFinished "push_finished",
     /// Pushes that were refused for an option out of its range, or because the queue is full;

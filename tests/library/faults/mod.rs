@@ -7,6 +7,7 @@ mod failover;
 mod failover_load;
 mod full;
 mod full_durable;
+mod lost_next;
 mod lost_replies;
 mod notices;
 mod proxied;

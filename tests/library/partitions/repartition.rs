@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cancelled, ErrorKind, Limits, Pushed, State};
+use dueq::{Cancelled, ErrorKind, Limits, OnConflict, Pushed, State};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, Setup, ids, messages, setup};
@@ -190,4 +190,25 @@ async fn script_calls(setup: &Setup) -> Result<u64> {
         .find(|line| line.starts_with("cmdstat_evalsha"));
     let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
     Ok(calls.and_then(|calls| calls.parse().ok()).unwrap_or(0))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn layout_3_and_its_limits_follow_a_queue_to_its_partitions() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let limits = Limits::new().layout3().max_remembered(1_000);
+    queue.configure(limits).await?;
+    for (count, each) in [(4, 250), (2, 500), (1, 1_000)] {
+        queue.partition_into(count).await?;
+        for partition in queue.partitions().await? {
+            assert_eq!(partition.stats.max_remembered, each, "{count}");
+        }
+        assert_eq!(queue.stats().await?.max_remembered, 1_000);
+    }
+    queue.partition_into(3).await?;
+    for id in ids(20) {
+        let push = queue.push("").id(&id).delay(HOUR);
+        assert!(push.on_conflict(OnConflict::Next).await?.is_created());
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::commands::work::batch;
+use crate::commands::work::exit_status::settlement;
+use crate::commands::work::follow_ups::{FollowUps, followed};
 use crate::group::{self, Guard};
 
-/// The exit code for "no further attempt will help": EX_DATAERR of sysexits.h.
-const BURY: i32 = 65;
 /// How many bytes are kept of the end of a command's stderr.
 const TAIL: usize = 1_000;
 /// The most bytes of results that a command may write for a batch.
@@ -33,6 +33,8 @@ const STDERR_LIMIT: Duration = Duration::from_secs(1);
 /// the worker is killed before that, the command never runs. A shell reads a line byte by byte, and
 /// so leaves the payload to the command.
 const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
+/// The same with a file as file descriptor 3, where the command writes the messages that follow.
+const BEGIN_WITH_FILE: &str = "IFS= read -r go && exec sh -c \"$1\" 3>\"$2\"";
 
 pub(super) struct Exec {
     command: String,
@@ -65,7 +67,10 @@ impl Exec {
     }
 
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
-        let mut command = self.command(delivery.queue());
+        // Without a file, such as on a read-only disk, the command runs with descriptor 3 as it is.
+        let follow_ups = FollowUps::create().ok();
+        let file = follow_ups.as_ref().map(FollowUps::path);
+        let mut command = self.command(delivery.queue(), file);
         if let Some(trace_parent) = delivery.trace_parent() {
             command.env("TRACEPARENT", trace_parent);
         }
@@ -78,14 +83,17 @@ impl Exec {
             .run(command, input, std::slice::from_ref(delivery))
             .await
         {
-            Ok(exited) => settlement(exited.status, &exited.stderr),
+            Ok(exited) => match settlement(exited.status, &exited.stderr) {
+                Settlement::Ack => followed(follow_ups.as_ref()),
+                settlement => settlement,
+            },
             Err(settlement) => settlement,
         }
     }
 
     /// Runs the command for a batch: one settlement for each delivery, in their order.
     pub(super) async fn handle_batch(&self, deliveries: &[Delivery]) -> Vec<Settlement> {
-        let mut command = self.command(queue_of(deliveries));
+        let mut command = self.command(queue_of(deliveries), None);
         command
             .env("DUEQ_BATCH", deliveries.len().to_string())
             .stdout(Stdio::piped());
@@ -159,12 +167,15 @@ impl Exec {
         })
     }
 
-    fn command(&self, queue: &str) -> Command {
+    fn command(&self, queue: &str, follow_ups: Option<&Path>) -> Command {
         let mut command = Command::new("sh");
         // The worker's own trace is not the message's.
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
         command
-            .args(["-c", BEGIN, "sh", &self.command])
+            .arg("-c")
+            .arg(follow_ups.map_or(BEGIN, |_| BEGIN_WITH_FILE))
+            .args(["sh", &self.command])
+            .args(follow_ups)
             .env("DUEQ_QUEUE", queue)
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
@@ -322,46 +333,9 @@ async fn output_of(reader: Option<JoinHandle<Vec<u8>>>) -> Vec<u8> {
     output.map(Result::unwrap_or_default).unwrap_or_default()
 }
 
-fn settlement(status: ExitStatus, stderr: &[u8]) -> Settlement {
-    let said = String::from_utf8_lossy(stderr);
-    let said = said.trim();
-    let said = if said.is_empty() {
-        String::new()
-    } else {
-        format!(": {said}")
-    };
-    match (status.code(), status.signal()) {
-        (Some(0), _) => Settlement::Ack,
-        (Some(BURY), _) => Settlement::bury(format!("exit status {BURY}{said}")),
-        (Some(code), _) => Settlement::retry(format_args!("exit status {code}{said}")),
-        (None, Some(signal)) => Settlement::retry(format_args!("killed by signal {signal}{said}")),
-        (None, None) => Settlement::retry(format_args!("{status}{said}")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn exit_codes_map_to_settlements() {
-        let exit =
-            |code: i32, said: &str| settlement(ExitStatus::from_raw(code << 8), said.as_bytes());
-        assert_eq!(exit(0, "only a warning\n"), Settlement::Ack);
-        assert_eq!(
-            exit(65, "no such order\n"),
-            Settlement::bury("exit status 65: no such order")
-        );
-        assert_eq!(exit(1, ""), Settlement::retry("exit status 1"));
-        assert_eq!(
-            exit(127, "sh: x: not found\n"),
-            Settlement::retry("exit status 127: sh: x: not found")
-        );
-        assert_eq!(
-            settlement(ExitStatus::from_raw(9), b""),
-            Settlement::retry("killed by signal 9")
-        );
-    }
 
     #[tokio::test]
     async fn dropped_handler_leaves_no_process() -> anyhow::Result<()> {

@@ -4,6 +4,8 @@ mod address;
 mod batch;
 mod breaks;
 mod exec;
+mod exit_status;
+mod follow_ups;
 mod handler;
 mod http;
 mod plan;
@@ -60,6 +62,10 @@ gets the next free handler.
     first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
   Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a
     signal, means retry. The message keeps the end of what the command wrote to stderr as its error.
+  Follow-ups: with exit code 0, the lines that the command wrote to its file descriptor 3 are pushed
+    to the queue in the same step in which the message is acked: {\"payload\": \"ship\", \"delay\":
+    \"1h\"}, with the fields of push --ndjson. If one of them cannot be read or pushed, none is, and
+    the message is retried. A line without id gets one from the message's id and its own number.
   End: the command has its own process group. When the command exits, when its lease is lost, at
     --timeout and at the end of the grace, the rest of the group gets SIGTERM, and SIGKILL 2 s
     later. A process that left the group (setsid) stays.
@@ -113,6 +119,7 @@ Examples:
   dueq work orders=6 'mail-*' --max 'mail-*=4' --exec './handle \"$DUEQ_QUEUE\"'
   dueq work orders --exec './index-orders' --batch 100 --linger 200ms
   dueq work orders --exec 'jq -r .email | xargs ./rate-order \"$DUEQ_ID\"' --concurrency 8 --timeout 1m
+  dueq work orders --exec './charge && echo \"{\\\"payload\\\": \\\"ship\\\"}\" >&3'
   dueq work orders --http https://example.com/hooks/orders --secret-file secret --max-attempts 8
   dueq work webhook:example.com --http https://example.com/hook --secret-file secret --throttle-queue")]
 pub(crate) struct Work {

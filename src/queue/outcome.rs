@@ -1,0 +1,131 @@
+//! How a message ended, and waiting for it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::model::codec::Codec;
+use crate::model::outcome::{Outcome, Waited};
+use crate::model::outcomes::State;
+use crate::protocol::limits;
+use crate::protocol::replies::Reply;
+use crate::protocol::results::inspect;
+use crate::protocol::verbs::Verb;
+use crate::queue::{Queue, routed};
+use crate::router::Routing;
+use crate::server::patience::Repeat;
+
+/// The first pause of a wait; each further one is half as long again, up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+impl<C: Codec> Queue<C> {
+    /// How the message of this id ended, if the queue remembers it. `None` while the message is in
+    /// the queue, also if it is dead; and if the queue does not remember the id.
+    ///
+    /// The queue remembers an ack and an expiry for the rest of the push's
+    /// [`window`](crate::Message::window), and a cancel or purge for 12 s. An outcome tells how a
+    /// message ended, not what its handler computed: let the handler store a result under the id in
+    /// your database.
+    ///
+    /// Only reads; cancel safe. One call of O(log n).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any other
+    /// if Redis was away for 10 s.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Ended;
+    /// use std::time::Duration;
+    ///
+    /// let day = Duration::from_secs(86_400);
+    /// orders.push("rate it").id("order:42").window(day).await?;
+    /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
+    ///     delivery.ack().await?;
+    /// }
+    /// let outcome = orders.outcome("order:42").await?;
+    /// assert_eq!(outcome.map(|outcome| outcome.ended), Some(Ended::Finished));
+    /// # });
+    /// ```
+    pub async fn outcome(&self, id: impl AsRef<[u8]>) -> Result<Option<Outcome>, Error> {
+        let mut reply = self.look_up(id.as_ref()).await?;
+        match inspect::stored(&mut reply.body)? {
+            Some(_) => Ok(None),
+            None => inspect::outcome(&mut reply.body),
+        }
+    }
+
+    /// Waits until the message of this id has ended or is dead, for `timeout` at most.
+    ///
+    /// It reads the message at once, and then after pauses that grow from 0.1 s to 1 s: so it returns
+    /// 1 s after the end at the latest. After an ack without a
+    /// [`window`](crate::Message::window) it returns [`Waited::Absent`]. A message that comes back under the id within
+    /// a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next), continues the wait.
+    ///
+    /// At least one read is made, whatever the timeout. Reads repeat for up to 10 s while Redis is
+    /// away, and the wait goes on after them until its timeout.
+    ///
+    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a message
+    /// that the handler pushes to a queue of yours is cheaper.
+    ///
+    /// # Errors
+    /// As [`outcome`](Queue::outcome). An error that is
+    /// [retryable](crate::Error::is_retryable) is returned only when the time is up.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Cancelled, Ended, Waited};
+    /// use std::time::Duration;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// orders.push("rate it").id("order:42").delay(minute).await?;
+    /// let waiter = orders.clone();
+    /// let wait = tokio::spawn(async move { waiter.wait("order:42", minute).await });
+    /// assert_eq!(orders.cancel("order:42").await?, Cancelled::Cancelled);
+    /// let Waited::Ended(outcome) = wait.await?? else { panic!("the message has ended") };
+    /// assert_eq!(outcome.ended, Ended::Cancelled);
+    /// # });
+    /// ```
+    pub async fn wait(&self, id: impl AsRef<[u8]>, timeout: Duration) -> Result<Waited, Error> {
+        // A timeout beyond the range of the clock, such as Duration::MAX, is a century.
+        let century = Duration::from_millis(crate::model::due::MAX_DELAY_MS);
+        let end = Instant::now() + timeout.min(century);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let waited = self.waited(id.as_ref()).await;
+            let is_over = match &waited {
+                Ok(Waited::TimedOut(_)) => false,
+                Ok(_) => true,
+                Err(error) => !error.is_retryable(),
+            };
+            let now = Instant::now();
+            if is_over || now >= end {
+                return waited;
+            }
+            tokio::time::sleep_until(end.min(now + pause)).await;
+            pause = LONGEST_PAUSE.min(pause * 3 / 2);
+        }
+    }
+
+    /// What a wait that looks once and has no more time returns.
+    async fn waited(&self, id: &[u8]) -> Result<Waited, Error> {
+        let mut reply = self.look_up(id).await?;
+        Ok(match inspect::stored(&mut reply.body)? {
+            Some(stored) if stored.state == State::Dead => Waited::Dead,
+            Some(stored) => Waited::TimedOut(stored.state),
+            None => match inspect::outcome(&mut reply.body)? {
+                Some(outcome) => Waited::Ended(outcome),
+                None => Waited::Absent,
+            },
+        })
+    }
+
+    /// The reply of the script `get`.
+    pub(super) async fn look_up(&self, id: &[u8]) -> Result<Reply, Error> {
+        limits::check_id(id)?;
+        let mut routing = Routing::new(&self.router);
+        routed::call(&mut routing, Verb::Get, id, Repeat::Harmless).await
+    }
+}

@@ -1,0 +1,78 @@
+//! Lost replies to pushes with a window, to pushes for after a delivery, and to acks with follow-ups.
+
+use anyhow::Result;
+use dueq::{Cancelled, Followed, Limits, Message, OnConflict, Pushed, Settled};
+
+use super::proxied::{CANCEL, PUSH, UPSERT, proxied};
+use crate::support::{HOUR, claim_one, push_and_claim};
+
+const ACK_PUSH: &str = include_str!("../../../lua/dist/ack_push.lua");
+
+/// The first try acted. The repetition finds the message gone, and pushes nothing twice.
+#[tokio::test]
+async fn ack_push_with_a_lost_reply_acts_once() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    setup
+        .command::<String>(&["SCRIPT", "LOAD", ACK_PUSH])
+        .await?;
+    let delivery = push_and_claim(&queue, Message::new("").id("a")).await?;
+    let before = setup.queue.stats().await?;
+    proxy.cut_reply_of(ACK_PUSH);
+    let followed = delivery.ack_push([Message::new("next")]).await?;
+    assert_eq!(followed, Followed::Gone);
+    assert_eq!(proxy.cuts(), 1);
+    let after = setup.queue.stats().await?;
+    let changed = (after.acked - before.acked, after.pushed - before.pushed);
+    assert_eq!((changed, after.leased), ((1, 1), 0));
+    assert!(setup.queue.get("{a}/1").await?.is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn push_for_after_a_delivery_is_repeated() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    setup.queue.configure(Limits::new().layout3()).await?;
+    let next = |payload: &str| {
+        let message = Message::new(payload).id("a");
+        message.on_conflict(OnConflict::Next)
+    };
+    let delivery = push_and_claim(&queue, next("first")).await?;
+    proxy.cut_reply_of(UPSERT);
+    let receipt = queue.push_message(next("second")).await?;
+    assert_eq!(receipt.outcome(), Pushed::Next);
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(delivery.ack().await?, Settled::Done);
+    let delivery = claim_one(&queue).await?;
+    assert_eq!(delivery.payload(), b"second");
+    let _ = queue.push_message(next("third")).await?;
+    proxy.cut_reply_of(CANCEL);
+    assert_eq!(queue.cancel("a").await?, Cancelled::Leased);
+    assert_eq!(proxy.cuts(), 2);
+    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(setup.queue.get("a").await?, None);
+    Ok(())
+}
+
+/// A caller who repeats a push with a window learns that the id was taken, never a second `Created`.
+#[tokio::test]
+async fn push_with_a_window_is_stored_once() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    let before = setup.queue.stats().await?.pushed;
+    let message = || Message::new("").id("a").window(HOUR);
+    proxy.cut_reply_of(PUSH);
+    let receipt = queue.push_message(message()).await?;
+    assert!(
+        matches!(receipt.outcome(), Pushed::Exists(_)),
+        "{receipt:?}"
+    );
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(claim_one(&queue).await?.ack().await?, Settled::Done);
+    proxy.cut_reply_of(PUSH);
+    let receipt = queue.push_message(message()).await?;
+    assert!(
+        matches!(receipt.outcome(), Pushed::Remembered(_)),
+        "{receipt:?}"
+    );
+    assert_eq!(setup.queue.stats().await?.pushed, before + 1);
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Producers and consumers with the least rights of their roles.
+
+use anyhow::Result;
+use dueq::{
+    Client, Delivery, Ended, Followed, Limits, Message, OnConflict, Pushed, Queue, Role, Settled,
+    Waited, acl_rules,
+};
+
+use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
+
+/// The queue as a user with the rights of this role sees it.
+async fn queue_of(setup: &Setup, name: &str, role: Role) -> Result<Queue> {
+    let rules = acl_rules("orders", role)?;
+    let mut words = vec!["ACL", "SETUSER", name];
+    words.extend(rules.iter().map(String::as_str));
+    words.extend(["on", ">secret"]);
+    setup.command::<()>(&words).await?;
+    let url = format!("redis://{name}:secret@127.0.0.1:{}/", setup.server.port());
+    Ok(Client::connect(&url).await?.queue("orders")?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn least_rights_suffice_for_windows_next_and_follow_ups() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.configure(Limits::new().layout3()).await?;
+    let producer = queue_of(&setup, "producer", Role::Producer).await?;
+    let consumer = queue_of(&setup, "consumer", Role::Consumer).await?;
+    let next = || {
+        let message = Message::new("").id("a").window(HOUR);
+        message.on_conflict(OnConflict::Next).revive()
+    };
+    assert!(producer.push_message(next()).await?.is_created());
+    let delivery = consumer.claim(1, HOUR).await?.remove(0);
+    assert_eq!(producer.push_message(next()).await?.outcome(), Pushed::Next);
+    let follow_up = Message::new("").due(HOUR).window(HOUR);
+    let Followed::Done(receipts) = delivery.ack_push([follow_up]).await? else {
+        anyhow::bail!("not acked");
+    };
+    assert!(receipts[0].is_created());
+    let handler = |_: Delivery| async {};
+    let worker = Running::start(consumer.worker(), handler);
+    let waited = within("the second run", producer.wait("a", HOUR)).await??;
+    let Waited::Ended(outcome) = waited else {
+        anyhow::bail!("{waited:?}");
+    };
+    assert_eq!(outcome.ended, Ended::Finished);
+    worker.stop().await?;
+    let delivery = push_and_claim(&setup.queue, Message::new("").id("b")).await?;
+    assert_eq!(delivery.bury("broken").await?, Settled::Done);
+    let revived = Message::new("").id("b").on_conflict(OnConflict::Replace);
+    let revived = producer.push_message(revived.revive()).await?;
+    assert_eq!(revived.outcome(), Pushed::Moved);
+    Ok(())
+}
