@@ -58,10 +58,11 @@ id gets the same due time each time; no message is due earlier than without it. 
 
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
 optionally id, delay or at, within, tz, spread_ms, max_attempts, traceparent, window, max_wait,
-reuse and revive; the flags give the values that a line leaves out. A payload that is a JSON string is stored without its quotes, any
-other JSON value as its text. The id of a line without id is computed from file, line number and
-text. So an interrupted push can be run again: it changes no waiting message. It pushes again each
-line whose message was delivered or cancelled since; --from-line skips those lines.
+reuse and revive; the flags give the values that a line leaves out. A payload that is a JSON string
+is stored without its quotes, any other JSON value as its text. The id of a line without id is
+computed from file, line number and text. So an interrupted push can be run again: it changes no
+waiting message. It pushes again each line whose message was delivered or cancelled since;
+--from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
   {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}
