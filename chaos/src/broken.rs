@@ -16,7 +16,12 @@ pub struct Variant {
     shipped: &'static str,
     /// Texts that occur once in the script, and their replacements.
     exchanges: &'static [(&'static str, &'static str)],
+    /// A run of this length catches it, in seconds.
+    pub seconds: u64,
 }
+
+/// For scripts that break what only happens now and then.
+const SECONDS: u64 = 20;
 
 macro_rules! shipped {
     ($verb:literal) => {
@@ -25,13 +30,14 @@ macro_rules! shipped {
 }
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 10] = [
+pub const VARIANTS: [Variant; 16] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
         verb: "ack",
         shipped: shipped!("ack"),
         exchanges: &[("return claim and ", "return claim or false and ")],
+        seconds: SECONDS,
     },
     Variant {
         name: "claim_keeps_scheduled",
@@ -39,6 +45,7 @@ pub const VARIANTS: [Variant; 10] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[("redis.call('ZREMRANGEBYRANK', SCHEDULED,", "math.max(")],
+        seconds: SECONDS,
     },
     Variant {
         name: "cancel_forgets_ready",
@@ -47,6 +54,7 @@ pub const VARIANTS: [Variant; 10] = [
         shipped: shipped!("cancel"),
         // The following code then removes an id that does not exist.
         exchanges: &[("unlisted[ready_entry(id) or ''] = true", "id = ''")],
+        seconds: SECONDS,
     },
     Variant {
         name: "push_writes_first",
@@ -57,6 +65,7 @@ pub const VARIANTS: [Variant; 10] = [
             "  replies[i] = one(i)\n",
             "  redis.call('HSET', MESSAGES, ids[i], ARGV[4 * i + 1]) replies[i] = one(i)\n",
         )],
+        seconds: SECONDS,
     },
     Variant {
         name: "reap_free_of_charge",
@@ -67,6 +76,7 @@ pub const VARIANTS: [Variant; 10] = [
             "elseif crashes == 1 then\n    set_attrs(id, failures, crashes, nil, options, reason)",
             "elseif crashes == 1 then\n    set_attrs(id, failures, 0, nil, options, reason)",
         )],
+        seconds: SECONDS,
     },
     Variant {
         name: "claim_without_lease",
@@ -77,6 +87,7 @@ pub const VARIANTS: [Variant; 10] = [
             "redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)",
             "",
         )],
+        seconds: SECONDS,
     },
     Variant {
         name: "reschedule_leaves_ready",
@@ -84,6 +95,7 @@ pub const VARIANTS: [Variant; 10] = [
         verb: "reschedule",
         shipped: shipped!("reschedule"),
         exchanges: &[("unlisted[ready] = true", "")],
+        seconds: SECONDS,
     },
     Variant {
         name: "claim_ignores_pause",
@@ -91,6 +103,7 @@ pub const VARIANTS: [Variant; 10] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[("if paused or ready + due < 1", "if ready + due < 1")],
+        seconds: SECONDS,
     },
     Variant {
         name: "claim_ignores_closing",
@@ -98,6 +111,7 @@ pub const VARIANTS: [Variant; 10] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[("if closed then\n  ready = 0\nelseif", "if")],
+        seconds: SECONDS,
     },
     Variant {
         name: "push_forgets_calls",
@@ -105,8 +119,70 @@ pub const VARIANTS: [Variant; 10] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[("mark = redis.call('ZSCORE', RECENT, call)", "mark = false")],
+        seconds: SECONDS,
+    },
+    Variant {
+        name: "claim_forgets_tat",
+        what: "claim does not store what it charged the rate",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("fields[1], fields[2] = 'tat', int(tat)", "")],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "claim_counts_no_leased",
+        what: "claim does not subtract the leased messages from max_leased",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "limits.places = max_leased - leased",
+            "limits.places = max_leased + 0",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "claim_ignores_expiry",
+        what: "claim grants messages that have expired",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("if late_ms > 0 then", "if false then")],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "throttle_leaves_open",
+        what: "throttle does not close the queue",
+        verb: "throttle",
+        shipped: shipped!("throttle"),
+        exchanges: &[(
+            "  redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. int(opens))\n  closed",
+            "  closed",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "throttle_returns_nothing",
+        what: "throttle closes the queue and does not give the message back",
+        verb: "throttle",
+        shipped: shipped!("throttle"),
+        exchanges: &[("redis.call('ZADD', SCHEDULED, math.min(due, now), id)", "")],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "snooze_charges",
+        what: "snooze counts a failure",
+        verb: "snooze",
+        shipped: shipped!("snooze"),
+        exchanges: &[(
+            "or later(id, due, claimed_due, failures, crashes,",
+            "or later(id, due, claimed_due, failures + 1, crashes,",
+        )],
+        seconds: LIMIT_SECONDS,
     },
 ];
+
+/// The length of a run that catches a script that breaks a limit, in seconds. Those limits bind all
+/// the time.
+const LIMIT_SECONDS: u64 = 8;
 
 /// What compares the epoch of a call with that of a partition.
 const FENCE: &str = "if known ~= epoch then";
@@ -119,6 +195,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[(FENCE, "if false then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "push_accepts_older",
@@ -126,6 +203,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[(FENCE, "if (known or 0) > (epoch or 0) then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "push_makes_partitions",
@@ -136,6 +214,7 @@ pub const OF_MAPS: [Variant; 9] = [
             ("if behind then", "if false then"),
             (FENCE, "if epoch and known ~= epoch then"),
         ],
+        seconds: SECONDS,
     },
     Variant {
         name: "cancel_without_fence",
@@ -143,6 +222,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "cancel",
         shipped: shipped!("cancel"),
         exchanges: &[(FENCE, "if false then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "requeue_without_fence",
@@ -150,6 +230,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "requeue",
         shipped: shipped!("requeue"),
         exchanges: &[(FENCE, "if false then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "get_without_fence",
@@ -157,6 +238,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "get",
         shipped: shipped!("get"),
         exchanges: &[(FENCE, "if false then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "push_tells_no_epoch",
@@ -164,6 +246,7 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "push",
         shipped: shipped!("push"),
         exchanges: &[("paused and 1 or 0, epoch}", "paused and 1 or 0}")],
+        seconds: SECONDS,
     },
     Variant {
         name: "remap_over_messages",
@@ -171,13 +254,15 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "remap",
         shipped: shipped!("remap"),
         exchanges: &[("if held > 0 then", "if false then")],
+        seconds: SECONDS,
     },
     Variant {
         name: "remap_forgets",
         what: "remap does not look at what is remembered",
         verb: "remap",
         shipped: shipped!("remap"),
-        exchanges: &[("if last then return", "if false then return")],
+        exchanges: &[("if last > now then return", "if false then return")],
+        seconds: SECONDS,
     },
 ];
 

@@ -188,6 +188,8 @@ pub enum Verb {
     Retry,
     Release,
     Bury,
+    Snooze,
+    Throttle,
     Extend,
     Cancel,
     Reschedule,
@@ -205,6 +207,8 @@ impl Verb {
             Self::Retry => "retry",
             Self::Release => "release",
             Self::Bury => "bury",
+            Self::Snooze => "snooze",
+            Self::Throttle => "throttle",
             Self::Extend => "extend",
             Self::Cancel => "cancel",
             Self::Reschedule => "reschedule",
@@ -235,7 +239,7 @@ pub enum Call {
         #[serde(default, skip_serializing_if = "is_false")]
         due: bool,
     },
-    /// ack, again, retry, release, bury, extend: each with the token.
+    /// ack, again, retry, release, bury, snooze, throttle, extend: each with the token.
     Settle { verb: Verb, items: Vec<SettleItem> },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
@@ -265,7 +269,7 @@ impl Call {
 pub struct PushItem(pub String, pub String, pub u32, pub u32, pub String);
 
 /// id, token (the first 8 bytes, hexadecimal), and the verb's other argument (due time, delay,
-/// lease) or an empty text.
+/// lease, break) or an empty text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettleItem(pub String, pub String, pub String);
 

@@ -42,6 +42,7 @@ enum Command {
 
 #[derive(Debug, Clone, clap::Args)]
 struct BrokenOptions {
+    /// The longest run in seconds; some scripts need less
     #[arg(long, default_value_t = 20)]
     duration: u64,
     #[arg(long, default_value_t = 1)]
@@ -49,7 +50,7 @@ struct BrokenOptions {
     /// How many runs at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
-    /// How many queues the workers serve, 1 to 5
+    /// How many queues the workers serve, 1 to 7
     #[arg(long, default_value_t = MOST)]
     queues: usize,
     #[arg(long, value_parser = run::program)]
@@ -211,7 +212,7 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
     }
     let options = Options {
         seed: options.seed,
-        duration: options.duration,
+        duration: options.duration.min(variant.seconds),
         rate: None,
         messages: None,
         queues: options.queues,

@@ -3,11 +3,12 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use dueq::Limits;
 use fastrand::Rng;
 
 /// The most queues of a run.
-pub const MOST: usize = 5;
-/// The pattern by which workers find the last of five queues.
+pub const MOST: usize = 7;
+/// The pattern by which workers find the last of these queues.
 pub const PATTERN: &str = "found-*";
 /// For how long the nodes of that queue are silent at most while it is parked.
 pub const PARKING: Duration = Duration::from_secs(10);
@@ -21,20 +22,69 @@ pub struct Planned {
     pub reserve: usize,
     /// The most handlers that a worker gives it. `None`: no limit of its own.
     pub max: Option<usize>,
-    /// Its part of the messages, in per cent, if all five queues are used.
+    /// Its part of the messages, in per cent, if all queues are used.
     pub traffic: u32,
     /// Workers find it by [`PATTERN`]: its traffic comes in bursts, so that its nodes park it.
     pub is_found: bool,
+    /// The limits that the operator sets.
+    pub limit: Option<Limit>,
 }
 
+/// A limit of the messages that workers get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// At most so many starts in any window, and so many at once.
+    Rate {
+        starts: u32,
+        window_ms: u64,
+        burst: u32,
+    },
+    /// At most so many leased messages.
+    Leased(u32),
+}
+
+impl Limit {
+    pub fn limits(self) -> Limits {
+        match self {
+            Self::Rate {
+                starts,
+                window_ms,
+                burst,
+            } => Limits::new()
+                .rate(starts, Duration::from_millis(window_ms))
+                .burst(burst),
+            Self::Leased(most) => Limits::new().max_leased(most),
+        }
+    }
+}
+
+/// The largest cost of a message: it is not above the burst of any rate.
+pub const MOST_COST: u32 = 10;
+/// It binds whenever a batch of a producer is due at once. The mean traffic is below it: a cost
+/// of 155 per second may start under a backlog.
+const RATE: Limit = Limit::Rate {
+    starts: 40,
+    window_ms: 200,
+    burst: MOST_COST,
+};
+const LEASED: Limit = Limit::Leased(8);
+
 const ALL: [Planned; MOST] = [
-    planned("chaos", 6, 0, 45),
-    planned("chaos-3", 3, 0, 20),
+    planned("chaos", 6, 0, 44),
+    planned("chaos-3", 3, 0, 18),
     Planned {
         max: Some(12),
-        ..planned("chaos-1", 1, 0, 10)
+        ..planned("chaos-1", 1, 0, 9)
     },
-    planned("chaos-reserve", 1, 8, 10),
+    planned("chaos-reserve", 1, 8, 9),
+    Planned {
+        limit: Some(RATE),
+        ..planned("chaos-rate", 1, 0, 4)
+    },
+    Planned {
+        limit: Some(LEASED),
+        ..planned("chaos-leased", 1, 0, 1)
+    },
     Planned {
         is_found: true,
         ..planned("found-bursts", 1, 0, 15)
@@ -49,6 +99,7 @@ const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) 
         max: None,
         traffic,
         is_found: false,
+        limit: None,
     }
 }
 
@@ -70,6 +121,11 @@ static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
         let name = &*format!("{first}-{number:02}").leak(); // once in a process
         Planned {
             is_found,
+            limit: match number {
+                0 => Some(RATE),
+                1 => Some(LEASED),
+                _ => None,
+            },
             ..planned(name, 1, 0, 2)
         }
     };
@@ -92,8 +148,17 @@ pub fn planned_queues(number: usize) -> &'static [Planned] {
 
 /// Whether the name is that of a queue that workers find by the pattern.
 pub fn is_found(name: &str) -> bool {
+    is_such(name, |queue| queue.is_found)
+}
+
+/// Whether the operator gives the queue of this name a rate or a limit of leased messages.
+pub fn is_limited(name: &str) -> bool {
+    is_such(name, |queue| queue.limit.is_some())
+}
+
+fn is_such(name: &str, is: impl Fn(&Planned) -> bool) -> bool {
     let mut all = ALL.iter().chain(&*CLUSTER);
-    all.any(|queue| queue.is_found && queue.name == name)
+    all.any(|queue| is(queue) && queue.name == name)
 }
 
 /// The bursts of a queue that workers find, the same for all producers of a run: a burst of 1 to 2 s

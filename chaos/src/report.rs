@@ -56,6 +56,7 @@ impl Report<'_> {
                 .into_iter()
                 .for_each(|(key, value)| add(&key, value));
         }
+        add("limits", json!(self.verdict.limits));
         add(
             "excuses",
             serde_json::to_value(&self.verdict.excuses).unwrap_or_default(),
@@ -119,6 +120,15 @@ impl Report<'_> {
         line(format!(
             "- Starts of handlers judged by the shares of their worker: {}",
             verdict.shares_judged
+        ));
+        let limits = verdict.limits;
+        line(format!(
+            "- Grants under a rate: {}, at most {} starts in a window; under a limit of leased messages: {}, at most {} leased",
+            limits.under_rate, limits.most_in_window, limits.under_max_leased, limits.most_leased
+        ));
+        line(format!(
+            "- Messages that expired: {}; snoozes: {}; throttles: {}",
+            limits.expired, limits.snoozed, limits.throttled
         ));
         let late = verdict.lateness;
         line(format!(

@@ -1,7 +1,7 @@
 //! The answer of `get` in one line, the same from the script's reply and from the library's result.
 
-use dueq::Stored;
 use dueq::harness::Reply;
+use dueq::{OnExpire, Stored};
 
 use crate::payload;
 
@@ -17,7 +17,16 @@ pub fn of_library(id: &str, stored: Option<&Stored>) -> String {
         .trace_parent
         .as_ref()
         .map(|trace| format!("traceparent={trace}"));
-    let options: Vec<_> = limit.into_iter().chain(trace).collect();
+    let expires = match (stored.expires_after_ms, stored.expires_at_ms) {
+        (Some(after_ms), _) => Some(format!("expires=+{after_ms}")),
+        (None, at_ms) => at_ms.map(|at_ms| format!("expires={at_ms}")),
+    };
+    let drops = (stored.on_expire == OnExpire::Drop).then(|| "on_expire=drop".to_owned());
+    let cost = (stored.cost > 1).then(|| format!("cost={}", stored.cost));
+    let options: Vec<_> = [limit, trace, expires, drops, cost]
+        .into_iter()
+        .flatten()
+        .collect();
     let numbers = [
         stored.time_ms,
         stored.failures.into(),
@@ -58,8 +67,16 @@ pub(crate) fn of_reply(id: &str, fields: &[Reply]) -> Option<String> {
         &text("state")?,
         numbers,
         bytes("payload")?,
-        &text("options")?,
+        &as_pushed(&text("options")?),
     ))
+}
+
+/// The options without the words that scripts add.
+pub(crate) fn as_pushed(options: &str) -> String {
+    const ADDED: [&str; 3] = ["crashes=", "expires_by=", "snoozes="];
+    let is_pushed = |word: &&str| !ADDED.iter().any(|added| word.starts_with(added));
+    let pushed: Vec<_> = options.split(' ').filter(is_pushed).collect();
+    pushed.join(" ")
 }
 
 fn words(

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use dueq::{Due, Message, OnConflict};
+use dueq::{Due, Message, OnConflict, OnExpire};
 use fastrand::Rng;
 
 use crate::payload;
-use crate::queues::{Planned, planned_queues};
+use crate::queues::{MOST_COST, Planned, planned_queues};
 
 /// The longest payload that a queue accepts by default.
 const PAYLOAD_LIMIT: usize = 1_048_576;
@@ -31,6 +31,23 @@ pub struct Push {
     pub bytes: usize,
     pub max_attempts: Option<u32>,
     pub on_conflict: OnConflict,
+    pub expires: Option<Expires>,
+    /// What it costs of a rate; 1 is the default and is not sent.
+    pub cost: u32,
+}
+
+/// When a message expires, and whether it is dropped then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Expires {
+    when: ExpiresWhen,
+    drops: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExpiresWhen {
+    /// So long after its due time.
+    AfterMs(u64),
+    AtMs(u64),
 }
 
 impl Push {
@@ -44,6 +61,8 @@ impl Push {
             bytes: 100,
             max_attempts: None,
             on_conflict,
+            expires: None,
+            cost: 1,
         }
     }
 
@@ -58,6 +77,18 @@ impl Push {
         }
         if let Some(trace_parent) = trace_parent(&self.id) {
             message = message.trace_parent(trace_parent);
+        }
+        if let Some(Expires { when, drops }) = self.expires {
+            message = match when {
+                ExpiresWhen::AfterMs(ms) => message.expires_after(Duration::from_millis(ms)),
+                ExpiresWhen::AtMs(ms) => message.expires_at(ms),
+            };
+            if drops {
+                message = message.on_expire(OnExpire::Drop);
+            }
+        }
+        if self.cost > 1 {
+            message = message.cost(self.cost);
         }
         message
     }
@@ -85,6 +116,10 @@ pub struct Plan {
     is_found: bool,
     /// Every queue has ids of the same names, and other versions of their payloads.
     first_version: u32,
+    /// Whether its queue has a limit that binds: more messages then expire, and have a cost.
+    is_limited: bool,
+    /// The scripts of release 0.1 refuse messages that expire or have a cost.
+    is_older: bool,
 }
 
 impl Plan {
@@ -106,7 +141,14 @@ impl Plan {
             once,
             is_found: queue.is_found,
             first_version: first_version(queue.name),
+            is_limited: queue.limit.is_some(),
+            is_older: false,
         }
+    }
+
+    /// The plan of a producer with the scripts of release 0.1, if `is_older`.
+    pub fn for_older(self, is_older: bool) -> Self {
+        Self { is_older, ..self }
     }
 
     /// The next step, by the server's clock `now_ms`.
@@ -147,6 +189,8 @@ impl Plan {
             bytes: 100,
             max_attempts: None,
             on_conflict,
+            expires: None,
+            cost: 1,
         }
     }
 
@@ -166,6 +210,9 @@ impl Plan {
         if self.rng.u32(0..20) == 0 {
             push.max_attempts = Some(self.rng.u32(1..5));
         }
+        if !self.is_older {
+            self.sometimes_expiring(&mut push, now_ms);
+        }
         self.sometimes_odd(&mut push);
         match self.rng.u32(0..10_000) {
             100..120 => self.spoil(&mut push, now_ms),
@@ -173,6 +220,25 @@ impl Plan {
             _ => {}
         }
         step.pushes.push(push);
+    }
+
+    /// Mostly the time is so short that a busy queue, a retry or a snooze exceeds it.
+    fn sometimes_expiring(&mut self, push: &mut Push, now_ms: u64) {
+        let rng = &mut self.rng;
+        let often = if self.is_limited { 4 } else { 25 };
+        if rng.u32(0..often) == 0 {
+            let when = match rng.u32(0..10) {
+                0..7 => ExpiresWhen::AfterMs(rng.u64(1..400)),
+                7 | 8 => ExpiresWhen::AfterMs(rng.u64(60_000..600_000)),
+                // Later than every due time of a plan, so that the push is not refused.
+                _ => ExpiresWhen::AtMs(now_ms + rng.u64(700_000..900_000)),
+            };
+            let drops = rng.bool();
+            push.expires = Some(Expires { when, drops });
+        }
+        if rng.u32(0..3 * often) == 0 {
+            push.cost = rng.u32(2..=MOST_COST);
+        }
     }
 
     fn sometimes_odd(&mut self, push: &mut Push) {
@@ -286,95 +352,4 @@ pub fn hash(bytes: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_same_seed_and_name_give_the_same_plan() {
-        let plan = |seed, name| {
-            let mut plan = Plan::new(seed, name, &planned_queues(1)[0], 0, false);
-            (0..200).map(|_| plan.step(1_000_000)).collect::<Vec<_>>()
-        };
-        assert_eq!(plan(1, "p1"), plan(1, "p1"));
-        assert_ne!(plan(1, "p1"), plan(2, "p1"));
-        assert_ne!(plan(1, "p1"), plan(1, "p2"));
-    }
-
-    #[test]
-    fn a_plan_has_some_of_everything() {
-        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, false);
-        let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
-        let pushes: Vec<_> = steps.iter().flat_map(|step| &step.pushes).collect();
-        let later: Vec<_> = steps
-            .iter()
-            .flat_map(|step| &step.later)
-            .map(|(_, push)| push)
-            .collect();
-        type Kind<'a> = (&'a str, &'a dyn Fn(&Push) -> bool);
-        let some: &[Kind<'_>] = &[
-            ("at once", &|push| push.due == Due::AfterMs(0)),
-            ("far ahead", &|push| {
-                matches!(push.due, Due::AfterMs(120_000..))
-            }),
-            ("past", &|push| {
-                matches!(push.due, Due::AtMs(..1_000_000_000))
-            }),
-            ("at 0", &|push| push.due == Due::AtMs(0)),
-            ("since yesterday", &|push| {
-                push.due == Due::AtMs(1_000_000_000 - DAY_MS)
-            }),
-            ("1 MiB", &|push| push.bytes == PAYLOAD_LIMIT),
-            ("NUL", &|push| {
-                payload::make(&push.id, 1, push.bytes).contains(&0)
-            }),
-            ("a trace", &|push| trace_parent(&push.id).is_some()),
-            ("a dot and a per cent sign", &|push| push.id.contains(".%")),
-            ("too far", &|push| {
-                matches!(push.due, Due::AtMs(TOO_FAR_MS..))
-            }),
-            ("10 KB", &|push| push.bytes == 10_240),
-            ("UTF-8", &|push| !push.id.is_ascii()),
-            ("200 bytes", &|push| push.id.len() == 200),
-            ("too long", &|push| push.id.len() > 200),
-            ("few attempts", &|push| push.max_attempts == Some(1)),
-        ];
-        for (what, is) in some {
-            assert!(pushes.iter().any(|push| is(push)), "{what}");
-        }
-        // A ready entry is `due:id`: ids in the ready list contain colons too.
-        let burst = |step: &&Step| step.pushes.len() > 199;
-        assert!(
-            steps
-                .iter()
-                .filter(burst)
-                .any(|step| step.pushes.iter().any(|push| push.id.contains(':')))
-        );
-        assert!(
-            steps.iter().any(|step| step.pushes.len() == 1)
-                && steps.iter().any(|step| step.pushes.len() > 199)
-        );
-        assert!(
-            later
-                .iter()
-                .any(|push| push.version == first_version("chaos") + 1)
-        );
-        let ids: std::collections::HashSet<_> = pushes.iter().map(|push| &push.id).collect();
-        assert_eq!(ids.len(), pushes.len(), "a new push has a new id");
-    }
-
-    #[test]
-    fn a_plan_of_ids_pushed_once_repeats_none() {
-        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 0, true);
-        let steps: Vec<_> = (0..4_000).map(|_| plan.step(1_000_000_000)).collect();
-        assert!(steps.iter().all(|step| step.later.is_empty()));
-    }
-
-    #[test]
-    fn poison_comes_with_49_innocents() {
-        let mut plan = Plan::new(7, "p1", &planned_queues(1)[0], 1_000, false);
-        let steps: Vec<_> = (0..500).map(|_| plan.step(0)).collect();
-        let poisoned = |step: &&Step| step.pushes.iter().any(|push| push.id.ends_with(POISON));
-        let found: Vec<_> = steps.iter().filter(poisoned).collect();
-        assert!(found.len() > 1 && found.iter().all(|step| step.pushes.len() == 50));
-    }
-}
+mod tests;

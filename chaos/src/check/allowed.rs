@@ -17,13 +17,19 @@ impl Hypothesis {
                 attempt,
                 bytes,
                 options,
+                expiry,
                 ..
             } => {
                 self.allows_claim(record, context)?;
                 // The payload must be identical, and the options those of the push.
-                if (version, bytes, options) != (u32::from(self.version), self.bytes, self.options)
+                if (version, bytes) != (u32::from(self.version), self.bytes)
+                    || (options, expiry) != (self.options, self.expiry)
                 {
                     return Err(Kind::Unexpected);
+                }
+                let deadline_ms = self.deadline_for(due_ms);
+                if deadline_ms.is_some_and(|deadline_ms| record.now() > deadline_ms) {
+                    return Err(Kind::GrantedExpired);
                 }
                 self.allows_numbers(due_ms, attempt, record)
             }
@@ -34,7 +40,8 @@ impl Hypothesis {
                 time,
                 answered_ms,
             } => {
-                self.allows_settle(verb, verdict, token, context)?;
+                let exceeds = self.exceeds(verb, time, record.now_up());
+                self.allows_settle(verb, verdict, (token, exceeds), context)?;
                 self.allows_settled_time(verb, verdict, (time, answered_ms), record, context)
             }
             What::Change {
@@ -113,6 +120,7 @@ impl Hypothesis {
             Gone::NeverPushed => Kind::Unexpected,
             Gone::Acked => Kind::ClaimedAfterAck,
             Gone::Cancelled | Gone::Purged => Kind::FiredAfterCancel,
+            Gone::Expired => Kind::GrantedExpired,
             Gone::Vanished => Kind::Contradictions,
         }
     }
@@ -160,16 +168,22 @@ impl Hypothesis {
         &self,
         verb: Verb,
         verdict: Settled,
-        token: u64,
+        (token, exceeds): (u64, bool),
         context: &Context<'_>,
     ) -> Result<(), Kind> {
         let current = self.status == Status::Leased && self.token == Some(token);
+        let last = match verb {
+            Verb::Retry => self.last_failure(context),
+            _ => Some(false),
+        };
+        let (dies, drops) = (exceeds && !self.expiry.drops(), self.expiry.drops());
         match verdict {
-            Settled::Done | Settled::Dead if !current => Err(Kind::StaleTokensAccepted),
-            Settled::Done if verb == Verb::Retry && self.last_failure(context) == Some(true) => {
-                Err(Kind::WrongDeaths)
+            Settled::Done | Settled::Dead | Settled::Dropped if !current => {
+                Err(Kind::StaleTokensAccepted)
             }
-            Settled::Dead if self.last_failure(context) == Some(false) => Err(Kind::WrongDeaths),
+            Settled::Done if last == Some(true) || exceeds => Err(Kind::WrongDeaths),
+            Settled::Dead if last == Some(false) && !dies => Err(Kind::WrongDeaths),
+            Settled::Dropped if last == Some(true) || !exceeds || !drops => Err(Kind::WrongDeaths),
             Settled::Lost if current => Err(Kind::LeasesCutShort),
             Settled::Lost if !self.is_there() => Err(Kind::Contradictions),
             Settled::Gone if self.is_there() => Err(Kind::Lost),
@@ -203,7 +217,7 @@ impl Hypothesis {
                 Status::Waiting | Status::Dead => Ok(()),
                 Status::Leased => Err(Kind::FiredAfterCancel),
                 Status::Absent(Gone::NeverPushed) => Err(Kind::ApiLies),
-                Status::Absent(Gone::Acked) => Err(Kind::Contradictions),
+                Status::Absent(Gone::Acked | Gone::Expired) => Err(Kind::Contradictions),
                 // Repeated within the deduplication window.
                 Status::Absent(_) => Ok(()),
             },

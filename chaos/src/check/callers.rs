@@ -272,7 +272,7 @@ fn is_said(verb: Verb, word: &Word, outcome: &str) -> bool {
 fn acted(verb: Verb, said: &str) -> bool {
     match split(said).0 {
         "CREATED" | "MOVED" | "OK" | "SCHEDULED" | "CANCELLED" | "REQUEUED" => true,
-        "DEAD" => verb == Verb::Retry,
+        "DEAD" | "DROPPED" => matches!(verb, Verb::Retry | Verb::Snooze),
         _ => false,
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
             .map(|item| {
                 let time = match verb {
                     Verb::Retry | Verb::Extend => Time::after(item.2.parse().unwrap_or(0)),
-                    Verb::Again => Time::parse(&item.2),
+                    Verb::Again | Verb::Snooze => Time::parse(&item.2),
                     _ => Time::default(),
                 };
                 let token = token_of(&item.1);
@@ -94,7 +94,7 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     let perhaps = |perhaps: bool| if perhaps { Change::Perhaps } else { Change::No };
     match (call, answer) {
         (Call::Push { .. }, _) => yes(one_of(&["CREATED", "MOVED"])),
-        (Call::Settle { .. }, _) => yes(one_of(&["OK", "SCHEDULED", "DEAD"])),
+        (Call::Settle { .. }, _) => yes(one_of(&["OK", "SCHEDULED", "DEAD", "DROPPED"])),
         (
             Call::Change {
                 verb: Verb::RunNow | Verb::Requeue,

@@ -244,7 +244,7 @@ impl Collection {
         self.disturbed.sort_unstable();
         self.disturbed_notices.sort_unstable();
         for queue in &self.queues {
-            for (epoch, found) in queue.operators.pauses.empty_while_open() {
+            for (epoch, found) in queue.operators.pauses.empty_while_open(queue.expires) {
                 self.epochs[usize::from(epoch)].empty.push(found);
             }
         }

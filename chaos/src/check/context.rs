@@ -36,6 +36,8 @@ pub(super) struct Queue {
     pub(super) died: u64,
     /// Whether the remaining messages were recorded.
     pub(super) scanned: bool,
+    /// Whether messages of it may expire.
+    pub(super) expires: bool,
     /// Whether any process pushed to it.
     pub(super) pushed: bool,
 }
@@ -81,6 +83,8 @@ pub(super) struct Epoch {
     /// When its first and its last reply came.
     pub(super) first_us: u64,
     pub(super) last_us: u64,
+    /// The latest time of the server in a reply, in ms.
+    pub(super) latest_ms: u64,
     /// The harness emptied the store.
     pub(super) emptied: bool,
     /// Whether it is the last epoch of its queue.

@@ -3,6 +3,7 @@
 
 use super::context::Context;
 use super::missing::MissingChange;
+use super::options::Expiry;
 use super::record::Record;
 use super::verdict::Cause;
 
@@ -23,6 +24,8 @@ pub(super) enum Gone {
     Cancelled,
     /// Purged or trimmed.
     Purged,
+    /// Dropped, because it expired.
+    Expired,
     /// It should exist; that violation was counted.
     Vanished,
 }
@@ -53,6 +56,11 @@ pub(super) struct Hypothesis {
     pub(super) version: u16,
     pub(super) bytes: u32,
     pub(super) options: u32,
+    pub(super) expiry: Expiry,
+    /// The deadline that a retry or a snooze has fixed; 0 if none has.
+    pub(super) expires_by_ms: u64,
+    /// How many messages of this id expired.
+    pub(super) expired: u32,
     /// Why the next delivery repeats the same message.
     pub(super) again: Option<Cause>,
     /// When an answer reported its end, by the clock of the processes, if one did.
@@ -96,6 +104,9 @@ impl Hypothesis {
         version: 0,
         bytes: 0,
         options: 0,
+        expiry: Expiry::NONE,
+        expires_by_ms: 0,
+        expired: 0,
         again: None,
         gone_us: None,
         remembered_ms: (0, 0),
@@ -238,6 +249,7 @@ impl Hypothesis {
                 .revived(self, record, context, lives),
             _ => {}
         }
+        self.expired_before(record, context, lives);
         if self.may_be_trimmed(context) {
             lives.push(Self {
                 swept: self.swept,

@@ -8,9 +8,11 @@ use super::describe::story;
 use super::excuses::Need;
 use super::hypothesis::{Hypothesis, Status};
 use super::lateness::Wait;
-use super::record::{Pushed, Record, What};
+use super::options::Expiry;
+use super::record::{Pushed, Record, Settled, What};
 use super::unknown::{hide, spread};
 use super::verdict::{Kind, Verdict};
+use crate::history::Verb;
 
 /// The most changes without a call between two answers: mostly leases that ran out.
 const UNASKED: usize = 12;
@@ -22,6 +24,10 @@ pub(super) struct Case<'a> {
     /// Calls without an answer.
     pub(super) unknown: &'a [Record],
     pub(super) context: Context<'a>,
+}
+
+fn may_expire(record: &Record) -> bool {
+    matches!(record.what, What::Push { push, .. } if push.expiry != Expiry::NONE)
 }
 
 /// The needs and findings of one id.
@@ -40,11 +46,16 @@ impl Case<'_> {
     pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
-        // Even an answer that every state allows may follow a hidden claim or a purge, which only a
-        // later answer shows.
+        // Even an answer that every state allows may follow a hidden claim, a purge or an expiry,
+        // which only a later answer shows.
         let queue = self.context.queue;
         let hidden = queue.lost.iter().any(|lost| lost.most > 0)
-            || queue.operators.first_purge_us().is_some();
+            || queue.operators.first_purge_us().is_some()
+            || self
+                .records
+                .iter()
+                .chain(self.unknown.iter())
+                .any(may_expire);
         if !wrong.is_clean() && hidden {
             let mut second = Verdict::default();
             let again = self.pass(true, &mut second, name);
@@ -105,6 +116,7 @@ impl Case<'_> {
             .min_by_key(|life| (life.hidden, life.used.count_ones()));
         let (chain, used) = least.map_or((0, 0), |life| (life.chain, life.used));
         verdict.swept += u64::from(lives.iter().map(|life| life.swept).min().unwrap_or(0));
+        verdict.limits.expired += least.map_or(0, |life| u64::from(life.expired));
         Found {
             needs: self.context.chains.needs(chain),
             used,
@@ -202,11 +214,14 @@ impl Case<'_> {
             let mut later = vec![*life];
             life.reaped(&end, &self.context, &mut later);
             let operators = &self.context.queue.operators;
-            // A purge may take what a requeue of the oldest has made wait again.
+            // A purge or a claim may take what a requeue of the oldest has made wait again.
             for life in later.clone() {
                 if life.status == Status::Dead {
                     operators.revived(&life, &end, &self.context, &mut later);
                 }
+            }
+            for life in later.clone() {
+                life.expired_before(&end, &self.context, &mut later);
             }
             for life in later {
                 if !life.is_there() || life.may_be_trimmed(&self.context) {
@@ -232,6 +247,16 @@ impl Case<'_> {
                 ..
             } => verdict.messages += 1,
             What::Claim { .. } => verdict.deliveries += 1,
+            What::Settle {
+                verb: Verb::Snooze,
+                verdict: Settled::Done,
+                ..
+            } => verdict.limits.snoozed += 1,
+            What::Settle {
+                verb: Verb::Throttle,
+                verdict: Settled::Done,
+                ..
+            } => verdict.limits.throttled += 1,
             _ => {}
         }
     }

@@ -7,10 +7,11 @@ use super::collect::Collection;
 use super::context::Context;
 use super::excuses::UNDER_WAY_US;
 use super::hypothesis::{Gone, Hypothesis, Status};
+use super::limits::Limits;
 use super::pauses::Pauses;
 use super::record::Record;
 use super::verdict::{Cause, Kind, Verdict};
-use crate::history::{Answer, Call};
+use crate::history::{Answer, Call, Verb};
 
 /// A call, as far as its answer is known: its epoch, and its position there.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +57,7 @@ pub(super) struct Operators {
     purges: Vec<Sweep>,
     revivals: Vec<Sweep>,
     pub(super) pauses: Pauses,
+    pub(super) limits: Limits,
     /// When `max_messages` was first set, and when a push was first refused because the queue was
     /// full.
     limited_us: Option<u64>,
@@ -98,12 +100,33 @@ impl Operators {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) if !items.is_empty() => {
                 self.pauses.granted(record);
             }
+            (
+                Call::Settle {
+                    verb: Verb::Throttle,
+                    items,
+                },
+                Answer::Items(verdicts),
+            ) => {
+                let longest = items.iter().zip(verdicts);
+                let longest = longest.filter(|(_, word)| word.starts_with("OK "));
+                if let Some(wait_ms) = longest.filter_map(|(item, _)| item.2.parse().ok()).max() {
+                    self.pauses.throttled(wait_ms, record);
+                }
+            }
             (Call::Other { verb, args }, answer) => match (verb.as_str(), answer) {
+                // The form close: `OK 0` if there is no queue.
+                ("throttle", Answer::Other(words)) if words != &["OK 0"] => {
+                    if let Some(wait_ms) = args.get(1).and_then(|ms| ms.parse().ok()) {
+                        self.pauses.throttled(wait_ms, record);
+                    }
+                }
                 ("pause", Answer::Other(words)) if self.pauses.paused(args, words, record) => {}
                 ("resume", Answer::Other(words)) if words == &["OK"] => {
                     self.pauses.resumed(record);
                 }
-                ("configure", Answer::Other(words)) if words == &["OK"] => {}
+                ("configure", Answer::Other(words)) if words == &["OK"] => {
+                    self.limits.configured(args, record);
+                }
                 ("purge" | "requeue", Answer::Other(words)) => match numbers(words) {
                     Some([count, _]) => self.swept(
                         verb,
@@ -167,10 +190,22 @@ impl Operators {
     }
 
     pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
-        let Call::Other { verb, args } = call else {
-            return;
+        let (verb, args) = match call {
+            Call::Other { verb, args } => (verb, args),
+            Call::Settle {
+                verb: Verb::Throttle,
+                items,
+            } => {
+                let waits = items.iter().filter_map(|item| item.2.parse().ok());
+                return self.pauses.lost_throttle(waits.max(), asked_us);
+            }
+            _ => return,
         };
         match verb.as_str() {
+            "throttle" => {
+                let wait_ms = args.get(1).and_then(|ms| ms.parse().ok());
+                self.pauses.lost_throttle(wait_ms, asked_us);
+            }
             "resume" => self.pauses.lost_resume(asked_us),
             "pause" => self.pauses.lost_pause(args, asked_us),
             "purge" => self.purges.push(sweep(args, asked_us)),
@@ -221,7 +256,7 @@ impl Operators {
                 None => life.wait_at_least(life.now_ms),
             }
             life.count_anew(Some(Cause::Requeue));
-            lives.push(life);
+            life.requeued(revival.told.map(|told| told.now_us / 1_000), lives);
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn judge(
         }
         latest_us = latest_us.max(reply.now_us);
     }
+    epoch.latest_ms = latest_us / 1_000;
     changes(epoch, queue, replies, verdict);
 }
 

@@ -1,4 +1,4 @@
-//! Pauses of a queue, without an end and for some time: nothing is granted meanwhile.
+//! Pauses of a queue, without an end and for some time, and throttles: nothing is granted meanwhile.
 
 use super::collect::Collection;
 use super::excuses::UNDER_WAY_US;
@@ -12,6 +12,8 @@ struct Change {
     seq: u64,
     asked_us: u64,
     shut: Shut,
+    /// Whether a handler closed the queue: too shortly to delay a claim by a second.
+    by_handler: bool,
 }
 
 impl Change {
@@ -63,7 +65,8 @@ pub(super) struct Pauses {
     changes: Vec<Change>,
     /// Claims that granted messages, and those that found none.
     grants: Vec<Claim>,
-    empty: Vec<Claim>,
+    /// Of those that found none: whether it looked at some, which may have expired.
+    empty: Vec<(Claim, bool)>,
     /// When resumes without an answer were sent.
     lost_resumes: Vec<u64>,
     /// When pauses for some time without an answer were sent, and when the queue opens after them
@@ -76,14 +79,14 @@ impl Pauses {
         self.grants.push(Claim::of(record));
     }
 
-    /// A claim found nothing, although the queue was not paused.
-    pub(super) fn found_empty(&mut self, record: &Record) {
-        self.empty.push(Claim::of(record));
+    /// A claim found nothing, although the queue was not paused; perhaps it ended expired messages.
+    pub(super) fn found_empty(&mut self, record: &Record, may_expire: bool) {
+        self.empty.push((Claim::of(record), may_expire));
     }
 
     /// The claims that found nothing while the queue was certainly open: epoch, `seq`, and the
-    /// server's time in ms.
-    pub(super) fn empty_while_open(&self) -> Vec<(u16, (u64, u64))> {
+    /// server's time in ms. `expires`: whether messages of the queue may expire.
+    pub(super) fn empty_while_open(&self, expires: bool) -> Vec<(u16, (u64, u64))> {
         let changes = self.sorted(|_| true);
         let may_be_closed = |claim: &&Claim| {
             let mut closings = since_resume(&changes, claim);
@@ -92,7 +95,10 @@ impl Pauses {
                     *asked_us < claim.answered_us && claim.asked_us < *opens_us
                 })
         };
-        let open = self.empty.iter().filter(|claim| !may_be_closed(claim));
+        let empty = self.empty.iter();
+        let empty = empty.filter(|(_, may_expire)| !(expires && *may_expire));
+        let open = empty.map(|(claim, _)| claim);
+        let open = open.filter(|claim| !may_be_closed(claim));
         open.map(|claim| (claim.epoch, (claim.seq, claim.now_us / 1_000)))
             .collect()
     }
@@ -120,12 +126,20 @@ impl Pauses {
             }
             _ => return false,
         };
-        self.change(shut, record);
+        self.change(shut, record, false);
         true
     }
 
+    /// A throttle was answered. The answer may name a later time, at which another reason opens the
+    /// queue.
+    pub(super) fn throttled(&mut self, wait_ms: u64, record: &Record) {
+        let until_ms = record.now_up() + wait_ms;
+        let opens_us = record.answered_us + 1_000 * wait_ms;
+        self.change(Shut::Closed { until_ms, opens_us }, record, true);
+    }
+
     pub(super) fn resumed(&mut self, record: &Record) {
-        self.change(Shut::Open, record);
+        self.change(Shut::Open, record, false);
     }
 
     pub(super) fn lost_resume(&mut self, asked_us: u64) {
@@ -133,17 +147,22 @@ impl Pauses {
     }
 
     pub(super) fn lost_pause(&mut self, args: &[String], asked_us: u64) {
-        let period_ms = args.first().and_then(|ms| ms.parse::<u64>().ok());
+        self.lost_throttle(args.first().and_then(|ms| ms.parse().ok()), asked_us);
+    }
+
+    /// If it has a length, it may have closed the queue.
+    pub(super) fn lost_throttle(&mut self, period_ms: Option<u64>, asked_us: u64) {
         self.lost_closings
             .extend(period_ms.map(|ms| (asked_us, asked_us + UNDER_WAY_US + 1_000 * ms)));
     }
 
-    fn change(&mut self, shut: Shut, record: &Record) {
+    fn change(&mut self, shut: Shut, record: &Record, by_handler: bool) {
         self.changes.push(Change {
             epoch: record.epoch,
             seq: record.seq(),
             asked_us: record.asked_us,
             shut,
+            by_handler,
         });
     }
 
@@ -167,7 +186,8 @@ impl Pauses {
             let end = later.next().map_or(longest, |us| longest.min(*us));
             Some((change.asked_us, end))
         };
-        changes.filter_map(window).collect()
+        let long = changes.filter(|change| !change.by_handler);
+        long.filter_map(window).collect()
     }
 
     pub(super) fn judge(&self, all: &Collection, queue: &str, verdict: &mut Verdict) {

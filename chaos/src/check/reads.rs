@@ -2,6 +2,7 @@
 
 use super::context::Context;
 use super::hypothesis::{Hypothesis, Status};
+use super::options::{Expiry, Options};
 use super::record::Record;
 use super::verdict::Kind;
 use crate::history::State;
@@ -19,6 +20,7 @@ struct Found {
     version: u32,
     bytes: u32,
     options: u32,
+    expiry: Expiry,
 }
 
 impl ReadState {
@@ -28,6 +30,7 @@ impl ReadState {
             return Some(Self(None));
         }
         let mut words = word.strip_prefix("IS ")?.splitn(7, ' ');
+        let options = Options::read(words.clone().nth(6).unwrap_or_default());
         Some(Self(Some(Found {
             state: super::record::state(words.next()?)?,
             time_ms: words.next()?.parse().ok()?,
@@ -35,7 +38,8 @@ impl ReadState {
             crashes: words.next()?.parse().ok()?,
             version: words.next()?.parse().ok()?,
             bytes: words.next()?.parse().ok()?,
-            options: super::record::number_of(words.next().unwrap_or_default()),
+            options: options.number,
+            expiry: options.expiry,
         })))
     }
 }
@@ -58,8 +62,8 @@ impl Hypothesis {
             return Err(self.although(gone, context));
         }
         self.allows_state(found.state)?;
-        if (found.version, found.bytes, found.options)
-            != (u32::from(self.version), self.bytes, self.options)
+        if (found.version, found.bytes) != (u32::from(self.version), self.bytes)
+            || (found.options, found.expiry) != (self.options, self.expiry)
         {
             return Err(Kind::Unexpected);
         }

@@ -1,5 +1,6 @@
 //! The effect of one call on one id, in few bytes: a run has tens of millions of them.
 
+use super::options::{Expiry, Options};
 use super::reads::ReadState;
 use crate::history::{PushItem, State, Verb};
 
@@ -47,6 +48,8 @@ pub(super) enum What {
         bytes: u32,
         /// As `Push::options`.
         options: u32,
+        expiry: Expiry,
+        cost: u32,
     },
     /// `answered_ms` is the time in the item result.
     Settle {
@@ -132,6 +135,7 @@ pub(super) struct Push {
     pub(super) options: u32,
     /// 0: the queue's.
     pub(super) max_attempts: u32,
+    pub(super) expiry: Expiry,
     pub(super) conflict: Conflict,
     pub(super) held: Held,
     /// Of `FINISHED <ms>`: when the earlier message ended or moved. 0 of any other result.
@@ -163,21 +167,7 @@ impl Push {
         until_ms: u64,
         nonce: &str,
     ) -> Self {
-        let (mut max_attempts, mut conflict) = (0, Conflict::Keep);
-        let (mut limit, mut parent) = (String::new(), "");
-        for word in options.split(' ') {
-            match word.split_once('=').unwrap_or((word, "")) {
-                ("max_attempts", number) => {
-                    max_attempts = number.parse().unwrap_or(0);
-                    limit = format!("max_attempts={max_attempts}");
-                }
-                ("traceparent", _) => parent = word,
-                ("on_conflict", "reschedule") => conflict = Conflict::Reschedule,
-                ("on_conflict", "replace") => conflict = Conflict::Replace,
-                ("on_conflict", _) => conflict = Conflict::Keep,
-                _ => {}
-            }
-        }
+        let options = Options::read(options);
         let call = if until_ms == 0 {
             0
         } else {
@@ -189,9 +179,10 @@ impl Push {
             call,
             version: u16::try_from(*version).unwrap_or(u16::MAX),
             bytes: *bytes,
-            options: number_of(format!("{limit} {parent}").trim()),
-            max_attempts,
-            conflict,
+            options: options.number,
+            max_attempts: options.max_attempts,
+            expiry: options.expiry,
+            conflict: options.conflict,
             held: Held::NotAsked,
             ended_ms: 0,
             believed: false,
@@ -232,6 +223,8 @@ pub(super) enum Settled {
     /// OK, SCHEDULED
     Done,
     Dead,
+    /// It expires before its next attempt.
+    Dropped,
     Gone,
     Lost,
     Refused,
@@ -283,6 +276,7 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
     let settled = match word {
         "OK" | "SCHEDULED" => Settled::Done,
         "DEAD" => Settled::Dead,
+        "DROPPED" => Settled::Dropped,
         "GONE" => Settled::Gone,
         "LOST" => Settled::Lost,
         "INVALID" => Settled::Refused,

@@ -17,7 +17,7 @@ impl Hypothesis {
     ) -> Result<(), Kind> {
         let wanted_ms = time.due_ms(record.now_up());
         let right = match (verb, verdict) {
-            (Verb::Retry | Verb::Again, Settled::Done) => answered_ms == wanted_ms,
+            (Verb::Retry | Verb::Again | Verb::Snooze, Settled::Done) => answered_ms == wanted_ms,
             (Verb::Extend, Settled::Done) => {
                 let least_ms = wanted_ms.max(self.deadline_ms);
                 answered_ms == least_ms

@@ -24,6 +24,7 @@ impl Hypothesis {
                 attempt,
                 bytes,
                 options,
+                ..
             } => {
                 if !life.is_there() {
                     life.failures = 0;
@@ -120,6 +121,7 @@ impl Hypothesis {
                     hidden,
                     chain,
                     swept,
+                    expired,
                     ..
                 } = *self;
                 *self = Self {
@@ -128,6 +130,7 @@ impl Hypothesis {
                     hidden,
                     chain,
                     swept,
+                    expired,
                     ..Self::NONE
                 };
                 self.remember(until_ms.max(least), until_ms.max(most), record.seq());
@@ -139,6 +142,7 @@ impl Hypothesis {
                     self.pushed(push, due_ms);
                 } else {
                     self.wait_until(due_ms);
+                    self.expires_by_ms = 0;
                 }
                 if near {
                     let until_ms = record.now_up() + REPEAT_MS;
@@ -157,6 +161,7 @@ impl Hypothesis {
         self.count_anew(None);
         (self.max_attempts, self.version) = (push.max_attempts, push.version);
         (self.bytes, self.options) = (push.bytes, push.options);
+        (self.expiry, self.expires_by_ms) = (push.expiry, 0);
     }
 
     /// A delay counts from when it was sent at the earliest.
@@ -177,8 +182,13 @@ impl Hypothesis {
         match (verb, verdict) {
             (_, Settled::Gone) if self.is_there() => return self.leave(Gone::Vanished),
             (_, Settled::Dead) => {
-                (self.status, self.token, self.failures) = (Status::Dead, None, self.failures + 1);
-                self.score_ms = Some(record.now());
+                self.expired += u32::from(self.exceeds(verb, time, record.now_up()));
+                self.failures += u32::from(verb == Verb::Retry);
+                (self.status, self.token, self.score_ms) = (Status::Dead, None, Some(record.now()));
+            }
+            (_, Settled::Dropped) => {
+                self.expired += 1;
+                self.leave(Gone::Expired);
             }
             (_, Settled::Gone | Settled::Lost | Settled::Refused | Settled::Unknown) => return,
             (Verb::Extend, _) => {
@@ -191,10 +201,17 @@ impl Hypothesis {
             }
             (Verb::Again, _) => {
                 self.wait_until(answered_ms);
+                self.expires_by_ms = 0;
                 self.count_anew(Some(Cause::Again));
                 self.put_off = true;
             }
+            (Verb::Snooze, _) => {
+                self.fix_deadline();
+                self.wait_until(answered_ms);
+                (self.again, self.put_off) = (Some(Cause::Snooze), true);
+            }
             (Verb::Retry, _) => {
+                self.fix_deadline();
                 self.wait_until(answered_ms);
                 (self.failures, self.again, self.put_off) =
                     (self.failures + 1, Some(Cause::Retry), true);
@@ -207,7 +224,11 @@ impl Hypothesis {
                 } else {
                     self.wait_at_least(0)
                 }
-                (self.again, self.put_off) = (Some(Cause::Release), false);
+                let cause = match verb {
+                    Verb::Throttle => Cause::Throttle,
+                    _ => Cause::Release,
+                };
+                (self.again, self.put_off) = (Some(cause), false);
             }
         }
         self.changed_by(record);
@@ -235,6 +256,9 @@ impl Hypothesis {
             (Verb::Requeue, Changed::Done) => {
                 self.wait_until(record.now());
                 self.count_anew(Some(Cause::Requeue));
+                let mut lives = Vec::new();
+                self.requeued(Some(record.now()), &mut lives);
+                *self = lives.pop().unwrap_or(*self);
             }
             // The answer has its due time, and nothing changed.
             (_, Changed::Conflict) => {
@@ -249,6 +273,9 @@ impl Hypothesis {
                 self.wait_until(answered_ms);
                 self.due_ms = self.due_ms.filter(|_| sure);
                 self.put_off = true;
+                if verb == Verb::Reschedule {
+                    self.expires_by_ms = 0;
+                }
                 if answered_ms <= record.now() + REPEAT_MS {
                     let least = if sure { until_ms } else { self.remembered_ms.0 };
                     self.remember(least, until_ms, record.seq());

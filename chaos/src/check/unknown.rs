@@ -105,7 +105,7 @@ impl Hypothesis {
             What::Settle {
                 verb, token, time, ..
             } if self.status == Status::Leased && self.token == Some(token) => {
-                life.perhaps_settled(verb, time, call, context, lives);
+                life.perhaps_settled(verb, time, (call, next), context, lives);
             }
             What::Change {
                 verb: Verb::Cancel, ..
@@ -120,7 +120,7 @@ impl Hypothesis {
             } if self.status == Status::Dead => {
                 life.wait_at_least(life.now_ms);
                 life.count_anew(Some(Cause::Requeue));
-                lives.push(life);
+                life.requeued(None, lives);
             }
             What::Change {
                 verb: Verb::Reschedule,
@@ -138,6 +138,7 @@ impl Hypothesis {
                 }
                 life.wait_for(time, call);
                 (life.put_off, life.remembered_ms.1) = (true, u64::MAX);
+                life.expires_by_ms = 0;
                 lives.push(life);
             }
             What::Change {
@@ -194,6 +195,7 @@ impl Hypothesis {
                 life.remember(least, push.until_ms.max(self.remembered_ms.1), self.seq);
             }
             Status::Waiting if push.conflict != Conflict::Keep => {
+                life.expires_by_ms = 0;
                 if push.conflict == Conflict::Replace {
                     life.pushed(push, 0);
                 }
@@ -210,7 +212,7 @@ impl Hypothesis {
         mut self,
         verb: Verb,
         time: Time,
-        call: &Record,
+        (call, next): (&Record, &Record),
         context: &Context<'_>,
         lives: &mut Vec<Self>,
     ) {
@@ -218,9 +220,18 @@ impl Hypothesis {
             Verb::Ack => self.leave(Gone::Acked),
             Verb::Bury => (self.status, self.token) = (Status::Dead, None),
             Verb::Again => {
+                self.expires_by_ms = 0;
                 self.wait_for(time, call);
                 self.count_anew(Some(Cause::Again));
                 self.put_off = true;
+            }
+            Verb::Snooze => {
+                if self.surely_exceeds(verb, time, next, context, lives) {
+                    return;
+                }
+                self.fix_deadline();
+                self.wait_for(time, call);
+                (self.again, self.put_off) = (Some(Cause::Snooze), true);
             }
             Verb::Retry => {
                 let last = self.last_failure(context);
@@ -230,13 +241,14 @@ impl Hypothesis {
                     (dead.status, dead.token) = (Status::Dead, None);
                     lives.push(dead);
                 }
-                if last == Some(true) {
+                if last == Some(true) || self.surely_exceeds(verb, time, next, context, lives) {
                     return;
                 }
+                self.fix_deadline();
                 self.wait_for(time, call);
                 (self.again, self.put_off) = (Some(Cause::Retry), true);
             }
-            Verb::Release => {
+            Verb::Release | Verb::Throttle => {
                 // Its due time stays unless the clock went back before it; then it is that time or
                 // an earlier one.
                 let due_ms = self.due_ms;

@@ -40,11 +40,17 @@ pub enum Kind {
     GrantedWhilePaused,
     /// Granted before the time until which the queue was closed.
     GrantedWhileClosed,
+    /// More starts in a window than the rate of the queue allows.
+    OverRate,
+    /// More messages leased than the queue allows.
+    OverLeased,
+    /// Granted after its deadline, or after it was dropped as expired.
+    GrantedExpired,
     /// A refused push that is stored all the same.
     RefusedLeftTrace,
     /// An attempt that differs from failures plus crashes plus one.
     Miscounted,
-    /// Dead before its limit, or not at it.
+    /// Dead before its limit or deadline, or not at it.
     WrongDeaths,
     /// A caller got an outcome that the server had not reported, or for a message that no process
     /// pushed.
@@ -79,7 +85,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 36] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -96,6 +102,9 @@ impl Kind {
         Self::UnexplainedDuplicates,
         Self::GrantedWhilePaused,
         Self::GrantedWhileClosed,
+        Self::OverRate,
+        Self::OverLeased,
+        Self::GrantedExpired,
         Self::RefusedLeftTrace,
         Self::Miscounted,
         Self::WrongDeaths,
@@ -124,6 +133,8 @@ pub enum Cause {
     Retry,
     Again,
     Release,
+    Snooze,
+    Throttle,
     Requeue,
     /// A call without an answer.
     UnknownOutcome,
@@ -148,6 +159,22 @@ pub struct OfQueue {
     pub lateness: Lateness,
 }
 
+/// Whether the limits of queues and messages had an effect. No violations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Limited {
+    /// Grants that were judged by a rate, and the most starts in one of its windows.
+    pub under_rate: u64,
+    pub most_in_window: u64,
+    /// Grants that were judged by a limit of leased messages, and the most that were leased at once.
+    pub under_max_leased: u64,
+    pub most_leased: u64,
+    /// Messages that were dead or dropped because they expired.
+    pub expired: u64,
+    /// Snoozes and throttles that were applied.
+    pub snoozed: u64,
+    pub throttled: u64,
+}
+
 /// How many examples of each kind are kept.
 const EXAMPLES: usize = 5;
 
@@ -167,6 +194,7 @@ pub struct Verdict {
     pub lost_in_declared_window: u64,
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
+    pub limits: Limited,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,
@@ -226,6 +254,9 @@ impl Verdict {
         self.lost_in_declared_window += other.lost_in_declared_window;
         self.unjudged += other.unjudged;
         self.swept += other.swept;
+        self.limits.expired += other.limits.expired;
+        self.limits.snoozed += other.limits.snoozed;
+        self.limits.throttled += other.limits.throttled;
         for (kind, count) in other.violations {
             *self.violations.entry(kind).or_default() += count;
         }

@@ -116,7 +116,7 @@ async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
         "a time that is no whole number of ms: e",
         "an id in two places: c",
         "attributes without a payload: y",
-        "4 were pushed, 0 left and 2 are here: that does not add up",
+        "4 were pushed, 0 left, 0 expired and 2 are here: that does not add up",
     ];
     let mut wanted = wanted.map(str::to_owned);
     wanted.sort();

@@ -70,6 +70,9 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("again", _) => settle(Verb::Again, 3),
         ("extend", _) => settle(Verb::Extend, 3),
         ("bury", _) => settle(Verb::Bury, 3),
+        ("snooze", _) => settle(Verb::Snooze, 3),
+        // The other form, close and a time, names no messages.
+        ("throttle", [_, _, _, ..]) => settle(Verb::Throttle, 3),
         ("retry", _) => settle(Verb::Retry, 4),
         ("cancel", [dead, ids @ ..]) => change(
             Verb::Cancel,

@@ -97,16 +97,8 @@ fn claimed_item(id: &Reply, payload: &Reply, details: &Reply) -> Option<ClaimedI
         due_ms,
         attempt,
         bytes,
-        pushed_options(details.next().unwrap_or_default()),
+        stored::as_pushed(details.next().unwrap_or_default()),
     ))
-}
-
-/// Without the number of crashes, which no producer sent.
-fn pushed_options(words: &str) -> String {
-    let pushed = words
-        .split(' ')
-        .filter(|word| !word.starts_with("crashes="));
-    pushed.collect::<Vec<_>>().join(" ")
 }
 
 /// Kind, what, detail, mended.

@@ -72,12 +72,13 @@ async fn handle(notes: &Notes, delivery: &Delivery, lease: Duration) {
         // Settled after its lease, when another process may have it or have finished it.
         _ => {
             tokio::time::sleep(lease + Duration::from_millis(fastrand::u64(0..600))).await;
-            match fastrand::u32(0..8) {
+            match fastrand::u32(0..9) {
                 0..3 => drop(notes.settle(delivery, Verb::Ack).await),
                 3 => drop(notes.settle(delivery, Verb::Retry).await),
                 4 => drop(notes.settle(delivery, Verb::Release).await),
                 5 => drop(notes.settle(delivery, Verb::Bury).await),
                 6 => drop(notes.settle(delivery, Verb::Again).await),
+                7 => drop(notes.settle(delivery, Verb::Snooze).await),
                 _ => extend(notes, delivery, lease).await,
             }
         }

@@ -6,6 +6,7 @@ mod canceller;
 pub(crate) mod drill;
 mod operator;
 mod producer;
+mod settling;
 mod worker;
 
 use std::io::Write;

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 use super::{Options, Stop};
 use crate::history::Verb;
-use crate::queues::planned_queues;
+use crate::queues::{Limit, planned_queues};
 use crate::recorder::{Diary, outcome};
 use crate::stored;
 use crate::workload::{POISON, hash};
@@ -38,6 +38,7 @@ pub(super) async fn run(
     let rng = Rng::with_seed(options.seed ^ hash(options.name.as_bytes()));
     let mut operator = Operator {
         queue: queues.first().context("no queues")?.clone(),
+        limit: None,
         diary: diary.clone(),
         rng,
     };
@@ -47,8 +48,9 @@ pub(super) async fn run(
         // A former process may have been killed during an action, and a failover may have undone
         // the end of one.
         let mut restored = true;
-        for queue in &queues {
+        for (queue, planned) in queues.iter().zip(planned_queues(queues.len())) {
             operator.queue = queue.clone();
+            operator.limit = planned.limit;
             restored &= warn("restoring", operator.restore().await);
         }
         let is_over = *stop.borrow();
@@ -74,6 +76,7 @@ pub(super) async fn run(
             }
             if let Some((place, act)) = deck.pop() {
                 operator.queue = queues[place].clone();
+                operator.limit = planned_queues(queues.len())[place].limit;
                 warn("an act", operator.act(act).await);
             }
         }
@@ -117,12 +120,14 @@ impl Act {
 
 struct Operator {
     queue: Queue,
+    /// Of this queue.
+    limit: Option<Limit>,
     diary: Diary,
     rng: Rng,
 }
 
 impl Operator {
-    /// Ends a pause and lifts limits.
+    /// Ends a pause, lifts limits, and sets the limit of the plan: an emptied store has none.
     async fn restore(&self) -> Result<(), Error> {
         let stats = self.queue.stats().await?;
         if stats.paused {
@@ -138,6 +143,10 @@ impl Operator {
                         .max_payload_bytes(PAYLOAD_LIMIT),
                 )
                 .await?;
+        }
+        let has_limit = stats.rate.is_some() || stats.max_leased > 0;
+        if let Some(limit) = self.limit.filter(|_| !has_limit) {
+            self.queue.configure(limit.limits()).await?;
         }
         Ok(())
     }

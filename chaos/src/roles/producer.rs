@@ -42,6 +42,7 @@ pub(super) async fn run(
             options.poison_every,
             options.once,
         )
+        .for_older(options.older.is_some())
     };
     let bursts = Bursts::new(options.seed, options.epoch_us);
     let mut producer = Producer {

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Queue, Retried, Retry, Settled, Settlement, Share};
+use dueq::{Client, Delivery, Queue, Retry, Settlement, Share};
 
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 
+use super::settling::{short, soon};
 use super::{Options, Stop, by_hand};
 use crate::history::{self, Event, Verb};
 use crate::payload;
-use crate::queues::{PARKING, PATTERN, Planned, planned_queues};
-use crate::recorder::{Diary, outcome};
+use crate::queues::{Limit, PARKING, PATTERN, Planned, planned_queues};
+use crate::recorder::Diary;
 use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
 /// At each SIGUSR2 it removes a queue from its worker, and adds it again later.
@@ -49,11 +50,17 @@ pub(super) async fn run(
             diary: diary.clone(),
             seed: options.seed,
             lease,
+            throttles: throttles(planned),
         });
         // A claim by hand would find what the nodes of a parked queue must find.
         if !planned.is_found {
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
-            by_hand.spawn(by_hand::run(queue, notes, lease, options.by_hand, stop));
+            // A claim by hand holds its messages for long: few of them fill this queue.
+            let per_second = match planned.limit {
+                Some(Limit::Leased(_)) => options.by_hand.div_ceil(10),
+                _ => options.by_hand,
+            };
+            by_hand.spawn(by_hand::run(queue, notes, lease, per_second, stop));
         }
         if planned.is_found {
             found.push((planned, notes));
@@ -100,6 +107,16 @@ pub(super) async fn run(
 
 /// For how long a queue that was removed from a worker is absent, in ms.
 const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
+
+/// Fewer in the queue with the most traffic. None in the queue with a reserve: others get it while
+/// the queue is closed, and the checker could not judge it.
+fn throttles(planned: &Planned) -> u64 {
+    match planned {
+        Planned { reserve: 1.., .. } => 0,
+        Planned { traffic: 40.., .. } => 4,
+        _ => 40,
+    }
+}
 
 fn share(planned: &Planned) -> Share {
     let share = Share::weight(planned.weight).reserve(planned.reserve);
@@ -153,6 +170,8 @@ pub(super) struct Notes {
     pub(super) diary: Diary,
     seed: u64,
     lease: Duration,
+    /// So many of 10,000 messages throttle the queue, each time with a chance of one half.
+    throttles: u64,
 }
 
 impl Notes {
@@ -192,32 +211,6 @@ impl Notes {
             id: id.to_owned(),
             wants: wants.to_owned(),
         });
-    }
-
-    /// Settles by hand and records both ends of the call. Returns the outcome.
-    pub(super) async fn settle(&self, delivery: &Delivery, verb: Verb) -> String {
-        let op = self
-            .diary
-            .asked(self.queue.name(), verb, vec![delivery.id().into_owned()]);
-        let told = match verb {
-            Verb::Ack => outcome(delivery.ack().await, settled),
-            Verb::Release => outcome(delivery.release().await, settled),
-            Verb::Bury => outcome(delivery.bury("chaos").await, settled),
-            Verb::Again => outcome(
-                delivery
-                    .again(Duration::from_millis(fastrand::u64(0..500)))
-                    .await,
-                settled,
-            ),
-            _ => outcome(
-                delivery
-                    .retry(Duration::from_millis(fastrand::u64(0..500)), "chaos")
-                    .await,
-                retried,
-            ),
-        };
-        self.diary.told(op, vec![told.clone()]);
-        told
     }
 
     /// Acks by hand and pushes a new message of the same id; only once, because the new message is
@@ -337,27 +330,21 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
                 .work(id, delivery, Duration::from_millis(20 + detail % 40))
                 .await
         }
+        // These charge no attempt: chance ends the repetition.
+        400..425 if coin => {
+            ended("snooze");
+            return Ok(Settlement::snooze(soon()));
+        }
+        425..430 if coin => drop(notes.settle(delivery, Verb::Snooze).await),
+        430..470 if coin && kind < 430 + notes.throttles && detail % 3 > 0 => {
+            ended("throttle");
+            return Ok(Settlement::throttle(short()));
+        }
+        430..470 if coin && kind < 430 + notes.throttles => {
+            drop(notes.settle(delivery, Verb::Throttle).await)
+        }
         _ => {}
     }
     ended("ack");
     Ok(Settlement::Ack)
-}
-
-pub(super) fn settled(settled: Settled) -> String {
-    match settled {
-        Settled::Done => "OK".to_owned(),
-        Settled::Gone => "GONE".to_owned(),
-        Settled::Lost => "LOST".to_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
-fn retried(retried: Retried) -> String {
-    match retried {
-        Retried::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
-        Retried::Dead => "DEAD".to_owned(),
-        Retried::Gone => "GONE".to_owned(),
-        Retried::Lost => "LOST".to_owned(),
-        other => format!("{other:?}"),
-    }
 }

@@ -47,7 +47,7 @@ pub struct Options {
     /// Seconds under faults, before the end begins
     #[arg(long, default_value_t = 60)]
     pub duration: u64,
-    /// How many queues the workers serve, 1 to 5
+    /// How many queues the workers serve, 1 to 7
     #[arg(long, default_value_t = MOST)]
     pub queues: usize,
     /// Messages per second of all producers together [default: 2000]

@@ -5,6 +5,7 @@ mod counts;
 mod excuses;
 mod failovers;
 mod histories;
+mod limits;
 mod operators;
 mod partitions;
 mod repeats;

@@ -6,15 +6,16 @@ use super::{Open, Process};
 use crate::check::calls::{token_of, what_of};
 use crate::check::context::Lost;
 use crate::check::excuses::UNDER_WAY_US;
+use crate::check::options::Options;
 use crate::check::order::{Change, Reply};
 use crate::check::partitions::ids_of;
 use crate::check::reads::ReadState;
 use crate::check::record::{
-    Changed, Held, Pushed, Record, Settled, What, changed, number_of, pushed, settled, split,
-    whole_ms,
+    Changed, Held, Pushed, Record, Settled, What, changed, pushed, settled, split, whole_ms,
 };
 use crate::check::verdict::Kind;
 use crate::history::{Answer, Call, ClaimedItem, Verb};
+use crate::queues::is_limited;
 
 impl Process<'_> {
     /// The place of the whole queue that this is a partition of: callers and handlers know no
@@ -113,9 +114,11 @@ impl Process<'_> {
                     paused,
                 },
             ) => {
-                if items.is_empty() && *due && *n > 0 && !paused {
-                    let pauses = &mut self.all.queues[usize::from(open.queue)].operators.pauses;
-                    pauses.found_empty(&record);
+                let queue = &mut self.all.queues[usize::from(open.queue)];
+                let proves = *due && *n > 0 && !paused && !is_limited(&queue.name);
+                if items.is_empty() && proves {
+                    let pauses = &mut queue.operators.pauses;
+                    pauses.found_empty(&record, deadline_ms > 0);
                 }
                 if !items.is_empty() && deadline_ms != record.now_up() + lease_ms {
                     let (number, wanted_ms) = (self.number, record.now_up() + lease_ms);
@@ -133,7 +136,7 @@ impl Process<'_> {
                     u32::try_from(*lease_ms).unwrap_or(u32::MAX),
                 );
                 for ClaimedItem(id, version, due_ms, attempt, bytes, options) in items {
-                    let options = number_of(&options);
+                    let options = Options::read(&options);
                     let what = What::Claim {
                         token,
                         due_ms,
@@ -141,7 +144,9 @@ impl Process<'_> {
                         version,
                         attempt,
                         bytes,
-                        options,
+                        options: options.number,
+                        expiry: options.expiry,
+                        cost: options.cost,
                     };
                     self.add(&id, open.queue, record, what);
                 }

@@ -11,11 +11,12 @@ use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
 use crate::check::context::Replaced;
 use crate::check::handlers::Granted;
-use crate::check::order::Reply;
+use crate::check::order::{Change, Reply};
 use crate::check::record::{Held, Push, What};
 use crate::check::running::Running;
 use crate::check::verdict::Kind;
 use crate::history::{Answer, BY_HAND, Call, Event, Role};
+use crate::queues::is_limited;
 
 struct Open {
     number: u64,
@@ -141,7 +142,7 @@ impl Process<'_> {
                     answered_us: t_us,
                     now_us: u64::try_from(now_us).unwrap_or(0),
                     seq,
-                    changed: changes(&open.call, &answer),
+                    changed: self.changes(&open, &answer),
                     master: open.master,
                 };
                 self.answered(&open, &incarnation, reply, answer)?;
@@ -300,6 +301,15 @@ impl Process<'_> {
         queue
     }
 
+    /// In a queue with a limit, a claim that grants nothing may have closed the queue.
+    fn changes(&self, open: &Open, answer: &Answer) -> Change {
+        let is_limited = || is_limited(&self.all.queues[usize::from(open.queue)].name);
+        match (changes(&open.call, answer), &open.call) {
+            (Change::No, Call::Claim { .. }) if is_limited() => Change::Perhaps,
+            (change, _) => change,
+        }
+    }
+
     fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
         let queue = self.all.queue(queue);
         usize::from(self.all.epoch(queue, incarnation))
@@ -340,7 +350,10 @@ impl Process<'_> {
         let queue = &mut self.all.queues[usize::from(queue)];
         queue.operators.asked(t_us, call);
         match call {
-            Call::Push { .. } => queue.pushed = true,
+            Call::Push { items, .. } => {
+                queue.pushed = true;
+                queue.expires |= items.iter().any(|item| item.4.contains("expires="));
+            }
             Call::Other { verb, args } if verb == "configure" => {
                 for pair in args.chunks_exact(2) {
                     let value = pair[1].parse().unwrap_or(0);

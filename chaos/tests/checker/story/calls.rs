@@ -20,6 +20,7 @@ pub(super) fn changes(verdict: &str) -> bool {
         "SCHEDULED",
         "CANCELLED",
         "REQUEUED",
+        "DROPPED",
     ]
     .iter()
     .any(|word| verdict.starts_with(word))

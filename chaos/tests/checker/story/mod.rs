@@ -173,8 +173,14 @@ impl Story {
             return;
         };
         if let Call::Push { items, .. } = what {
-            let told =
-                |word: &&str| word.starts_with("max_attempts=") || word.starts_with("traceparent=");
+            const STORED: [&str; 5] = [
+                "max_attempts=",
+                "traceparent=",
+                "expires=",
+                "on_expire=",
+                "cost=",
+            ];
+            let told = |word: &&str| STORED.iter().any(|name| word.starts_with(name));
             let told = |options: &str| {
                 options
                     .split(' ')
@@ -203,7 +209,7 @@ impl Story {
             let died = matches!(
                 what,
                 Call::Settle {
-                    verb: Verb::Bury | Verb::Retry,
+                    verb: Verb::Bury | Verb::Retry | Verb::Snooze,
                     ..
                 }
             ) && matches!(&**verdict, "OK" | "DEAD");

@@ -160,7 +160,7 @@ impl Story {
         let rest = told_ms
             .map(|told_ms| told_ms - self.now_ms())
             .map(|after_ms| match verb {
-                Verb::Again => format!("+{after_ms}"),
+                Verb::Again | Verb::Snooze => format!("+{after_ms}"),
                 _ => after_ms.to_string(),
             });
         self.settle_asking(verb, id, token, &rest.unwrap_or_default(), verdict)
