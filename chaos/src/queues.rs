@@ -122,8 +122,8 @@ static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
         Planned {
             is_found,
             limit: match number {
-                0 => Some(RATE),
-                1 => Some(LEASED),
+                0..5 => Some(RATE),
+                5..10 => Some(LEASED),
                 _ => None,
             },
             ..planned(name, 1, 0, 2)

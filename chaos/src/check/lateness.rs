@@ -103,7 +103,12 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
     } else {
         Rule::NAMED
     };
-    let pauses = pauses(all, &waits, rule);
+    // All claims count, also those of messages whose wait is not certain.
+    let granted_us = all.queues[usize::from(epoch.queue)]
+        .operators
+        .pauses
+        .granted_us();
+    let pauses = pauses(all, granted_us, rule);
     for wait in &waits {
         let tell = |what: String| {
             let (
@@ -222,8 +227,7 @@ impl Rule {
 }
 
 /// Times without any claim, longer than the bound.
-fn pauses(all: &Collection, waits: &[Wait], rule: Rule) -> Vec<(u64, u64)> {
-    let mut claimed: Vec<u64> = waits.iter().map(|wait| wait.claimed_us).collect();
+fn pauses(all: &Collection, mut claimed: Vec<u64>, rule: Rule) -> Vec<(u64, u64)> {
     claimed.sort_unstable();
     claimed.insert(0, 0);
     let between = claimed.windows(2).map(|pair| (pair[0], pair[1]));

@@ -79,6 +79,11 @@ impl Pauses {
         self.grants.push(Claim::of(record));
     }
 
+    /// When the claims with a grant were sent.
+    pub(super) fn granted_us(&self) -> Vec<u64> {
+        self.grants.iter().map(|grant| grant.asked_us).collect()
+    }
+
     /// A claim found nothing, although the queue was not paused; perhaps it ended expired messages.
     pub(super) fn found_empty(&mut self, record: &Record, may_expire: bool) {
         self.empty.push((Claim::of(record), may_expire));
