@@ -184,7 +184,7 @@ impl Place {
         if end == "exit status: 0" {
             return;
         }
-        if self.role == Role::Worker && end.starts_with("signal: 6") && self.was_poisoned(life) {
+        if self.ended_by_poison(life, end) {
             let number = log.next();
             let what = format!("{process} died of a poison message");
             for phase in [Phase::Begin, Phase::Trace, Phase::End] {
@@ -193,6 +193,10 @@ impl Place {
             return;
         }
         log.wrong(format!("{process} ended unexpectedly: {end}; see its log"));
+    }
+
+    fn ended_by_poison(&self, life: u32, end: &str) -> bool {
+        self.role == Role::Worker && end.starts_with("signal: 6") && self.was_poisoned(life)
     }
 
     /// Whether its history ends with the start of a handler for a poison message.
@@ -273,8 +277,10 @@ impl Place {
         }
         self.signal(Signal::TERM)?;
         let status = self.until("its end", |status| status.over).await?;
+        // A poison message in back-off may come due while the worker ends.
         ensure!(
-            status.last_end == "exit status: 0",
+            status.last_end == "exit status: 0"
+                || self.ended_by_poison(status.life, &status.last_end),
             "{} was asked to end, but: {}",
             self.name,
             status.last_end
