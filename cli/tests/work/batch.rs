@@ -53,7 +53,6 @@ async fn wrong_result_line_retries_the_batch_and_is_stored() -> Result<()> {
 async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let folder = crate::support::Folder::new("poison")?;
-    let log = folder.path().join("attempts");
     let messages = (0..2_000).map(|number| {
         let payload = if number % 1_000 == 500 {
             "poison"
@@ -67,10 +66,11 @@ async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     for pushed in orders.push_many(messages).await {
         pushed?;
     }
-    // The command notes each attempt, and the poison kills it.
+    // The command notes each attempt in a file of its own: a shell writes a long text in parts, and commands run
+    // concurrently. The poison kills it.
     let script = format!(
-        "in=$(cat); printf '%s\\n' \"$in\" >> '{}'; case $in in *'\"payload\":\"poison\"'*) kill -9 $$;; esac",
-        log.display()
+        "in=$(cat); printf '%s\\n' \"$in\" >> '{}'/$$; case $in in *'\"payload\":\"poison\"'*) kill -9 $$;; esac",
+        folder.path().display()
     );
     let mut worker = batches(
         &server.url(),
@@ -86,7 +86,11 @@ async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     assert!(worker.wait()?.success());
     assert_eq!(stats.crashed, 0, "{stats:?}");
     let (mut handled, mut most) = (BTreeSet::new(), 0);
-    for line in std::fs::read_to_string(log)?.lines() {
+    let mut lines = String::new();
+    for file in std::fs::read_dir(folder.path())? {
+        lines += &std::fs::read_to_string(file?.path())?;
+    }
+    for line in lines.lines() {
         let message: serde_json::Value = serde_json::from_str(line)?;
         assert_eq!(message["queue"], "orders");
         handled.insert(message["id"].to_string());
