@@ -225,7 +225,7 @@ fn calls(round: u64) -> Vec<Call> {
             "ack_push",
             now,
             words![
-                Text([&held.0[..], Text::from(id("g")).0.as_slice()].concat()),
+                Text([&held.0[..], id("g").0.as_slice()].concat()),
                 id("following"),
                 "+3600000",
                 "",

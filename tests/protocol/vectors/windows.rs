@@ -69,7 +69,7 @@ fn a_push_in_the_window_is_remembered_until_its_end() -> Result<()> {
         ensure!(push(&mut queue, T0 + HOUR - 1, "a", options)? == answer);
     }
     let item = words!["", "a", "+1", "", "on_conflict=replace"];
-    ensure!(queue.items("upsert", T0 + HOUR - 1, item)? == [answer.clone()]);
+    ensure!(queue.items("upsert", T0 + HOUR - 1, item)? == std::slice::from_ref(&answer));
     ensure!(queue.contents()? == before, "a refused push left a trace");
     // The window counts from the push, not from the ack.
     ensure!(push(&mut queue, T0 + HOUR, "a", WINDOW)? == "CREATED");
@@ -182,7 +182,7 @@ fn windows_that_are_over_are_forgotten() -> Result<()> {
     for number in 0..300 {
         let (now, id) = (T0 + 10 * number, number.to_string());
         ensure!(push(&mut queue, now, &id, "window=5")? == "CREATED");
-        ensure!(queue.take(now, 1, &token('a'))? == [id.clone()]);
+        ensure!(queue.take(now, 1, &token('a'))? == std::slice::from_ref(&id));
         queue.ok("ack", now, words![token('a'), 1, id])?;
         most = most.max(queue.state()?.recent.len());
     }
