@@ -55,7 +55,8 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
         }
         // Pages and figures change nothing: their length is enough.
         ("peek" | "stats", _) => Answer::Other(body.iter().map(length).collect()),
-        ("get", [Reply::List(fields)]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
+        // Of an id that the queue remembers, elements follow that tell how the message ended.
+        ("get", [Reply::List(fields), ..]) => Answer::Items(vec![stored::of_reply(id, fields)?]),
         ("verify", [Reply::List(found)]) => Answer::Other(found.iter().map(finding).collect()),
         ("audit", [cursor, looked, Reply::List(found)]) => Answer::Other(
             [word(cursor), word(looked)]
@@ -259,6 +260,14 @@ mod tests {
             text("ready, dead"),
             Reply::Int(1),
         ]);
+        let remembered = vec![
+            Reply::List(Vec::new()),
+            text("cancelled"),
+            Reply::Int(7),
+            Reply::Int(0),
+        ];
+        let absent = answer("get", vec![Reply::List(Vec::new())]);
+        assert_eq!(answer("get", remembered), absent);
         let audit = answer(
             "audit",
             vec![text("0"), Reply::Int(9), Reply::List(vec![found.clone()])],
