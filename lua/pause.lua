@@ -18,14 +18,9 @@ end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 create()
 if wait_ms then
-  local changed = not opens or opens < now_up + wait_ms
-  if changed then
-    opens = now_up + wait_ms
-    redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. int(opens))
-    closed = math.max(closed or 0, opens)
-    old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
-  end
-  return {finish(changed), 'OK ' .. int(opens)}
+  local asked = now_up + wait_ms
+  --- use: close_until
+  return {finish(longer), 'OK ' .. int(opens)}
 end
 local changed = not paused
 paused = '1'

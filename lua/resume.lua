@@ -14,6 +14,6 @@ local changed = paused or closed -- a queue that is full stays so: the next clai
 local head, length = old_head, old_length
 paused, closed, old_head, old_length = false, false, math.huge, 1 -- finish sees the head as new: it publishes it
 if changed then
-  redis.call('HDEL', META, 'paused', 'closed_until')
+  redis.call('HDEL', META, 'paused', 'closed_until', 'break_until')
 end
 return {finish(changed, false, head, old_deadline, length), 'OK'}

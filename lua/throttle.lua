@@ -63,17 +63,12 @@ end
 if closes then
   latest = layout and wait_of(ARGV[3]) or 0
 end
-local before = opens
-opens = math.max(opens or 0, latest > 0 and now_up + math.min(latest, most) or 0)
-if opens > (before or 0) then
-  redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. int(opens))
-  closed = math.max(closed or 0, opens)
-  old_head, old_length = math.huge, 1 -- finish sees the opening as a new head: it publishes it
-end
+local asked = latest > 0 and now_up + math.min(latest, most) or 0
+--- use: close_until
 if returned > 0 then
   redis.call('HINCRBY', META, 'throttled', returned)
 end
 for i = 1, #replies do
   replies[i] = replies[i] == true and 'OK ' .. int(opens) or replies[i]
 end
-return {finish(returned > 0 or opens > (before or 0)), closes and 'OK ' .. int(opens) or replies}
+return {finish(returned > 0 or longer), closes and 'OK ' .. int(opens) or replies}

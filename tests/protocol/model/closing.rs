@@ -40,12 +40,8 @@ impl World {
                 (!was_paused, "OK".to_owned())
             }
             Some(period_ms) => {
-                let before = self.opens(now);
-                let until = before.unwrap_or(0).max(now.ceil() + period_ms);
-                if before != Some(until) {
-                    (self.closed_until, self.is_full) = (Some(until), self.was_full);
-                }
-                (before != Some(until), format!("OK {until}"))
+                let (until, is_longer) = self.close_until(now, now.ceil() + period_ms);
+                (is_longer, format!("OK {until}"))
             }
         };
         let header = self.finish(now, changed, false);
@@ -57,6 +53,7 @@ impl World {
         let was_closed = self.closed(now).is_some();
         if (was_paused || was_closed) && !self.is_frozen {
             (self.closed_until, self.is_full, self.was_full) = (None, false, false);
+            self.break_until = None;
         }
         let header = self.finish(now, was_paused || was_closed, false);
         Reply::List(vec![header, "OK".into()])

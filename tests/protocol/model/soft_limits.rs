@@ -96,7 +96,8 @@ impl World {
     pub(super) fn forget_rate_opening(&mut self, now: Now) -> bool {
         let is_the_rates = self.opens(now).is_some() && self.opens(now) == self.rate_until;
         if is_the_rates {
-            (self.closed_until, self.is_full) = (Some(0), self.was_full);
+            let rest = self.break_until.filter(|until| *until > now.floor());
+            (self.closed_until, self.is_full) = (Some(rest.unwrap_or(0)), self.was_full);
         }
         is_the_rates
     }
@@ -336,12 +337,21 @@ impl World {
 
     fn close_for(&mut self, now: Now, wait_ms: u64) -> (u64, bool) {
         let most = self.limit("max_throttle_ms").unwrap_or(900_000);
-        let before = self.opens(now).unwrap_or(0);
         let asked = if wait_ms > 0 {
             now.ceil() + wait_ms.min(most)
         } else {
             0
         };
+        self.close_until(now, asked)
+    }
+
+    /// Closes the queue until then, unless it is closed for longer. Returns until when it is closed, and whether that
+    /// is longer than before.
+    pub(super) fn close_until(&mut self, now: Now, asked: u64) -> (u64, bool) {
+        let before = self.opens(now).unwrap_or(0);
+        if asked > now.floor() {
+            self.break_until = self.break_until.max(Some(asked));
+        }
         if asked > before {
             (self.closed_until, self.is_full) = (Some(asked), self.was_full);
         }

@@ -174,6 +174,8 @@ pub(crate) struct World {
     pub(crate) was_full: bool,
     pub(crate) tat: Option<u64>,
     pub(crate) rate_until: Option<u64>,
+    /// Until when the last throttles and pauses close the queue.
+    pub(crate) break_until: Option<u64>,
     pub(crate) is_expiring: bool,
     pub(crate) is_selective: bool,
     /// Whether release 0.1 answers this call.
@@ -379,7 +381,11 @@ impl World {
             let word = if self.is_full { "full " } else { "" };
             meta.insert("closed_until".into(), format!("{word}{until}").into());
         }
-        for (name, time) in [("tat", self.tat), ("rate_until", self.rate_until)] {
+        for (name, time) in [
+            ("tat", self.tat),
+            ("rate_until", self.rate_until),
+            ("break_until", self.break_until),
+        ] {
             meta.extend(time.map(|time| (name.into(), time.into())));
         }
         let flags = [

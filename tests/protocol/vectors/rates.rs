@@ -246,6 +246,25 @@ fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
     Ok(())
 }
 
+/// The rate closed the queue for longer, and a new rate opens that closing alone.
+#[test]
+fn a_new_rate_keeps_a_shorter_break() -> Result<()> {
+    for close in [words!["throttle", "close", 400], words!["pause", 400]] {
+        let mut queue = limited("1/1000/1", 3)?;
+        claim(&mut queue, T0 * 1_000, 1)?;
+        let verb = close[0].text();
+        let reply = queue.ok(&verb, T0 + 1, close[1..].to_vec())?;
+        ensure!(reply.part(1)?.text()? == format!("OK {}", T0 + 1_000));
+        queue.ok("configure", T0 + 2, words!["rate", "100/1000/10"])?;
+        let (ids, head) = claim(&mut queue, (T0 + 3) * 1_000, 1)?;
+        ensure!(ids.is_empty() && us(head) == (T0 + 401) * 1_000, "{head}");
+        queue.ok("configure", T0 + 4, words!["rate", ""])?;
+        ensure!(claim(&mut queue, (T0 + 400) * 1_000, 1)?.0.is_empty());
+        ensure!(claim(&mut queue, (T0 + 401) * 1_000, 1)?.0.len() == 1);
+    }
+    Ok(())
+}
+
 /// Values that no script writes limit nothing, and make no claim fail.
 #[test]
 fn foreign_values_of_rate_and_tat_limit_nothing() -> Result<()> {

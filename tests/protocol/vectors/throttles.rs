@@ -134,7 +134,9 @@ fn close_closes_without_a_delivery() -> Result<()> {
     ensure!(reply.part(1)?.text()? == format!("OK {opens}"));
     ensure!(Header::of(&reply)?.head == opens as i64);
     expect(&mut queue, before, |state| {
-        state.meta.insert("closed_until".into(), Text::from(opens));
+        for field in ["closed_until", "break_until"] {
+            state.meta.insert(field.into(), Text::from(opens));
+        }
         super::count(state, "seq", 1);
     })?;
     ensure!(claimed(&mut queue, opens, 9)? == ["later"]);
