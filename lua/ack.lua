@@ -38,7 +38,7 @@ local claims = redis.call('HMGET', CLAIMS, unpack(ids))
 local has_attrs = redis.call('HLEN', ATTRS) > 1
 redis.call('HLEN', MESSAGES)
 local start
-if has_attrs and layout == '3' then
+if has_attrs and (layout or '') >= '3' then
   --- use: attrs
   --- use: next
   start = start_next

@@ -35,7 +35,7 @@ local refusal, claim = refusal_of(parent, token)
 if refusal then return {finish(false), refusal, {}} end
 redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '') -- consumers of an older release have no right to it
 local windowed = string.find(claim, WINDOW_FLAG, 17, true) and outcomes_of({parent}, 0) or {}
-if layout ~= '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
+if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
   room = room + 1 -- of the delivery; a next message takes it
 end
 local move, follow, create_queue -- it moves no message, and the queue exists

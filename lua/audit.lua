@@ -169,7 +169,7 @@ else
     scan[5] = math.min(limit, most_payloads())
   elseif part == 'claims' then
     scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
-  elseif part == 'attrs' and layout == '3' then -- next messages are here, with their payloads
+  elseif part == 'attrs' and (layout or '') >= '3' then -- next messages are here, with their payloads
     scan[5] = math.min(limit, most_payloads())
   end
   local page = redis.call(unpack(scan))

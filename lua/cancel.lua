@@ -30,7 +30,7 @@ redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 --- use: next_mark
 local replies, gone, unlisted, cancelled, unfollowed = {}, 0, {}, {}, 0
 local function cancel_next(id)
-  local removed = layout == '3' and redis.call('HDEL', ATTRS, NEXT_MARK .. id) or 0
+  local removed = (layout or '') >= '3' and redis.call('HDEL', ATTRS, NEXT_MARK .. id) or 0
   unfollowed = unfollowed + removed
   return removed == 1
 end

@@ -3,6 +3,7 @@
 --        is less. The share is what there is to take / live nodes, and at least one.
 --        META's rate and max_leased allow fewer; the claim that uses them up closes the queue until it may grant again.
 --        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
+--        A timer of a schedule is not granted, but its tick, which this call makes.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
@@ -31,6 +32,7 @@
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
+-- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -64,6 +66,11 @@ if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a com
 end
 if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
+end
+
+local fire, place_timers
+if (layout or '') > '3' then
+  --- use: fire
 end
 
 local room, ids, dues, listed = share
@@ -121,7 +128,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         fresh = int(math.max(0, due)) .. ' 1 '
       end
       seen = nil
-      alike = not read_attrs and due <= now and n > 0 and (details or fresh == shared)
+      alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
     if payload and n > 0 and bytes + #payload > 4194304 then
       bytes = 4194304
@@ -145,7 +152,12 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- without a payload there is no message: the entry is dropped
       local held, detail = claim, fresh
-      if attrs[i] and attrs[i] == seen then -- neighbours often share their options
+      if fire and string.byte(id) == 4 then -- a timer: the tick that it makes is granted
+        id, held, detail = fire(id, payload)
+        if id and limits and limits.costs then
+          limits.costs[id] = 1
+        end
+      elseif attrs[i] and attrs[i] == seen then -- neighbours often share their options
         held, detail = seen_held, seen_detail
       elseif attrs[i] then
         local failures, crashes, original, options = read_attrs(attrs[i])
@@ -161,20 +173,22 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         end
         seen, seen_held, seen_detail = attrs[i], held, detail
       end
-      n, c, alike = n + 1, c + 2, not read_attrs
-      granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
-      if n == 1 then
-        shared = detail
-      elseif not details and detail ~= shared then
-        details = {}
-        for k = 1, n - 1 do
-          details[k] = shared
+      if id then
+        n, c, alike = n + 1, c + 2, not read_attrs and not fire
+        granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
+        if n == 1 then
+          shared = detail
+        elseif not details and detail ~= shared then
+          details = {}
+          for k = 1, n - 1 do
+            details[k] = shared
+          end
         end
+        if details then
+          details[n] = detail
+        end
+        bytes = bytes + #payload
       end
-      if details then
-        details[n] = detail
-      end
-      bytes = bytes + #payload
     end
   end
 end
@@ -201,6 +215,9 @@ if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
+end
+if place_timers then
+  place_timers()
 end
 local length = old_length - unlisted
 if limits then

@@ -51,9 +51,9 @@ redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refuse
 create()
 for i = 2, #ARGV, 2 do
   if ARGV[i] == 'layout' then
-    layout = '3'
-  end
-  if ARGV[i + 1] == '' then
+    layout = math.max(layout, 3) .. '' -- of schedules it is 4
+    redis.call('HSET', META, 'layout', layout)
+  elseif ARGV[i + 1] == '' then
     redis.call('HDEL', META, ARGV[i])
   else
     redis.call('HSET', META, ARGV[i], ARGV[i + 1])

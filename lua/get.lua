@@ -37,7 +37,7 @@ end
 local failures, crashes, _, options, reason = attrs_of(id)
 local told = {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
   'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}
-local following = state == 'leased' and layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
+local following = state == 'leased' and (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
 if following then
   told[#told + 1], told[#told + 2] = 'next_due', tonumber(string.match(following, '^%d+'))
 end

@@ -4,6 +4,7 @@
 -- ARGV   now | state: scheduled, ready, leased or dead | cursor: empty for the first page, then as replied
 --        | limit: 1 to 1,000
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}
+--        A page may have fewer messages than limit: timers of schedules are skipped.
 --        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n + limit); of leased messages it looks at 11,000 granted ids at most: then the page is shorter
@@ -24,6 +25,7 @@ if #ARGV ~= 4 or not (zset or state == 'ready' or state == 'leased') or not (cur
 end
 local items, start, looked, more = {}, 0, 0, false
 local function add(id, at)
+  if string.byte(id) == 4 then return end -- a timer of a schedule
   local failures, crashes, _, _, reason = attrs_of(id)
   items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
 end
@@ -72,15 +74,17 @@ elseif zset then
       add(page[i], page[i + 1])
     end
   end
-  cursor = #items == limit and int(items[limit][2]) .. ':' .. items[limit][1] or ''
+  local more = #page == 2 * limit and page[2 * limit] ~= 'inf'
+  cursor = more and int(tonumber(page[2 * limit])) .. ':' .. page[2 * limit - 1] or ''
 else
   start = time and tonumber(time) or 1
-  for _, found in ipairs(redis.call('LRANGE', READY, start, start + limit - 1)) do
+  local page = redis.call('LRANGE', READY, start, start + limit - 1)
+  for _, found in ipairs(page) do
     local at, id = string.match(found, '^(%d+):(.*)$')
     if id then
       add(id, at)
     end
   end
-  cursor = #items == limit and int(start + limit) .. ':' or ''
+  cursor = #page == limit and int(start + limit) .. ':' or ''
 end
 return {finish(false, true), cursor, items}

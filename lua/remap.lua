@@ -63,6 +63,9 @@ local alone = map == int(map_epoch) .. '|-|-' -- a queue of one partition: it ne
 local has = own == map_epoch and layout and (alone and not epoch or own_map == map)
 if has or not expects and own >= map_epoch then return {finish(false), 'DONE'} end
 if expects and own ~= expected then return {finish(false), 'EPOCH ' .. int(own)} end
+-- Schedules have no other place than a queue of one partition.
+local schedules = expects and not alone and tonumber(redis.call('HGET', META, 'schedules') or '') or 0
+if schedules > 0 then return {finish(false), 'HAS ' .. int(messages())} end
 if form == 'change' then
   local held = messages()
   if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
@@ -76,10 +79,10 @@ end
 create()
 if alone then
   redis.call('HDEL', META, 'map')
-  layout, epoch = layout == '3' and '3' or '1', nil
+  layout, epoch = layout and layout > '2' and layout or '1', nil
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch))
 else
-  layout, epoch = layout == '3' and '3' or '2', map_epoch
+  layout, epoch = layout and layout > '2' and layout or '2', map_epoch
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map)
 end
 return {finish(true, true), 'DONE'}

@@ -8,7 +8,8 @@
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
---        closed_until, full (1: as many are leased as max_leased allows), rate
+--        closed_until, full (1: as many are leased as max_leased allows), rate,
+--        schedules, low_lists, dry_lists (crons whose list needs fires, has none)
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -35,7 +36,7 @@ local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 104857
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
   'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages',
   'max_payload_bytes', 'dead_keep_ms',
-  'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
+  'schedules', 'low_lists', 'dry_lists', 'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end

@@ -50,6 +50,8 @@ function look.messages(id)
   local at = states_of(id)
   if #at > 1 then
     found('doubled', id, table.concat(at, ' '), function() remove_from_states_except(id, at[1]) end)
+  elseif #at == 0 and string.byte(id) == 4 then -- a timer: it fires, and then finds its own due time
+    found('unplaced', id, '', function() redis.call('ZADD', SCHEDULED, int(now), id) end)
   elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
     found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
   end

@@ -35,7 +35,7 @@ local function invalid(id, due, payload, asked, why)
     return 'INVALID push takes no on_conflict=' .. asked.on_conflict .. ': use upsert'
   elseif asked.max_wait and due > now_up + asked.max_wait then
     return 'INVALID max_wait must be at least the delay'
-  elseif asked.on_conflict == 'next' and layout ~= '3' then
+  elseif asked.on_conflict == 'next' and (layout or '') < '3' then
     return 'INVALID on_conflict=next needs layout 3: once all nodes know it, run dueq configure ' .. queue
       .. ' --layout 3'
   elseif asked.cost then

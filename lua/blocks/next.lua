@@ -1,9 +1,9 @@
 --- use: next_mark
-if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 end
 local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
-  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
   local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
   if not due then return nil end
   redis.call('HDEL', ATTRS, NEXT_MARK .. id)

@@ -25,8 +25,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -121,7 +121,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -347,6 +347,8 @@ function look.messages(id)
   local at = states_of(id)
   if #at > 1 then
     found('doubled', id, table.concat(at, ' '), function() remove_from_states_except(id, at[1]) end)
+  elseif #at == 0 and string.byte(id) == 4 then -- a timer: it fires, and then finds its own due time
+    found('unplaced', id, '', function() redis.call('ZADD', SCHEDULED, int(now), id) end)
   elseif #at == 0 and redis.call('HEXISTS', CLAIMS, id) == 0 then
     found('unplaced', id, '', function() bury(id, 'audit: it was in no state, and may have been handled') end)
   end
@@ -405,7 +407,7 @@ else
     scan[5] = math.min(limit, most_payloads())
   elseif part == 'claims' then
     scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
-  elseif part == 'attrs' and layout == '3' then -- next messages are here, with their payloads
+  elseif part == 'attrs' and (layout or '') >= '3' then -- next messages are here, with their payloads
     scan[5] = math.min(limit, most_payloads())
   end
   local page = redis.call(unpack(scan))

@@ -15,7 +15,8 @@
 --        now | node | watch, at the home: enters the roster, for 3 s | number of the roster that the caller has, or 0
 --        | tags of partitions that need help, with a blank between
 --        now | node | unwatch, at the home: leaves the roster
--- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed}
+-- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed
+--        | of a queue with schedules: how many lists of fires need more}
 --        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
 --        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
@@ -36,8 +37,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -132,7 +133,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -280,4 +281,6 @@ if over > 0 then
 end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
-return {finish(over > 0 or reopened), leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready}
+local header = finish(over > 0 or reopened)
+local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or '') or nil -- the reply ends at nil
+return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low}

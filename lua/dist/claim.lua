@@ -4,6 +4,7 @@
 --        is less. The share is what there is to take / live nodes, and at least one.
 --        META's rate and max_leased allow fewer; the claim that uses them up closes the queue until it may grant again.
 --        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
+--        A timer of a schedule is not granted, but its tick, which this call makes.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
 --        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
@@ -29,8 +30,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -125,7 +126,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -149,6 +150,7 @@ local WINDOW_FLAG = 'w'
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
+-- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -384,6 +386,228 @@ if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
   return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
 end
 
+local fire, place_timers
+if (layout or '') > '3' then
+  -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
+  -- doubled. These are functions, made only for a queue with schedules.
+  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops the claim before its first write
+  -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
+  -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
+  --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
+  --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+  --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
+  -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
+  local TIMER, NEVER = '\4', 7258118400000
+  local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
+  local function parse_schedule(name, text, fires)
+    local s = {name = name, fires = fires}
+    local numbers
+    s.state, numbers, s.live, s.spec, s.options, s.pattern =
+      string.match(text, '^(%a+) ([%d ]+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
+    if not s.state then return nil end
+    local at = 0
+    local names = {'next', 'last', 'since', 'made', 'missed', 'overlapped', 'paused', 'triggered', 'resumed', 'version'}
+    for number in string.gmatch(numbers, '%d+') do
+      at = at + 1
+      s[names[at] or ''] = tonumber(number)
+    end
+    if at ~= #names then return nil end
+    s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
+    s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
+    return s
+  end
+  local function read_schedule(name)
+    local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
+    return text and parse_schedule(name, text, fires)
+  end
+  local function write_schedule(s)
+    local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+      s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
+    local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
+    if s.every then
+      redis.call('HSET', META, 'schedule:' .. s.name, text)
+    else
+      redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
+    end
+  end
+  -- A tick is due its nominal time plus a jitter, which all callers compute alike.
+  local function due_of_tick(s, nominal)
+    if s.jitter == 0 then return nominal end
+    return nominal + tonumber(string.sub(redis.sha1hex(s.name .. '@' .. int(nominal)), 1, 8), 16) % s.jitter
+  end
+  local function due_of_timer(s) return s.state == 'active' and due_of_tick(s, s.next) or NEVER end
+  -- Sets the next fire after s.last: of `every` by arithmetic, of a cron from what is left of its list.
+  local function move_on(s)
+    if s.state == 'paused' then return end
+    local nominal
+    if s.every then
+      nominal = s.last + s.every
+    else
+      nominal = tonumber(string.match(s.fires, '\n(%d+)'))
+    end
+    if s.made >= s.limit or (nominal or 0) > s.last_fire or not nominal and string.find(s.fires, '^%S+ %d+ 1\n') then
+      s.state, s.next = 'ended', 0
+    elseif nominal then
+      s.state, s.next = 'active', nominal
+    else
+      s.state, s.next = 'dry', 0
+    end
+  end
+  -- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
+  local LOW = 256
+  local function is_low(s)
+    if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
+    return #string.match(s.fires, '\n(.*)$') < LOW * 14 - 1 -- of 13 digits and a blank
+  end
+  local function count_lists(s, was_low, was_dry)
+    local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
+    if low ~= was_low then
+      redis.call('HINCRBY', META, 'low_lists', low and 1 or -1)
+    end
+    if dry ~= was_dry then
+      redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
+    end
+  end
+  -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times.
+  local function live_ticks(s)
+    local live, times = {}, {}
+    for time in string.gmatch(s.live, '%d+') do
+      local id = s.name .. '@' .. time
+      if redis.call('HEXISTS', MESSAGES, id) == 1 and not redis.call('ZMSCORE', DEAD, id)[1] then
+        live[#live + 1], times[#times + 1] = id, time
+      end
+    end
+    s.live = table.concat(times, ' ')
+    return live
+  end
+  -- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
+  local function remove_waiting(id)
+    if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0 then return end
+    if redis.call('ZMSCORE', SCHEDULED, id)[1] then
+      redis.call('ZADD', SCHEDULED, '-inf', id)
+      redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
+    else
+      local entries, rest = redis.call('LRANGE', READY, '1', '-1'), {}
+      for _, entry in ipairs(entries) do
+        if string.match(entry, '^%d+:(.*)$') ~= id then
+          rest[#rest + 1] = entry
+        end
+      end
+      redis.call('LTRIM', READY, '0', '0')
+      if #rest > 0 then
+        redis.call('RPUSH', READY, unpack(rest))
+      end
+    end
+    redis.call('HDEL', MESSAGES, id)
+    redis.call('HDEL', ATTRS, id)
+  end
+  local timers, replaced = {}, {}
+  -- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the
+  -- rest of the list begins after each.
+  local function due_fires(s)
+    if s.every then
+      local newest = s.next + math.floor((now - s.next) / s.every) * s.every
+      newest = math.min(newest, s.next + math.floor((s.last_fire - s.next) / s.every) * s.every)
+      if newest > s.next and due_of_tick(s, newest) > now then
+        newest = newest - s.every
+      end
+      return s.next, newest, (newest - s.next) / s.every + 1
+    end
+    local due, rests, at = {}, {}, #string.match(s.fires, '^[^\n]*\n') + 1
+    while true do
+      local _, last, text = string.find(s.fires, '^(%d+) ?', at)
+      local nominal = tonumber(text or '')
+      if not nominal or due_of_tick(s, nominal) > now then break end
+      at = last + 1
+      due[#due + 1], rests[#rests + 1] = nominal, at
+    end
+    return due[1], due[#due], #due, due, rests
+  end
+  -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
+  local function choose_fire(s)
+    local missed = string.match(s.spec, 'missed=(%a+)') or 'one'
+    local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
+    local expires = tonumber(string.match(s.options, 'expires=%+(%d+)') or '') -- a tick that has expired is missed, too
+    within = math.min(within, expires or math.huge)
+    local first, newest, count, due, rests = due_fires(s)
+    local nominal, past = newest, count -- past: how many are over
+    if missed == 'all' then
+      local most = spec_ms(s, 'max') or 1000
+      past = math.max(1, count - most + 1)
+      if s.every and within < math.huge then
+        past = math.max(past, math.ceil((now - within - first) / s.every) + 1)
+      end
+      while due and due[past] and now - due[past] > within do
+        past = past + 1
+      end
+      past = math.min(past, count)
+      nominal = s.every and first + (past - 1) * s.every or due and due[past]
+    end
+    s.last = nominal
+    if not s.every then
+      s.fires = string.match(s.fires, '^[^\n]*\n') .. string.sub(s.fires, rests[past])
+    end
+    if now - due_of_tick(s, nominal) > within then
+      s.missed, nominal = s.missed + past, nil
+    else
+      s.missed = s.missed + past - 1
+    end
+    return nominal
+  end
+  -- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
+  fire = function(member, payload)
+    local s = read_schedule(string.sub(member, 2))
+    if not s then return nil end
+    if due_of_timer(s) > now then -- it moved on while it was ready
+      timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
+      return nil
+    end
+    local was_low, id, options = not s.every and is_low(s), nil, nil
+    local nominal = choose_fire(s)
+    if nominal and s.overlap ~= 'allow' then
+      local live = live_ticks(s)
+      if s.overlap == 'replace' then
+        for _, tick in ipairs(live) do
+          replaced[#replaced + 1] = tick
+        end
+      elseif #live > 0 then
+        s.overlapped, nominal = s.overlapped + 1, nil
+      end
+    end
+    if nominal then
+      id = s.name .. '@' .. int(nominal)
+      if redis.call('HSETNX', MESSAGES, id, payload) == 1 then
+        options = 'tick' .. (s.options ~= '' and ' ' or '') .. s.options
+        redis.call('HSET', ATTRS, id, '0 0 - ' .. options .. '\n')
+        s.made = s.made + 1
+        if s.overlap ~= 'allow' then
+          s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
+        end
+      else -- another message has the id
+        s.overlapped, id = s.overlapped + 1, nil
+      end
+    end
+    move_on(s)
+    write_schedule(s)
+    if not s.every then
+      count_lists(s, was_low, false)
+    end
+    timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
+    if not id then return nil end
+    local due = int(due_of_tick(s, nominal))
+    return id, token .. due, due .. ' 1 ' .. options
+  end
+  -- After the candidates left SCHEDULED and READY, by rank.
+  place_timers = function()
+    if #timers > 0 then
+      redis.call('ZADD', SCHEDULED, unpack(timers))
+    end
+    for _, id in ipairs(replaced) do
+      remove_waiting(id)
+    end
+  end
+end
+
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
   -- Ready messages first: they were promoted earlier.
@@ -467,7 +691,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         fresh = int(math.max(0, due)) .. ' 1 '
       end
       seen = nil
-      alike = not read_attrs and due <= now and n > 0 and (details or fresh == shared)
+      alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
     if payload and n > 0 and bytes + #payload > 4194304 then
       bytes = 4194304
@@ -491,7 +715,12 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       redis.call('ZADD', SCHEDULED, due, id)
     elseif payload then -- without a payload there is no message: the entry is dropped
       local held, detail = claim, fresh
-      if attrs[i] and attrs[i] == seen then -- neighbours often share their options
+      if fire and string.byte(id) == 4 then -- a timer: the tick that it makes is granted
+        id, held, detail = fire(id, payload)
+        if id and limits and limits.costs then
+          limits.costs[id] = 1
+        end
+      elseif attrs[i] and attrs[i] == seen then -- neighbours often share their options
         held, detail = seen_held, seen_detail
       elseif attrs[i] then
         local failures, crashes, original, options = read_attrs(attrs[i])
@@ -507,20 +736,22 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         end
         seen, seen_held, seen_detail = attrs[i], held, detail
       end
-      n, c, alike = n + 1, c + 2, not read_attrs
-      granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
-      if n == 1 then
-        shared = detail
-      elseif not details and detail ~= shared then
-        details = {}
-        for k = 1, n - 1 do
-          details[k] = shared
+      if id then
+        n, c, alike = n + 1, c + 2, not read_attrs and not fire
+        granted[n], payloads[n], claims[c - 1], claims[c] = id, payload, id, held
+        if n == 1 then
+          shared = detail
+        elseif not details and detail ~= shared then
+          details = {}
+          for k = 1, n - 1 do
+            details[k] = shared
+          end
         end
+        if details then
+          details[n] = detail
+        end
+        bytes = bytes + #payload
       end
-      if details then
-        details[n] = detail
-      end
-      bytes = bytes + #payload
     end
   end
 end
@@ -547,6 +778,9 @@ if n > 0 then
   redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
+end
+if place_timers then
+  place_timers()
 end
 local length = old_length - unlisted
 if limits then

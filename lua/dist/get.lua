@@ -26,8 +26,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -141,7 +141,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -234,7 +234,7 @@ end
 local failures, crashes, _, options, reason = attrs_of(id)
 local told = {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
   'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}
-local following = state == 'leased' and layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
+local following = state == 'leased' and (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
 if following then
   told[#told + 1], told[#told + 2] = 'next_due', tonumber(string.match(following, '^%d+'))
 end

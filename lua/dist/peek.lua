@@ -5,6 +5,7 @@
 -- ARGV   now | state: scheduled, ready, leased or dead | cursor: empty for the first page, then as replied
 --        | limit: 1 to 1,000
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}
+--        A page may have fewer messages than limit: timers of schedules are skipped.
 --        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n + limit); of leased messages it looks at 11,000 granted ids at most: then the page is shorter
@@ -24,8 +25,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -120,7 +121,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -156,6 +157,7 @@ if #ARGV ~= 4 or not (zset or state == 'ready' or state == 'leased') or not (cur
 end
 local items, start, looked, more = {}, 0, 0, false
 local function add(id, at)
+  if string.byte(id) == 4 then return end -- a timer of a schedule
   local failures, crashes, _, _, reason = attrs_of(id)
   items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
 end
@@ -204,15 +206,17 @@ elseif zset then
       add(page[i], page[i + 1])
     end
   end
-  cursor = #items == limit and int(items[limit][2]) .. ':' .. items[limit][1] or ''
+  local more = #page == 2 * limit and page[2 * limit] ~= 'inf'
+  cursor = more and int(tonumber(page[2 * limit])) .. ':' .. page[2 * limit - 1] or ''
 else
   start = time and tonumber(time) or 1
-  for _, found in ipairs(redis.call('LRANGE', READY, start, start + limit - 1)) do
+  local page = redis.call('LRANGE', READY, start, start + limit - 1)
+  for _, found in ipairs(page) do
     local at, id = string.match(found, '^(%d+):(.*)$')
     if id then
       add(id, at)
     end
   end
-  cursor = #items == limit and int(start + limit) .. ':' or ''
+  cursor = #page == limit and int(start + limit) .. ':' or ''
 end
 return {finish(false, true), cursor, items}

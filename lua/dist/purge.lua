@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- Made by scripts/lua-dist from lua/purge.lua and lua/blocks: change these, not this file.
--- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time.
+-- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time. Timers of
+--        schedules stay.
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
 -- Reply  {header, purged, left in that state}
@@ -22,8 +23,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -118,7 +119,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -171,24 +172,44 @@ if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
+local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
 local ids, left, removed = {}, 0, {}
+local function is_timer(id) return string.byte(id) == 4 end
 if state == 'ready' then
-  for i, found in ipairs(redis.call('LRANGE', READY, 1, limit)) do
-    ids[i] = string.match(found, '^%d+:(.*)$') or found
+  local page = redis.call('LRANGE', READY, 1, limit)
+  for _, found in ipairs(page) do
+    local due, id = string.match(found, '^(%d+):(.*)$')
+    if due and is_timer(id) then -- it waits in SCHEDULED again
+      redis.call('ZADD', SCHEDULED, due, id)
+    else
+      ids[#ids + 1] = id or found
+    end
   end
-  if #ids > 0 then
+  if #page > 0 then
     local placeholder = redis.call('LINDEX', READY, 0)
-    redis.call('LTRIM', READY, #ids, -1)
+    redis.call('LTRIM', READY, #page, -1)
     redis.call('LSET', READY, 0, placeholder)
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
-  local zset = state == 'dead' and DEAD or SCHEDULED
-  ids = redis.call('ZRANGE', zset, '-inf', '(inf', 'BYSCORE', 'LIMIT', 0, limit)
-  if #ids > 0 then
-    redis.call('ZREMRANGEBYRANK', zset, 0, #ids - 1)
+  local zset, from, page = state == 'dead' and DEAD or SCHEDULED, 0, nil
+  timers = zset == DEAD and 0 or timers
+  for _, entry in ipairs(timers > 0 and redis.call('LRANGE', READY, 1, -1) or {}) do
+    timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
   end
-  left = math.max(0, redis.call('ZCARD', zset) - 1)
+  repeat -- timers may be before the messages: 10,000 at most
+    page = redis.call('ZRANGE', zset, '-inf', '(inf', 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
+    for _, id in ipairs(page) do
+      if #ids < limit and not is_timer(id) then
+        ids[#ids + 1] = id
+      end
+    end
+    from = from + #page
+  until #ids > 0 or #page == 0 or timers == 0
+  if #ids > 0 then
+    redis.call('ZREM', zset, unpack(ids))
+  end
+  left = math.max(0, redis.call('ZCARD', zset) - 1 - timers)
 end
 if #ids > 0 then
   for _, id in ipairs(ids) do

@@ -30,8 +30,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -126,7 +126,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -217,6 +217,9 @@ local alone = map == int(map_epoch) .. '|-|-' -- a queue of one partition: it ne
 local has = own == map_epoch and layout and (alone and not epoch or own_map == map)
 if has or not expects and own >= map_epoch then return {finish(false), 'DONE'} end
 if expects and own ~= expected then return {finish(false), 'EPOCH ' .. int(own)} end
+-- Schedules have no other place than a queue of one partition.
+local schedules = expects and not alone and tonumber(redis.call('HGET', META, 'schedules') or '') or 0
+if schedules > 0 then return {finish(false), 'HAS ' .. int(messages())} end
 if form == 'change' then
   local held = messages()
   if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
@@ -230,10 +233,10 @@ end
 create()
 if alone then
   redis.call('HDEL', META, 'map')
-  layout, epoch = layout == '3' and '3' or '1', nil
+  layout, epoch = layout and layout > '2' and layout or '1', nil
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch))
 else
-  layout, epoch = layout == '3' and '3' or '2', map_epoch
+  layout, epoch = layout and layout > '2' and layout or '2', map_epoch
   redis.call('HSET', META, 'layout', layout, 'epoch', int(map_epoch), 'map', map)
 end
 return {finish(true, true), 'DONE'}

@@ -9,7 +9,8 @@
 --        overdue_ms (age of the oldest message that is due and unclaimed),
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
---        closed_until, full (1: as many are leased as max_leased allows), rate
+--        closed_until, full (1: as many are leased as max_leased allows), rate,
+--        schedules, low_lists, dry_lists (crons whose list needs fires, has none)
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -28,8 +29,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -124,7 +125,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -149,7 +150,7 @@ local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 104857
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
   'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages',
   'max_payload_bytes', 'dead_keep_ms',
-  'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
+  'schedules', 'low_lists', 'dry_lists', 'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end

@@ -26,8 +26,8 @@ local layout, incarnation, seq, paused, parked_until, closed_until =
 local function int(number) return string.format('%.0f', number) end
 local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
 if layout and layout ~= '1' then
-  if layout ~= '2' and layout ~= '3' then
-    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2 or 3: use a newer dueq')
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
   end
   if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
     epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
@@ -122,7 +122,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = math.huge
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
   return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
     paused and 1 or 0, epoch}
 end
@@ -174,11 +174,11 @@ end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
-if layout == '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 end
 local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
-  local kept = layout == '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
+  local kept = (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id) or ''
   local due, options, payload = string.match(kept, '^(%d+) ([^\n]*)\n(.*)$')
   if not due then return nil end
   redis.call('HDEL', ATTRS, NEXT_MARK .. id)

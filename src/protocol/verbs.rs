@@ -86,4 +86,5 @@ verbs! {
     Snooze "snooze", Throttle "throttle", Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
     Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
+    Schedule "schedule", Schedules "schedules", Amend "amend", Trigger "trigger", Refill "refill",
 }

@@ -68,6 +68,8 @@ macro_rules! verbs {
 verbs! {
     "ack" Consumer, without ["dead", "recent", "nodes"], row true,
         call words![token('l'), 1, "l"];
+    "amend" Operator, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["pause", "hourly"];
     "ack_push" Consumer, without ["nodes"], row true,
         call words![Text([&token('l').0[..], b"l"].concat()), "next", "+5", "payload", ""];
     "again" Consumer, without ["dead", "recent", "nodes"], row true,
@@ -100,6 +102,8 @@ verbs! {
         call words!["", "new", "+1000", "payload", "max_attempts=3", "s", "+0", "other", ""];
     "reap" Consumer, without ["messages", "recent", "nodes"], row true,
         call words![10];
+    "refill" Consumer, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["nightly", "1", "1", "2026a 0\n1"];
     "release" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l')];
     "remap" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
@@ -114,12 +118,18 @@ verbs! {
         call words!["l", token('l'), 5, "error"];
     "run_now" Producer, without ["nodes"], row true,
         call words!["s"];
+    "schedule" Operator, without ["dead", "recent", "nodes"], row false,
+        call words!["set", "", "", "hourly", "every=3600000", "", "", "", "payload"];
+    "schedules" Consumer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["", 10, ""];
     "snooze" Consumer, without ["recent", "nodes"], row true,
         call words!["l", token('l'), "+5"];
     "stats" Consumer, without ["claims", "attrs"], row false,
         call words![];
     "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l'), 500];
+    "trigger" Operator, without ["recent", "nodes"], row false,
+        call words!["hourly", "now"];
     "upsert" Producer, without ["nodes"], row true,
         call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];
     "verify" Operator, without [], row false,

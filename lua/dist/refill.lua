@@ -1,0 +1,268 @@
+#!lua
+-- Made by scripts/lua-dist from lua/refill.lua and lua/blocks: change these, not this file.
+-- refill: adds fires to the lists of crons. A list that ran dry goes on, by the schedule's policy of missed fires.
+-- KEYS   the ten of the queue
+-- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires
+--        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
+--        are behind the last listed one; or, if the tzdata version is newer than the list's, behind the last fire that
+--        is over: then they replace the list. A list holds 512
+-- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}; CHANGED: another version, or another last
+--        listed fire; KEPT: an older tzdata version
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(fires)
+-- Again  CHANGED
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0, epoch}
+end
+local count = (#ARGV - 1) / 4
+if count < 1 or count > 100 or count % 1 ~= 0 then
+  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
+end
+redis.call('HLEN', MESSAGES)
+-- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
+-- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
+--                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
+-- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
+local TIMER, NEVER = '\4', 7258118400000
+local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
+local function parse_schedule(name, text, fires)
+  local s = {name = name, fires = fires}
+  local numbers
+  s.state, numbers, s.live, s.spec, s.options, s.pattern =
+    string.match(text, '^(%a+) ([%d ]+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
+  if not s.state then return nil end
+  local at = 0
+  local names = {'next', 'last', 'since', 'made', 'missed', 'overlapped', 'paused', 'triggered', 'resumed', 'version'}
+  for number in string.gmatch(numbers, '%d+') do
+    at = at + 1
+    s[names[at] or ''] = tonumber(number)
+  end
+  if at ~= #names then return nil end
+  s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
+  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
+  return s
+end
+local function read_schedule(name)
+  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
+  return text and parse_schedule(name, text, fires)
+end
+local function write_schedule(s)
+  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+    s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
+  local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
+  if s.every then
+    redis.call('HSET', META, 'schedule:' .. s.name, text)
+  else
+    redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
+  end
+end
+-- A tick is due its nominal time plus a jitter, which all callers compute alike.
+local function due_of_tick(s, nominal)
+  if s.jitter == 0 then return nominal end
+  return nominal + tonumber(string.sub(redis.sha1hex(s.name .. '@' .. int(nominal)), 1, 8), 16) % s.jitter
+end
+local function due_of_timer(s) return s.state == 'active' and due_of_tick(s, s.next) or NEVER end
+-- Sets the next fire after s.last: of `every` by arithmetic, of a cron from what is left of its list.
+local function move_on(s)
+  if s.state == 'paused' then return end
+  local nominal
+  if s.every then
+    nominal = s.last + s.every
+  else
+    nominal = tonumber(string.match(s.fires, '\n(%d+)'))
+  end
+  if s.made >= s.limit or (nominal or 0) > s.last_fire or not nominal and string.find(s.fires, '^%S+ %d+ 1\n') then
+    s.state, s.next = 'ended', 0
+  elseif nominal then
+    s.state, s.next = 'active', nominal
+  else
+    s.state, s.next = 'dry', 0
+  end
+end
+-- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
+local LOW = 256
+local function is_low(s)
+  if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
+  return #string.match(s.fires, '\n(.*)$') < LOW * 14 - 1 -- of 13 digits and a blank
+end
+local function count_lists(s, was_low, was_dry)
+  local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
+  if low ~= was_low then
+    redis.call('HINCRBY', META, 'low_lists', low and 1 or -1)
+  end
+  if dry ~= was_dry then
+    redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
+  end
+end
+local fires_form = "fires must be '<tzdata version> <0 or 1>', LF, and at most 512 unix ms, ascending"
+local function judge_fires(text) -- as `fires:NAME` keeps them; or nil
+  local version, final, list = string.match(text, '^([%w._+-]+) ([01])\n([%d ]*)$')
+  if not version or #version > 32 then return nil end
+  local last, times = 0, {}
+  for time in string.gmatch(list, '%d+') do
+    if #time > 15 or tonumber(time) <= last or #times == 512 then return nil end
+    last, times[#times + 1] = tonumber(time), int(tonumber(time))
+  end
+  return version .. ' ' .. int(last) .. ' ' .. final .. '\n' .. table.concat(times, ' ')
+end
+local function refilled(name, version, last_listed, text)
+  local s = read_schedule(name)
+  if not s then return 'GONE' end
+  local fires = judge_fires(text)
+  if s.every or not fires then
+    return 'INVALID ' .. (s.every and 'the schedule needs no list' or fires_form)
+  end
+  local tz, last, _, list = string.match(s.fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  local new_tz, new_last, final, more = string.match(fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  if int(s.version) ~= version or last ~= last_listed then return 'CHANGED' end
+  if new_tz < tz then return 'KEPT' end
+  local first = tonumber(string.match(more, '^%d+') or 'inf')
+  if new_tz > tz then -- the rules of the zone changed
+    if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
+    list = ''
+  elseif first <= tonumber(last) then
+    return 'INVALID fires must be after ' .. last .. ', the last listed one'
+  end
+  local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
+  list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
+  if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
+  s.fires = new_tz .. ' ' .. (more ~= '' and new_last or last) .. ' ' .. final .. '\n' .. list
+  if s.state ~= 'paused' then
+    -- Fires until the resume count as paused.
+    local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
+    local time = tonumber(string.match(list, '^%d+') or 'inf')
+    while time <= s.resumed do
+      s.last, s.paused = time, s.paused + 1
+      list = string.gsub(list, '^%d+ ?', '')
+      time = tonumber(string.match(list, '^%d+') or 'inf')
+    end
+    s.fires = head .. list
+  end
+  move_on(s)
+  count_lists(s, was_low, was_dry)
+  write_schedule(s)
+  if int(due_of_timer(s)) ~= waits then -- an entry of READY finds out by itself
+    redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)
+  end
+  return 'OK ' .. int(select(2, string.gsub(list, '%d+', '')))
+end
+local replies, changed = {}, false
+for i = 1, count do
+  replies[i] = refilled(unpack(ARGV, 4 * i - 2, 4 * i + 1))
+  changed = changed or string.byte(replies[i]) == 79
+end
+return {finish(changed), replies}

@@ -1,0 +1,277 @@
+#!lua
+-- Made by scripts/lua-dist from lua/trigger.lua and lua/blocks: change these, not this file.
+-- trigger: makes ticks of a schedule by hand, without a change of its next fire: one now, or those of past fires.
+-- KEYS   the ten of the queue
+-- ARGV   now | name | now
+--        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
+--        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
+-- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}; GONE instead of the list: no schedule
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a tick
+-- Again  with times EXISTS; else one more tick
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
+  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+    paused and 1 or 0, epoch}
+end
+local name, is_now = ARGV[2], ARGV[3] == 'now'
+local times = is_now and {int(now)} or {unpack(ARGV, 3)}
+if #ARGV < 3 or #ARGV > 102 or is_now and #ARGV ~= 3 then
+  return redis.error_reply('BADARGS trigger takes now, name of a schedule, then now, or 1 to 100 unix ms')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS); redis.call('ZCARD', DEAD)
+-- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
+-- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
+--                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
+-- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
+local TIMER, NEVER = '\4', 7258118400000
+local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
+local function parse_schedule(name, text, fires)
+  local s = {name = name, fires = fires}
+  local numbers
+  s.state, numbers, s.live, s.spec, s.options, s.pattern =
+    string.match(text, '^(%a+) ([%d ]+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
+  if not s.state then return nil end
+  local at = 0
+  local names = {'next', 'last', 'since', 'made', 'missed', 'overlapped', 'paused', 'triggered', 'resumed', 'version'}
+  for number in string.gmatch(numbers, '%d+') do
+    at = at + 1
+    s[names[at] or ''] = tonumber(number)
+  end
+  if at ~= #names then return nil end
+  s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
+  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
+  return s
+end
+local function read_schedule(name)
+  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
+  return text and parse_schedule(name, text, fires)
+end
+local function write_schedule(s)
+  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+    s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
+  local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
+  if s.every then
+    redis.call('HSET', META, 'schedule:' .. s.name, text)
+  else
+    redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
+  end
+end
+-- A tick is due its nominal time plus a jitter, which all callers compute alike.
+local function due_of_tick(s, nominal)
+  if s.jitter == 0 then return nominal end
+  return nominal + tonumber(string.sub(redis.sha1hex(s.name .. '@' .. int(nominal)), 1, 8), 16) % s.jitter
+end
+local function due_of_timer(s) return s.state == 'active' and due_of_tick(s, s.next) or NEVER end
+-- Sets the next fire after s.last: of `every` by arithmetic, of a cron from what is left of its list.
+local function move_on(s)
+  if s.state == 'paused' then return end
+  local nominal
+  if s.every then
+    nominal = s.last + s.every
+  else
+    nominal = tonumber(string.match(s.fires, '\n(%d+)'))
+  end
+  if s.made >= s.limit or (nominal or 0) > s.last_fire or not nominal and string.find(s.fires, '^%S+ %d+ 1\n') then
+    s.state, s.next = 'ended', 0
+  elseif nominal then
+    s.state, s.next = 'active', nominal
+  else
+    s.state, s.next = 'dry', 0
+  end
+end
+-- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
+local LOW = 256
+local function is_low(s)
+  if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
+  return #string.match(s.fires, '\n(.*)$') < LOW * 14 - 1 -- of 13 digits and a blank
+end
+local function count_lists(s, was_low, was_dry)
+  local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
+  if low ~= was_low then
+    redis.call('HINCRBY', META, 'low_lists', low and 1 or -1)
+  end
+  if dry ~= was_dry then
+    redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
+  end
+end
+-- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times.
+local function live_ticks(s)
+  local live, times = {}, {}
+  for time in string.gmatch(s.live, '%d+') do
+    local id = s.name .. '@' .. time
+    if redis.call('HEXISTS', MESSAGES, id) == 1 and not redis.call('ZMSCORE', DEAD, id)[1] then
+      live[#live + 1], times[#times + 1] = id, time
+    end
+  end
+  s.live = table.concat(times, ' ')
+  return live
+end
+-- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
+local function remove_waiting(id)
+  if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0 then return end
+  if redis.call('ZMSCORE', SCHEDULED, id)[1] then
+    redis.call('ZADD', SCHEDULED, '-inf', id)
+    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
+  else
+    local entries, rest = redis.call('LRANGE', READY, '1', '-1'), {}
+    for _, entry in ipairs(entries) do
+      if string.match(entry, '^%d+:(.*)$') ~= id then
+        rest[#rest + 1] = entry
+      end
+    end
+    redis.call('LTRIM', READY, '0', '0')
+    if #rest > 0 then
+      redis.call('RPUSH', READY, unpack(rest))
+    end
+  end
+  redis.call('HDEL', MESSAGES, id)
+  redis.call('HDEL', ATTRS, id)
+end
+local s = read_schedule(name)
+if not s then return {finish(false), 'GONE'} end
+local replies, made = {}, 0
+s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
+local live = s.overlap ~= 'allow' and live_ticks(s) or {}
+for i, time in ipairs(times) do
+  local nominal = #time <= 15 and string.find(time, '^%d+$') and tonumber(time)
+  local id = nominal and s.name .. '@' .. int(nominal)
+  if not nominal or nominal > now then
+    replies[i] = 'INVALID time must be unix ms that are not ahead'
+  elseif redis.call('HEXISTS', MESSAGES, id) == 1 then
+    replies[i] = 'EXISTS ' .. id
+  elseif is_now and s.overlap == 'skip' and #live > 0 then
+    replies[i] = 'OVERLAPS'
+  elseif select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
+    replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
+  else
+    for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do
+      remove_waiting(other)
+    end
+    redis.call('HSET', MESSAGES, id, s.payload)
+    redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')
+    redis.call('ZADD', SCHEDULED, int(now), id)
+    if s.overlap ~= 'allow' then
+      s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
+    end
+    replies[i], made = 'CREATED ' .. id, made + 1
+  end
+end
+if made > 0 then
+  s.triggered = s.triggered + made
+  write_schedule(s)
+end
+return {finish(made > 0), replies}

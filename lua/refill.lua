@@ -1,0 +1,60 @@
+#!lua
+-- refill: adds fires to the lists of crons. A list that ran dry goes on, by the schedule's policy of missed fires.
+-- KEYS   the ten of the queue
+-- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires
+--        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
+--        are behind the last listed one; or, if the tzdata version is newer than the list's, behind the last fire that
+--        is over: then they replace the list. A list holds 512
+-- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}; CHANGED: another version, or another last
+--        listed fire; KEPT: an older tzdata version
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(fires)
+-- Again  CHANGED
+
+--- use: prelude
+local count = (#ARGV - 1) / 4
+if count < 1 or count > 100 or count % 1 ~= 0 then
+  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
+end
+redis.call('HLEN', MESSAGES)
+--- use: schedule_record
+--- use: judge_fires
+local function refilled(name, version, last_listed, text)
+  local s = read_schedule(name)
+  if not s then return 'GONE' end
+  local fires = judge_fires(text)
+  if s.every or not fires then
+    return 'INVALID ' .. (s.every and 'the schedule needs no list' or fires_form)
+  end
+  local tz, last, _, list = string.match(s.fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  local new_tz, new_last, final, more = string.match(fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  if int(s.version) ~= version or last ~= last_listed then return 'CHANGED' end
+  if new_tz < tz then return 'KEPT' end
+  local first = tonumber(string.match(more, '^%d+') or 'inf')
+  if new_tz > tz then -- the rules of the zone changed
+    if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
+    list = ''
+  elseif first <= tonumber(last) then
+    return 'INVALID fires must be after ' .. last .. ', the last listed one'
+  end
+  local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
+  list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
+  if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
+  s.fires = new_tz .. ' ' .. (more ~= '' and new_last or last) .. ' ' .. final .. '\n' .. list
+  if s.state ~= 'paused' then
+    --- use: pop_paused
+  end
+  move_on(s)
+  count_lists(s, was_low, was_dry)
+  write_schedule(s)
+  if int(due_of_timer(s)) ~= waits then -- an entry of READY finds out by itself
+    redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)
+  end
+  return 'OK ' .. int(select(2, string.gsub(list, '%d+', '')))
+end
+local replies, changed = {}, false
+for i = 1, count do
+  replies[i] = refilled(unpack(ARGV, 4 * i - 2, 4 * i + 1))
+  changed = changed or string.byte(replies[i]) == 79
+end
+return {finish(changed), replies}

@@ -1,0 +1,50 @@
+#!lua
+-- trigger: makes ticks of a schedule by hand, without a change of its next fire: one now, or those of past fires.
+-- KEYS   the ten of the queue
+-- ARGV   now | name | now
+--        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
+--        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
+-- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}; GONE instead of the list: no schedule
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
+-- Cost   O(log n) a tick
+-- Again  with times EXISTS; else one more tick
+
+--- use: prelude
+local name, is_now = ARGV[2], ARGV[3] == 'now'
+local times = is_now and {int(now)} or {unpack(ARGV, 3)}
+if #ARGV < 3 or #ARGV > 102 or is_now and #ARGV ~= 3 then
+  return redis.error_reply('BADARGS trigger takes now, name of a schedule, then now, or 1 to 100 unix ms')
+end
+redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
+redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS); redis.call('ZCARD', DEAD)
+--- use: schedule_record
+--- use: live_ticks
+local s = read_schedule(name)
+if not s then return {finish(false), 'GONE'} end
+local replies, made = {}, 0
+s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
+local live = s.overlap ~= 'allow' and live_ticks(s) or {}
+for i, time in ipairs(times) do
+  local nominal = #time <= 15 and string.find(time, '^%d+$') and tonumber(time)
+  local id = nominal and s.name .. '@' .. int(nominal)
+  if not nominal or nominal > now then
+    replies[i] = 'INVALID time must be unix ms that are not ahead'
+  elseif redis.call('HEXISTS', MESSAGES, id) == 1 then
+    replies[i] = 'EXISTS ' .. id
+  elseif is_now and s.overlap == 'skip' and #live > 0 then
+    replies[i] = 'OVERLAPS'
+  elseif select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
+    replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
+  else
+    for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do
+      remove_waiting(other)
+    end
+    --- use: make_tick
+    replies[i], made = 'CREATED ' .. id, made + 1
+  end
+end
+if made > 0 then
+  s.triggered = s.triggered + made
+  write_schedule(s)
+end
+return {finish(made > 0), replies}
