@@ -3,17 +3,25 @@
 //! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
+mod arguments;
 mod beats;
+mod choices;
+mod clock;
 mod closing;
 mod consumers;
 mod coverage;
 mod driver;
+mod follow_ups;
 mod history;
+mod items;
 mod memory;
+mod message;
 mod operation;
 mod partitions;
 mod plans;
+mod plans_of_ends;
 mod producers;
+mod pushes;
 mod reads;
 mod soft_limits;
 mod structure;
@@ -82,6 +90,10 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
         run.world.is_home = tag == "-";
     }
     run.queue.through(calls)?;
+    run.history.is_mixed = calls == Calls::BesideFrozen;
+    run.driver.has_old_rights = calls == Calls::ByRoleOf01;
+    // The scripts of release 0.1 refuse layout 3.
+    run.driver.may_have_layout_3 = ![Calls::ByRoleOf01, Calls::BesideFrozen].contains(&calls);
     for step in 0..steps {
         if failed.load(Ordering::Relaxed) {
             break;
@@ -106,6 +118,7 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
         .iter()
         .map(|(name, count)| ((*name).to_owned(), *count as usize));
     run.coverage.extend(counted);
+    run.coverage.extend(run.world.met);
     Ok(run.coverage)
 }
 
@@ -182,6 +195,13 @@ impl Run {
             | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
             Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
             Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
+            Operation::AckPush { .. } => {
+                let texts = reply.part(2)?.list()?.iter().map(Reply::text);
+                let texts = texts.map(|text| Ok(format!("with {}", text?)));
+                let all: Vec<String> = texts.collect::<Result<_>>()?;
+                [vec![reply.part(1)?.text()?], all].concat()
+            }
+            Operation::Get(_) if reply.list()?.len() > 2 => vec![reply.part(2)?.text()?],
             Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
             Operation::Beat { presence, .. } => {
                 let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
@@ -213,7 +233,8 @@ impl Run {
             _ => {}
         }
         for answer in met {
-            let words = if answer.starts_with("EXISTS") || answer.starts_with("CANCELLED") {
+            let has_two = ["EXISTS", "CANCELLED", "with"];
+            let words = if has_two.iter().any(|word| answer.starts_with(word)) {
                 2
             } else {
                 1

@@ -5,11 +5,12 @@
 //! A due time is compared with the current time: no message is early because the clock stepped
 //! back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
 use crate::model::operation::{Attempt, Hold, Item, Operation};
+use crate::model::windows::WINDOW_MOST;
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -21,6 +22,17 @@ struct Life {
     due: u64,
     /// Token and deadline of the last claim that is not settled.
     claim: Option<(Text, u64)>,
+    /// Payload and due time of the message that follows this delivery.
+    next: Option<(Text, u64)>,
+}
+
+/// The message of an item, as a push told it.
+struct Told<'a> {
+    /// Number of the call, and position in it.
+    call: (usize, usize),
+    attempt: Option<&'a Attempt>,
+    item: &'a Item,
+    answer: &'a str,
 }
 
 #[derive(Default)]
@@ -30,7 +42,13 @@ pub(crate) struct History {
     created: BTreeMap<(usize, usize), Now>,
     /// When the last message of an id was cancelled or moved, by the server's clock.
     ended: BTreeMap<Text, Now>,
+    /// The calls, and positions in them, that stored something with `on_conflict=next`.
+    followed: BTreeSet<(usize, usize)>,
+    /// The ends of windows.
+    windows: BTreeMap<Text, u64>,
     clock: u64,
+    /// Whether release 0.1 answers some calls: it ignores windows.
+    pub(crate) is_mixed: bool,
 }
 
 impl History {
@@ -47,7 +65,29 @@ impl History {
         match operation {
             Operation::Push { attempt, items, .. } => {
                 for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
-                    self.pushed((number, place), now, attempt.as_ref(), item, &answer)?;
+                    let told = Told {
+                        call: (number, place),
+                        attempt: attempt.as_ref(),
+                        item,
+                        answer: &answer,
+                    };
+                    self.pushed(now, &told, after)?;
+                }
+            }
+            Operation::AckPush { hold, items } => {
+                let result = reply.part(1)?.text()?;
+                let answers = reply.part(2)?.list()?;
+                if result != "REFUSED" {
+                    self.settle(hold, &result, |_, _| false)?;
+                }
+                for (item, answer) in items.iter().zip(answers).filter(|_| result == "OK") {
+                    let told = Told {
+                        call: (usize::MAX, 0),
+                        attempt: None,
+                        item,
+                        answer: &answer.text()?,
+                    };
+                    self.pushed(now, &told, after)?;
                 }
             }
             Operation::Claim { token, .. } => {
@@ -62,7 +102,15 @@ impl History {
                 self.settled(holds, reply, |_, _| true)?;
                 self.due_now(now, after);
             }
-            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } | Operation::Reap { .. } => {
+            Operation::Reap { .. } => {
+                for (id, life) in &mut self.lives {
+                    if !after.claims.contains_key(id) {
+                        life.end();
+                    }
+                }
+                self.due_now(now, after);
+            }
+            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } => {
                 self.due_now(now, after);
             }
             Operation::Bury(items) => {
@@ -106,6 +154,12 @@ impl History {
                 for (id, answer) in ids.iter().zip(reply.items()?) {
                     if answer == "CANCELLED" && self.lives.remove(id).is_some() {
                         self.ended.insert(id.clone(), now);
+                        self.windows.remove(id);
+                    }
+                    if answer == "CANCELLED next" {
+                        let life = self.lives.get_mut(id);
+                        let next = life.and_then(|life| life.next.take());
+                        ensure!(next.is_some(), "{id:?}: it had no next message");
                     }
                 }
             }
@@ -129,6 +183,9 @@ impl History {
                     .collect::<Vec<_>>();
                 for id in gone {
                     self.lives.remove(&id);
+                    if matches!(operation, Operation::Purge { .. }) {
+                        self.windows.remove(&id);
+                    }
                     self.ended.insert(id, now);
                 }
             }
@@ -137,20 +194,46 @@ impl History {
         Ok(())
     }
 
-    fn pushed(
-        &mut self,
-        call: (usize, usize),
-        now: Now,
-        attempt: Option<&Attempt>,
-        item: &Item,
-        answer: &str,
-    ) -> Result<()> {
+    fn pushed(&mut self, now: Now, told: &Told, after: &State) -> Result<()> {
+        let Told {
+            call,
+            attempt,
+            item,
+            answer,
+        } = *told;
         let Some(due) = item.due.at(now) else {
             return Ok(());
         };
+        // A debounce may choose an earlier due time.
+        let scheduled = State::score(&after.scheduled, &item.id).map(|score| score as u64);
+        let due = due.min(scheduled.unwrap_or(due));
+        let follows = item.on_conflict == Some("next");
+        let is_noted = ["CREATED", "MOVED", "NEXT"].contains(&answer);
+        let is_repeated = follows
+            && is_noted
+            && !self.followed.insert(call)
+            && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
         match answer {
+            "MOVED" | "NEXT" if is_repeated => {} // it changes nothing
+            "NEXT" => {
+                let kept = after.attrs.get(&Text([b"\x03", &item.id.0[..]].concat()));
+                let kept_due = kept.and_then(|kept| kept.text().split_once(' ')?.0.parse().ok());
+                let due = due.min(kept_due.unwrap_or(due));
+                let life = self.lives.get_mut(&item.id);
+                ensure!(
+                    life.as_ref().is_some_and(|life| life.claim.is_some()),
+                    "{:?}: a next message without a delivery",
+                    item.id
+                );
+                if let Some(life) = life {
+                    life.next = Some((item.payload.clone(), due));
+                }
+            }
             "CREATED" => {
-                let first = self.created.insert(call, now);
+                let first = match attempt {
+                    Some(_) => self.created.insert(call, now),
+                    None => None,
+                };
                 let repeated = first.is_some();
                 // The guarantee excludes two steps back of the clock. After `until` has passed, the
                 // memory is gone. Between push and end, the end seems to precede the push.
@@ -165,11 +248,13 @@ impl History {
                     "{:?}: one push made two messages",
                     item.id
                 );
+                self.one_per_window(now, item)?;
                 self.ended.remove(&item.id);
                 let life = Life {
                     payload: item.payload.clone(),
                     due,
                     claim: None,
+                    next: None,
                 };
                 ensure!(
                     self.lives.insert(item.id.clone(), life).is_none(),
@@ -180,12 +265,28 @@ impl History {
             "MOVED" => {
                 if let Some(life) = self.lives.get_mut(&item.id) {
                     life.due = due;
-                    if item.on_conflict == Some("replace") {
+                    if item.on_conflict != Some("reschedule") {
                         life.payload = item.payload.clone();
                     }
                 }
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// Within a window an id gets one message, unless a cancel ended the window.
+    fn one_per_window(&mut self, now: Now, item: &Item) -> Result<()> {
+        let before = self.windows.get(&item.id).copied().unwrap_or(0);
+        // A window too far ahead is from before the clock went back.
+        let lasts = before > self.clock && before <= now.ceil() + WINDOW_MOST;
+        ensure!(
+            !lasts || item.reuse || self.is_mixed,
+            "{:?}: two messages within a window",
+            item.id
+        );
+        if let Some(window) = item.window {
+            self.windows.insert(item.id.clone(), now.ceil() + window);
         }
         Ok(())
     }
@@ -231,34 +332,44 @@ impl History {
     }
 
     /// Checks settlements. `stays` returns whether the message still exists, and may change its due
-    /// time.
+    /// time. A next message follows in any case.
     fn settled(
         &mut self,
         holds: &[Hold],
         reply: &Reply,
         stays: fn(&mut Life, &str) -> bool,
     ) -> Result<()> {
-        for ((id, token), answer) in holds.iter().zip(reply.items()?) {
-            let claim = self.lives.get(id).and_then(|life| life.claim.clone());
-            let current = claim.as_ref().is_some_and(|(held, _)| held == token);
-            if ["GONE", "LOST"].contains(&answer.as_str()) {
-                let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
-                ensure!(
-                    !(current && lasts),
-                    "{id:?}: {answer} although the lease lasts"
-                );
-            } else if !answer.starts_with("INVALID") {
-                ensure!(
-                    current,
-                    "{id:?}: settled with another token than the claim's: {answer}"
-                );
-                let Some(life) = self.lives.get_mut(id) else {
-                    continue;
-                };
-                life.claim = None;
-                if !stays(life, &answer) {
-                    self.lives.remove(id);
-                }
+        for (hold, answer) in holds.iter().zip(reply.items()?) {
+            self.settle(hold, &answer, stays)?;
+        }
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        (id, token): &Hold,
+        answer: &str,
+        stays: fn(&mut Life, &str) -> bool,
+    ) -> Result<()> {
+        let claim = self.lives.get(id).and_then(|life| life.claim.clone());
+        let current = claim.as_ref().is_some_and(|(held, _)| held == token);
+        if ["GONE", "LOST"].contains(&answer) {
+            let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
+            ensure!(
+                !(current && lasts),
+                "{id:?}: {answer} although the lease lasts"
+            );
+        } else if !answer.starts_with("INVALID") {
+            ensure!(
+                current,
+                "{id:?}: settled with another token than the claim's: {answer}"
+            );
+            let Some(life) = self.lives.get_mut(id) else {
+                return Ok(());
+            };
+            life.claim = None;
+            if !life.end() && !stays(life, answer) {
+                self.lives.remove(id);
             }
         }
         Ok(())
@@ -277,6 +388,17 @@ impl History {
             life.due = due;
         }
         Ok(())
+    }
+}
+
+impl Life {
+    /// Ends a delivery. Returns whether a next message follows.
+    fn end(&mut self) -> bool {
+        let Some((payload, due)) = self.next.take() else {
+            return false;
+        };
+        (self.payload, self.due, self.claim) = (payload, due, None);
+        true
     }
 }
 
