@@ -233,12 +233,11 @@ impl Run {
             _ => {}
         }
         for answer in met {
-            let has_two = ["EXISTS", "CANCELLED", "with"];
-            let words = if has_two.iter().any(|word| answer.starts_with(word)) {
-                2
-            } else {
-                1
-            };
+            // An ack_push answers "with EXISTS scheduled" for a message.
+            let result = answer.trim_start_matches("with ");
+            let has_state = ["EXISTS", "CANCELLED"].map(|word| result.starts_with(word));
+            let before = usize::from(result != answer);
+            let words = before + 1 + usize::from(has_state.contains(&true));
             let kind: Vec<&str> = answer.split(' ').take(words).collect();
             *self
                 .coverage

@@ -18,11 +18,12 @@ impl Driver {
         if !has_layout_3 && self.calls > 200 && self.chance(2) {
             return Operation::Configure(vec![("layout", 3_u64.into())]);
         }
-        if self.chance(3) {
-            return match self.random.u32(0..12) {
+        if self.chance(5) {
+            return match self.random.u32(0..13) {
                 0..4 => self.plan_windows(),
                 4..8 => self.plan_next(world),
-                8..10 => self.plan_a_debounce(),
+                8..10 => self.plan_a_follow_up(),
+                10..12 => self.plan_a_debounce(),
                 _ => self.plan_revivals(world),
             };
         }
@@ -42,8 +43,12 @@ impl Driver {
             300..400 => self.claim(),
             400..430 => Operation::Ack(self.holds(world)),
             430..440 => {
-                let hold = self.holds(world).swap_remove(0);
-                self.ack_push(hold)
+                let (hold, known) = (self.holds(world).swap_remove(0), self.remembered(world));
+                let mut call = self.ack_push(hold);
+                if let Operation::AckPush { items, .. } = &mut call {
+                    items[0].id = known;
+                }
+                call
             }
             440..460 => {
                 let holds = self.holds(world);

@@ -194,7 +194,13 @@ impl World {
 
     pub(super) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
         let (mut replies, mut names) = (Vec::new(), 0);
-        for hold in holds {
+        for (at, hold) in holds.iter().enumerate() {
+            let is_acked = |at: usize| holds[at].0 == hold.0 && replies[at] == "OK";
+            if (0..at).any(is_acked) {
+                // Even if a next message has started.
+                replies.push("GONE".to_owned());
+                continue;
+            }
             let (reply, more) = self.ack_one(now, hold, "ack");
             replies.push(reply);
             names += more;

@@ -7,53 +7,72 @@ use crate::model::world::World;
 use crate::reply::Text;
 
 impl Driver {
+    /// Calls that let the next claim grant something and the next push create something.
+    fn plan_room(&mut self) {
+        if self.chance(50) {
+            let limits = ["max_messages", "rate", "max_leased"];
+            let pairs = limits.map(|name| (name, Text::default()));
+            self.plan([Operation::Configure(pairs.to_vec()), Operation::Resume]);
+        }
+    }
+
+    fn claim_with(token: &Text) -> Operation {
+        Operation::Claim {
+            count: 50,
+            token: token.clone(),
+            lease: 30_000,
+        }
+    }
+
     /// A push with windows, the end of its messages, and calls that meet the windows.
     pub(super) fn plan_windows(&mut self) -> Operation {
-        let window = self.pick(&[1_500, 4_000, 20_000, 60_000]);
-        let drops = self.chance(30);
+        let window = self.pick(&[4_000, 20_000, 20_000, 60_000, 100_000]);
+        let (drops, expires) = (self.chance(40), self.pick(&[1, 20_000, 60_000]));
         let item = |driver: &mut Self| {
             let mut item = Item {
-                id: driver.id(),
+                id: if driver.chance(60) {
+                    driver.make()
+                } else {
+                    driver.id()
+                },
                 due: Due::In(driver.random.u64(0..500)),
                 ..driver.item()
             };
             item.drop_options();
             item.window = Some(window);
             if drops {
-                (item.expires, item.on_expire) = (Some(Due::In(1)), Some("drop"));
+                let choice = driver.pick(&[Some("drop"), Some("drop"), None]);
+                (item.expires, item.on_expire) = (Some(Due::In(expires)), choice);
             }
             item
         };
         let items: Vec<Item> = (0..3).map(|_| item(self)).collect();
         let ids: Vec<Text> = items.iter().map(|item| item.id.clone()).collect();
-        let again = |driver: &mut Self, id: &Text| Item {
-            id: id.clone(),
-            ..driver.item()
+        let again = |driver: &mut Self, id: &Text| {
+            let mut item = driver.item();
+            (item.id, item.reuse) = (id.clone(), driver.chance(25));
+            item
         };
         for _ in 0..self.random.usize(1..3) {
-            let get = Operation::Get(ids[0].clone());
+            let gets: Vec<_> = ids.iter().cloned().map(Operation::Get).collect();
             let items = ids.iter().map(|id| again(self, id)).collect();
             let attempt = self.chance(50).then(|| self.attempt(6_000_000));
             let push = self.push_of(attempt, items);
-            self.plan([push, get]);
+            self.plan([push]);
+            self.plan(gets);
         }
         let token = self.token();
-        let claim = Operation::Claim {
-            count: 50,
-            token: token.clone(),
-            lease: 30_000,
-        };
         let holds: Vec<Hold> = ids.iter().map(|id| (id.clone(), token.clone())).collect();
-        let end = match self.random.u32(0..10) {
-            0..4 => Operation::Ack(holds),
-            4 => self.ack_push(holds[0].clone()),
-            5 => Operation::Retry(
+        let end = match self.random.u32(0..14) {
+            0..5 => Operation::Ack(holds),
+            5 => self.ack_push(holds[0].clone()),
+            6..9 => Operation::Retry(
                 holds
                     .into_iter()
                     .map(|hold| (hold, 3_600_000, Text::default()))
                     .collect(),
             ),
-            6 => Operation::Snooze(
+            9..12 => Operation::Snooze(
                 holds
                     .into_iter()
                     .map(|hold| (hold, Due::In(3_600_000)))
@@ -65,12 +84,16 @@ impl Driver {
                 ids,
             },
         };
-        self.plan([end, claim]);
-        let attempt = self.chance(50).then(|| self.attempt(0));
-        self.push_of(attempt, items)
+        self.plan([end, Self::claim_with(&token)]);
+        self.plan_room();
+        let attempt = self.chance(50).then(|| self.attempt(2_500_000));
+        let push = self.push_of(attempt, items);
+        self.plan([push]);
+        Operation::Promote { limit: 1_000 }
     }
 
-    /// Pushes of next messages for some deliveries, then the end of these deliveries.
+    /// Next messages for some deliveries, and the end of these deliveries. The client repeats the
+    /// first push at every point.
     pub(super) fn plan_next(&mut self, world: &World) -> Operation {
         let mut holds = Self::current(world);
         self.random.shuffle(&mut holds);
@@ -78,34 +101,62 @@ impl Driver {
         if holds.is_empty() {
             return self.claim();
         }
-        let end = self.end(holds.clone());
-        self.plan([end]);
-        let item = |driver: &mut Self, (id, _): &Hold| Item {
-            id: id.clone(),
-            on_conflict: Some("next"),
-            ..driver.item()
+        let ids: Vec<Text> = holds.iter().map(|(id, _)| id.clone()).collect();
+        let item = |driver: &mut Self, id: &Text| {
+            let mut item = driver.item();
+            (item.id, item.on_conflict) = (id.clone(), Some("next"));
+            item
         };
-        for number in 0..self.random.usize(1..3) {
-            let items = holds.iter().map(|hold| item(self, hold)).collect();
-            let attempt = self.chance(70).then(|| self.attempt(2_000_000));
-            let push = self.push_of(attempt, items);
-            if number == 0 && self.chance(40) {
-                let later = self.calls + 1_000_000 + self.planned.len();
-                self.planned.push((Some(later), push.clone()));
-                self.planned.push((Some(later), push));
-            } else {
-                self.plan([push]);
-            }
-        }
-        if self.chance(20) {
-            let ids = holds.into_iter().map(|(id, _)| id).collect();
-            return Operation::Cancel {
+        let items = ids.iter().map(|id| item(self, id)).collect();
+        let attempt = self.chance(80).then(|| self.attempt(0));
+        let push = self.push_of(attempt, items);
+        let repetition = (Some(self.calls), push.clone());
+        let mut calls = vec![(None, self.end(holds.clone()))];
+        let read = match self.random.u32(0..10) {
+            0..3 => Operation::Cancel {
                 dead: false,
                 since: None,
-                ids,
-            };
+                ids: ids.clone(),
+            },
+            _ => Operation::Get(ids[0].clone()),
+        };
+        calls.push((None, read));
+        if self.chance(50) {
+            let items = ids.iter().map(|id| item(self, id)).collect();
+            let attempt = self.chance(50).then(|| self.attempt(1_000_000));
+            calls.push((None, self.push_of(attempt, items)));
         }
-        Operation::Get(holds[0].0.clone())
+        for at in (0..=calls.len()).rev() {
+            if self.chance(25) {
+                calls.insert(at, repetition.clone());
+            }
+        }
+        self.planned.extend(calls);
+        push
+    }
+
+    /// An ack_push of a message that was just claimed.
+    pub(super) fn plan_a_follow_up(&mut self) -> Operation {
+        let token = self.token();
+        let mut parent = self.item();
+        parent.drop_options();
+        (parent.id, parent.due) = (self.make(), Due::In(0));
+        parent.window = self.chance(30).then_some(20_000);
+        let hold = (parent.id.clone(), token.clone());
+        let ack_push = self.ack_push(hold);
+        if self.chance(30) {
+            self.plan([ack_push.clone()]);
+        }
+        self.plan([ack_push]);
+        if self.chance(30) {
+            let mut next = self.item();
+            (next.id, next.on_conflict) = (parent.id.clone(), Some("next"));
+            let push = self.push_of(None, vec![next]);
+            self.plan([push]);
+        }
+        self.plan([Self::claim_with(&token)]);
+        self.plan_room();
+        self.push_of(None, vec![parent])
     }
 
     /// A settlement of these deliveries.
@@ -182,12 +233,7 @@ impl Driver {
             .map(|id| ((id, token.clone()), Text::default()))
             .collect();
         self.planned.push((Some(self.calls), push.clone()));
-        let claim = Operation::Claim {
-            count: 50,
-            token,
-            lease: 30_000,
-        };
-        self.plan([Operation::Bury(bury), claim]);
+        self.plan([Operation::Bury(bury), Self::claim_with(&token)]);
         push
     }
 
@@ -200,9 +246,11 @@ impl Driver {
                 (item.on_conflict, item.max_wait, item.revive) = (None, None, false);
                 item.due = Due::In(self.random.u64(0..5_000));
             }
-            if self.chance(70) {
-                item.id = self.make();
-            }
+            item.id = match self.random.u32(0..10) {
+                0..5 => self.make(),
+                5..8 => self.random.choice(self.made.0.clone()).unwrap_or_default(),
+                _ => self.id(),
+            };
         }
         if self.chance(4) {
             items[0].id = hold.0.clone();
