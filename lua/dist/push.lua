@@ -492,9 +492,10 @@ if not all_new then
       return 'MOVED'
     end
     local earlier = finished(i)
-    local late = earlier or expired_already(due, asked)
-    if late then return late end
+    if earlier then return earlier end
     if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
+    local late = expired_already(due, asked)
+    if late then return late end
     if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
     if asked.window then
       remembers = remembers or redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')

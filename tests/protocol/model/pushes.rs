@@ -151,13 +151,13 @@ impl World {
         if let Verdict::Finished(reply) = self.judge(now, call.attempt, call.earlier, id) {
             return reply;
         }
-        if item.has_expired(now, due) {
-            return "INVALID".to_owned();
-        }
         match self.remembered(now, id) {
             Some(end) if !item.reuse => return format!("REMEMBERED {end}"),
             Some(_) => self.meet("window reused"),
             None => {}
+        }
+        if item.has_expired(now, due) {
+            return "INVALID".to_owned();
         }
         let count = self.messages.len() as u64;
         if self.limit("max_messages").is_some_and(|most| count >= most) {

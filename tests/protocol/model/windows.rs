@@ -55,9 +55,9 @@ impl World {
     }
 
     /// Remembers how a message with a window ended, for at least the rest of the window. Returns the
-    /// number of added names.
+    /// number of added names. Release 0.1 remembers nothing.
     pub(super) fn note_outcome(&mut self, now: Now, id: &Text, expired: bool) -> usize {
-        let Some(end) = self.window(now, id) else {
+        let Some(end) = self.window(now, id).filter(|_| !self.is_frozen) else {
             return 0;
         };
         let rest = end - now.floor();
