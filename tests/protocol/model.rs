@@ -1,6 +1,6 @@
 //! Makes random calls to a queue and a model of it, and compares each reply and the whole state.
 //!
-//! `DUEQ_MODEL_SEED` runs one more seed. `DUEQ_MODEL_STEPS` sets the length of each run.
+//! `DUEQ_MODEL_SEED` runs more seeds, such as `7` or `7,8,9`. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
 mod arguments;
@@ -275,17 +275,16 @@ fn steps() -> Result<usize> {
 
 #[test]
 fn every_reply_and_state_matches_the_model() -> Result<()> {
-    let named = std::env::var("DUEQ_MODEL_SEED")
-        .ok()
-        .map(|seed| seed.parse())
-        .transpose()?;
+    let named = std::env::var("DUEQ_MODEL_SEED").unwrap_or_default();
+    let named = named.split(',').filter(|seed| !seed.is_empty());
+    let named: Vec<u64> = named.map(str::parse).collect::<Result<_, _>>()?;
     let (start, steps) = (Instant::now(), steps()?);
     let mut seeds: Vec<_> = SEEDS
         .into_iter()
-        .chain(named)
+        .chain(named.iter().copied())
         .map(|seed| (seed, Kind::Mixed))
         .collect();
-    seeds.push((named.unwrap_or(PLAIN_SEED), Kind::Plain));
+    seeds.push((named.first().copied().unwrap_or(PLAIN_SEED), Kind::Plain));
     let failed = AtomicBool::new(false);
     let runs: Vec<Result<Coverage>> = std::thread::scope(|scope| {
         let start = |&(seed, kind)| {
