@@ -13,6 +13,7 @@ mod coverage;
 mod driver;
 mod follow_ups;
 mod history;
+mod history_of_pushes;
 mod items;
 mod memory;
 mod message;

@@ -9,44 +9,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
-use crate::model::operation::{Attempt, Hold, Item, Operation};
-use crate::model::windows::WINDOW_MOST;
+use crate::model::history_of_pushes::Told;
+use crate::model::operation::{Hold, Operation};
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
 /// A message that exists according to the replies.
 #[derive(Debug)]
-struct Life {
-    payload: Text,
-    due: u64,
+pub(super) struct Life {
+    pub(super) payload: Text,
+    pub(super) due: u64,
     /// Token and deadline of the last claim that is not settled.
-    claim: Option<(Text, u64)>,
+    pub(super) claim: Option<(Text, u64)>,
     /// Payload and due time of the message that follows this delivery.
-    next: Option<(Text, u64)>,
-}
-
-/// The message of an item, as a push told it.
-struct Told<'a> {
-    /// Number of the call, and position in it.
-    call: (usize, usize),
-    attempt: Option<&'a Attempt>,
-    item: &'a Item,
-    answer: &'a str,
+    pub(super) next: Option<(Text, u64)>,
 }
 
 #[derive(Default)]
 pub(crate) struct History {
-    lives: BTreeMap<Text, Life>,
+    pub(super) lives: BTreeMap<Text, Life>,
     /// Times of the results CREATED, by the call's number and the item's position.
-    created: BTreeMap<(usize, usize), Now>,
+    pub(super) created: BTreeMap<(usize, usize), Now>,
     /// When the last message of an id was cancelled or moved, by the server's clock.
-    ended: BTreeMap<Text, Now>,
+    pub(super) ended: BTreeMap<Text, Now>,
     /// The calls, and positions in them, that stored something with `on_conflict=next`.
-    followed: BTreeSet<(usize, usize)>,
+    pub(super) followed: BTreeSet<(usize, usize)>,
     /// The ends of windows.
-    windows: BTreeMap<Text, u64>,
-    clock: u64,
+    pub(super) windows: BTreeMap<Text, u64>,
+    pub(super) clock: u64,
     /// Whether release 0.1 answers some calls: it ignores windows.
     pub(crate) is_mixed: bool,
 }
@@ -190,103 +181,6 @@ impl History {
                 }
             }
             _ => {}
-        }
-        Ok(())
-    }
-
-    fn pushed(&mut self, now: Now, told: &Told, after: &State) -> Result<()> {
-        let Told {
-            call,
-            attempt,
-            item,
-            answer,
-        } = *told;
-        let Some(due) = item.due.at(now) else {
-            return Ok(());
-        };
-        // A debounce may choose an earlier due time.
-        let scheduled = State::score(&after.scheduled, &item.id).map(|score| score as u64);
-        let due = due.min(scheduled.unwrap_or(due));
-        let follows = item.on_conflict == Some("next");
-        let is_noted = ["CREATED", "MOVED", "NEXT"].contains(&answer);
-        let is_repeated = follows
-            && is_noted
-            && !self.followed.insert(call)
-            && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
-        match answer {
-            "MOVED" | "NEXT" if is_repeated => {} // it changes nothing
-            "NEXT" => {
-                let kept = after.attrs.get(&Text([b"\x03", &item.id.0[..]].concat()));
-                let kept_due = kept.and_then(|kept| kept.text().split_once(' ')?.0.parse().ok());
-                let due = due.min(kept_due.unwrap_or(due));
-                let life = self.lives.get_mut(&item.id);
-                ensure!(
-                    life.as_ref().is_some_and(|life| life.claim.is_some()),
-                    "{:?}: a next message without a delivery",
-                    item.id
-                );
-                if let Some(life) = life {
-                    life.next = Some((item.payload.clone(), due));
-                }
-            }
-            "CREATED" => {
-                let first = match attempt {
-                    Some(_) => self.created.insert(call, now),
-                    None => None,
-                };
-                let repeated = first.is_some();
-                // The guarantee excludes two steps back of the clock. After `until` has passed, the
-                // memory is gone. Between push and end, the end seems to precede the push.
-                let ended = self
-                    .ended
-                    .get(&item.id)
-                    .is_none_or(|ended| first.is_none_or(|first| *ended > first));
-                let promised =
-                    ended && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
-                ensure!(
-                    !(repeated && promised),
-                    "{:?}: one push made two messages",
-                    item.id
-                );
-                self.one_per_window(now, item)?;
-                self.ended.remove(&item.id);
-                let life = Life {
-                    payload: item.payload.clone(),
-                    due,
-                    claim: None,
-                    next: None,
-                };
-                ensure!(
-                    self.lives.insert(item.id.clone(), life).is_none(),
-                    "{:?}: created while it existed",
-                    item.id
-                );
-            }
-            "MOVED" => {
-                if let Some(life) = self.lives.get_mut(&item.id) {
-                    life.due = due;
-                    if item.on_conflict != Some("reschedule") {
-                        life.payload = item.payload.clone();
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    /// Within a window an id gets one message, unless a cancel ended the window.
-    fn one_per_window(&mut self, now: Now, item: &Item) -> Result<()> {
-        let before = self.windows.get(&item.id).copied().unwrap_or(0);
-        // A window too far ahead is from before the clock went back.
-        let lasts = before > self.clock && before <= now.ceil() + WINDOW_MOST;
-        ensure!(
-            !lasts || item.reuse || self.is_mixed,
-            "{:?}: two messages within a window",
-            item.id
-        );
-        if let Some(window) = item.window {
-            self.windows.insert(item.id.clone(), now.ceil() + window);
         }
         Ok(())
     }
