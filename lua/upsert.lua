@@ -76,6 +76,9 @@ if #revived > 0 then
 end
 for id, message in pairs(following) do
   redis.call('HSET', ATTRS, NEXT_MARK .. id, message)
+  if string.find(message, '^%d+ [^\n]*expires=') then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
   changed = true
 end
 for id, by in pairs(rescheduled) do -- only the new due counts from now on

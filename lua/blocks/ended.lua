@@ -17,4 +17,4 @@ if cancelled > now and cancelled <= now_up + REPEAT_MS + 1 and cancelled % 1 == 
   how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
 end
 if not how then return {finish(false, true), {}} end
-return {finish(false, true), {}, how, at, window > now and window or 0}
+return {finish(false, true), {}, how, at, window > now and window <= now_up + 2592000000 and window or 0}

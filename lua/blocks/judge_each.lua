@@ -76,26 +76,28 @@ local function one(i)
     elseif follows and state == 'dead' and not asked.revive then
       call_mark_suffices = false -- a repetition may still be applied, after a requeue
       return 'EXISTS dead'
-    elseif follows then
-      noted[#noted + 1] = id
     end
-    local late = move and asked.on_conflict ~= 'reschedule' and expired_already(due, asked)
-    if late and (state == 'scheduled' or state == 'ready' or follows) then return late end
-    if follows and state == 'leased' then
-      follow(id, due, payload, asked.stored)
-      return 'NEXT'
-    end
-    if not move or state == 'leased' or state == 'dead' and (not asked.revive or finished(i)) then
+    if not move or state == 'leased' and not follows or state == 'dead' and (not asked.revive or finished(i)) then
       noted[#noted + 1] = id
       return 'EXISTS ' .. state
+    end
+    local late = asked.on_conflict ~= 'reschedule' and expired_already(due, asked)
+    if late then return late end
+    if follows then
+      noted[#noted + 1] = id
+    end
+    if state == 'leased' then
+      follow(id, due, payload, asked.stored)
+      return 'NEXT'
     end
     d, dues[d + 1], dues[d + 2], taken[id] = d + 2, move(id, state, due, payload, asked), id, true
     return 'MOVED'
   end
   local earlier = finished(i)
-  local late = earlier or expired_already(due, asked)
-  if late then return late end
+  if earlier then return earlier end
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
+  local late = expired_already(due, asked)
+  if late then return late end
   if created >= room then return 'FULL this queue may hold ' .. max_messages .. ' messages' end
   if asked.window then
     remembers = remembers or redis.call('ZCOUNT', RECENT, '(' .. now, '(inf')

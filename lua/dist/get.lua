@@ -221,7 +221,7 @@ if state == 'absent' then
     how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
   end
   if not how then return {finish(false, true), {}} end
-  return {finish(false, true), {}, how, at, window > now and window or 0}
+  return {finish(false, true), {}, how, at, window > now and window <= now_up + 2592000000 and window or 0}
 end
 local time
 if state == 'ready' then

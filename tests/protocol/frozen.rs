@@ -43,6 +43,13 @@ pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
         "rate",
         "max_leased",
         "max_throttle_ms",
+        "window=",
+        "reuse",
+        "max_wait=",
+        "revive",
+        "on_conflict=next",
+        "max_remembered",
+        "layout",
     ];
     let is_newer = |word: &Text| newer.iter().any(|newer| word.text().contains(newer));
     match verb {

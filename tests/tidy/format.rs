@@ -19,8 +19,6 @@ const SOURCES: [&str; 10] = [
 
 /// Files longer than 400 lines that still have to be split.
 const TOO_LONG: &[&str] = &[
-    "tests/protocol/model/driver.rs",
-    "tests/protocol/model/world.rs",
     "tests/protocol/vectors/claims.rs",
     "tests/protocol/vectors/repairs.rs",
 ];

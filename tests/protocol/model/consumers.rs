@@ -2,8 +2,9 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::model::message::{Due, Message, Place};
 use crate::model::operation::Hold;
-use crate::model::world::{Due, Message, Now, Place, READY_LIMIT, World};
+use crate::model::world::{Now, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
@@ -100,6 +101,7 @@ impl World {
                 due,
                 deadline,
                 own: false,
+                window: message.window.is_some() && !is_frozen,
             };
             granted.push(id.clone());
             positions.push(position);
@@ -143,26 +145,32 @@ impl World {
         Reply::List(parts)
     }
 
-    /// Runs `settle` with the message and its claim's due time if the token is the claim's.
+    /// Ends a delivery if the token is the claim's. If a next message follows, it returns `answer`
+    /// with its due time for `D`. Otherwise it runs `settle` with the message and its claim's due
+    /// time.
     pub(super) fn held(
         &mut self,
         (id, token): &Hold,
+        (verb, answer): (&str, &str),
         settle: impl FnOnce(&mut Message, u64) -> String,
     ) -> String {
-        match self.messages.get_mut(id) {
-            None => "GONE".to_owned(),
-            Some(message) => match message.place.clone() {
-                Place::Leased {
-                    token: current,
-                    due,
-                    ..
-                } if current == *token => {
-                    message.original = None;
-                    settle(message, due)
-                }
-                _ => "LOST".to_owned(),
-            },
+        let due = match self.place(id) {
+            None => return "GONE".to_owned(),
+            Some(Place::Leased {
+                token: current,
+                due,
+                ..
+            }) if current == token => *due,
+            Some(_) => return "LOST".to_owned(),
+        };
+        if let Some(next_due) = self.start_next(id, verb) {
+            return answer.replace(" D", &format!(" {next_due}"));
         }
+        let Some(message) = self.messages.get_mut(id) else {
+            return "GONE".to_owned();
+        };
+        message.original = None;
+        settle(message, due)
     }
 
     /// Ends a batch. The counter grows by the number of items that changed something.
@@ -185,13 +193,20 @@ impl World {
     }
 
     pub(super) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
-        let mut replies = Vec::new();
-        for hold in holds {
-            let reply = self.held(hold, |_, _| "OK".to_owned());
-            if reply == "OK" {
-                self.messages.remove(&hold.0);
+        let (mut replies, mut names) = (Vec::new(), 0);
+        for (at, hold) in holds.iter().enumerate() {
+            let is_acked = |at: usize| holds[at].0 == hold.0 && replies[at] == "OK";
+            if (0..at).any(is_acked) {
+                // Even if a next message has started.
+                replies.push("GONE".to_owned());
+                continue;
             }
+            let (reply, more) = self.ack_one(now, hold, "ack");
             replies.push(reply);
+            names += more;
+        }
+        if names > 0 {
+            self.forget(now, 2 * names);
         }
         self.settled(now, "acked", replies)
     }
@@ -202,7 +217,7 @@ impl World {
         for (hold, due) in items {
             replies.push(match due.at(now) {
                 None => "INVALID".to_owned(),
-                Some(due) => self.held(hold, |message, _| {
+                Some(due) => self.held(hold, ("again", "OK D"), |message, _| {
                     (message.failures, message.crashes, message.error) = (0, 0, Text::default());
                     if !is_frozen {
                         message.added.clear();
@@ -217,11 +232,11 @@ impl World {
 
     pub(super) fn retry(&mut self, now: Now, items: &[(Hold, u64, Text)]) -> Reply {
         let queue_limit = self.limit("max_attempts").unwrap_or(20);
-        let (is_frozen, mut replies) = (self.is_frozen, Vec::new());
+        let (is_frozen, mut replies, mut names) = (self.is_frozen, Vec::new(), 0);
         for (hold, after, error) in items {
             let reply = match Due::In(*after).at(now) {
                 None => "INVALID".to_owned(),
-                Some(due) => self.held(hold, |message, claimed_due| {
+                Some(due) => self.held(hold, ("retry", "SCHEDULED D"), |message, claimed_due| {
                     message.failures += 1;
                     message.error = Text(error.0.iter().copied().take(ERROR_BYTES).collect());
                     if message.failures >= message.max_attempts.unwrap_or(queue_limit) {
@@ -235,8 +250,9 @@ impl World {
                     message.later(now, due, claimed_due)
                 }),
             };
-            replies.push(self.after_later(hold, reply));
+            replies.push(self.after_later(now, hold, reply, &mut names));
         }
+        self.forget(now, 2 * names);
         self.settled_later(now, "retried", replies)
     }
 
@@ -247,20 +263,23 @@ impl World {
             };
             "OK".to_owned()
         };
-        let replies = holds.iter().map(|hold| self.held(hold, release)).collect();
+        let settle = |hold: &Hold| self.held(hold, ("release", "OK"), release);
+        let replies = holds.iter().map(settle).collect();
         self.settled(now, "released", replies)
     }
 
     pub(super) fn bury(&mut self, now: Now, items: &[(Hold, Text)]) -> Reply {
-        let mut replies = Vec::new();
+        let (mut replies, mut died) = (Vec::new(), 0);
         for (hold, reason) in items {
-            replies.push(self.held(hold, |message, _| {
+            replies.push(self.held(hold, ("bury", "OK"), |message, _| {
+                died += 1;
                 message.error = Text(reason.0.iter().copied().take(ERROR_BYTES).collect());
                 message.place = Place::Dead { at: now.floor() };
                 "OK".to_owned()
             }));
         }
-        self.settled(now, "died", replies)
+        self.count("died", died);
+        self.settled(now, "", replies)
     }
 
     pub(super) fn extend(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
@@ -300,6 +319,9 @@ impl World {
         let most = self.limit("max_crashes").unwrap_or(5);
         let mut died = 0;
         for (_, id) in &late {
+            if self.start_next(id, "reap").is_some() {
+                continue;
+            }
             let message = self
                 .messages
                 .get_mut(id)

@@ -5,32 +5,41 @@
 //! A due time is compared with the current time: no message is early because the clock stepped
 //! back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
-use crate::model::operation::{Attempt, Hold, Item, Operation};
+use crate::model::history_of_pushes::Told;
+use crate::model::operation::{Hold, Operation};
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
 /// A message that exists according to the replies.
 #[derive(Debug)]
-struct Life {
-    payload: Text,
-    due: u64,
+pub(super) struct Life {
+    pub(super) payload: Text,
+    pub(super) due: u64,
     /// Token and deadline of the last claim that is not settled.
-    claim: Option<(Text, u64)>,
+    pub(super) claim: Option<(Text, u64)>,
+    /// Payload and due time of the message that follows this delivery.
+    pub(super) next: Option<(Text, u64)>,
 }
 
 #[derive(Default)]
 pub(crate) struct History {
-    lives: BTreeMap<Text, Life>,
+    pub(super) lives: BTreeMap<Text, Life>,
     /// Times of the results CREATED, by the call's number and the item's position.
-    created: BTreeMap<(usize, usize), Now>,
+    pub(super) created: BTreeMap<(usize, usize), Now>,
     /// When the last message of an id was cancelled or moved, by the server's clock.
-    ended: BTreeMap<Text, Now>,
-    clock: u64,
+    pub(super) ended: BTreeMap<Text, Now>,
+    /// The calls, and positions in them, that stored something with `on_conflict=next`.
+    pub(super) followed: BTreeSet<(usize, usize)>,
+    /// The ends of windows.
+    pub(super) windows: BTreeMap<Text, u64>,
+    pub(super) clock: u64,
+    /// Whether release 0.1 answers some calls: it ignores windows.
+    pub(crate) is_mixed: bool,
 }
 
 impl History {
@@ -47,7 +56,29 @@ impl History {
         match operation {
             Operation::Push { attempt, items, .. } => {
                 for (place, (item, answer)) in items.iter().zip(reply.items()?).enumerate() {
-                    self.pushed((number, place), now, attempt.as_ref(), item, &answer)?;
+                    let told = Told {
+                        call: (number, place),
+                        attempt: attempt.as_ref(),
+                        item,
+                        answer: &answer,
+                    };
+                    self.pushed(now, &told, after)?;
+                }
+            }
+            Operation::AckPush { hold, items } => {
+                let result = reply.part(1)?.text()?;
+                let answers = reply.part(2)?.list()?;
+                if result != "REFUSED" {
+                    self.settle(hold, &result, |_, _| false)?;
+                }
+                for (item, answer) in items.iter().zip(answers).filter(|_| result == "OK") {
+                    let told = Told {
+                        call: (usize::MAX, 0),
+                        attempt: None,
+                        item,
+                        answer: &answer.text()?,
+                    };
+                    self.pushed(now, &told, after)?;
                 }
             }
             Operation::Claim { token, .. } => {
@@ -62,7 +93,15 @@ impl History {
                 self.settled(holds, reply, |_, _| true)?;
                 self.due_now(now, after);
             }
-            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } | Operation::Reap { .. } => {
+            Operation::Reap { .. } => {
+                for (id, life) in &mut self.lives {
+                    if !after.claims.contains_key(id) {
+                        life.end();
+                    }
+                }
+                self.due_now(now, after);
+            }
+            Operation::RequeueIds(_) | Operation::RequeueOldest { .. } => {
                 self.due_now(now, after);
             }
             Operation::Bury(items) => {
@@ -106,6 +145,12 @@ impl History {
                 for (id, answer) in ids.iter().zip(reply.items()?) {
                     if answer == "CANCELLED" && self.lives.remove(id).is_some() {
                         self.ended.insert(id.clone(), now);
+                        self.windows.remove(id);
+                    }
+                    if answer == "CANCELLED next" {
+                        let life = self.lives.get_mut(id);
+                        let next = life.and_then(|life| life.next.take());
+                        ensure!(next.is_some(), "{id:?}: it had no next message");
                     }
                 }
             }
@@ -129,60 +174,10 @@ impl History {
                     .collect::<Vec<_>>();
                 for id in gone {
                     self.lives.remove(&id);
-                    self.ended.insert(id, now);
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn pushed(
-        &mut self,
-        call: (usize, usize),
-        now: Now,
-        attempt: Option<&Attempt>,
-        item: &Item,
-        answer: &str,
-    ) -> Result<()> {
-        let Some(due) = item.due.at(now) else {
-            return Ok(());
-        };
-        match answer {
-            "CREATED" => {
-                let first = self.created.insert(call, now);
-                let repeated = first.is_some();
-                // The guarantee excludes two steps back of the clock. After `until` has passed, the
-                // memory is gone. Between push and end, the end seems to precede the push.
-                let ended = self
-                    .ended
-                    .get(&item.id)
-                    .is_none_or(|ended| first.is_none_or(|first| *ended > first));
-                let promised =
-                    ended && attempt.is_some_and(|attempt| self.clock < attempt.until_us / 1_000);
-                ensure!(
-                    !(repeated && promised),
-                    "{:?}: one push made two messages",
-                    item.id
-                );
-                self.ended.remove(&item.id);
-                let life = Life {
-                    payload: item.payload.clone(),
-                    due,
-                    claim: None,
-                };
-                ensure!(
-                    self.lives.insert(item.id.clone(), life).is_none(),
-                    "{:?}: created while it existed",
-                    item.id
-                );
-            }
-            "MOVED" => {
-                if let Some(life) = self.lives.get_mut(&item.id) {
-                    life.due = due;
-                    if item.on_conflict == Some("replace") {
-                        life.payload = item.payload.clone();
+                    if matches!(operation, Operation::Purge { .. }) {
+                        self.windows.remove(&id);
                     }
+                    self.ended.insert(id, now);
                 }
             }
             _ => {}
@@ -231,34 +226,44 @@ impl History {
     }
 
     /// Checks settlements. `stays` returns whether the message still exists, and may change its due
-    /// time.
+    /// time. A next message follows in any case.
     fn settled(
         &mut self,
         holds: &[Hold],
         reply: &Reply,
         stays: fn(&mut Life, &str) -> bool,
     ) -> Result<()> {
-        for ((id, token), answer) in holds.iter().zip(reply.items()?) {
-            let claim = self.lives.get(id).and_then(|life| life.claim.clone());
-            let current = claim.as_ref().is_some_and(|(held, _)| held == token);
-            if ["GONE", "LOST"].contains(&answer.as_str()) {
-                let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
-                ensure!(
-                    !(current && lasts),
-                    "{id:?}: {answer} although the lease lasts"
-                );
-            } else if !answer.starts_with("INVALID") {
-                ensure!(
-                    current,
-                    "{id:?}: settled with another token than the claim's: {answer}"
-                );
-                let Some(life) = self.lives.get_mut(id) else {
-                    continue;
-                };
-                life.claim = None;
-                if !stays(life, &answer) {
-                    self.lives.remove(id);
-                }
+        for (hold, answer) in holds.iter().zip(reply.items()?) {
+            self.settle(hold, &answer, stays)?;
+        }
+        Ok(())
+    }
+
+    fn settle(
+        &mut self,
+        (id, token): &Hold,
+        answer: &str,
+        stays: fn(&mut Life, &str) -> bool,
+    ) -> Result<()> {
+        let claim = self.lives.get(id).and_then(|life| life.claim.clone());
+        let current = claim.as_ref().is_some_and(|(held, _)| held == token);
+        if ["GONE", "LOST"].contains(&answer) {
+            let lasts = claim.is_some_and(|(_, deadline)| deadline > self.clock);
+            ensure!(
+                !(current && lasts),
+                "{id:?}: {answer} although the lease lasts"
+            );
+        } else if !answer.starts_with("INVALID") {
+            ensure!(
+                current,
+                "{id:?}: settled with another token than the claim's: {answer}"
+            );
+            let Some(life) = self.lives.get_mut(id) else {
+                return Ok(());
+            };
+            life.claim = None;
+            if !life.end() && !stays(life, answer) {
+                self.lives.remove(id);
             }
         }
         Ok(())
@@ -277,6 +282,17 @@ impl History {
             life.due = due;
         }
         Ok(())
+    }
+}
+
+impl Life {
+    /// Ends a delivery. Returns whether a next message follows.
+    fn end(&mut self) -> bool {
+        let Some((payload, due)) = self.next.take() else {
+            return false;
+        };
+        (self.payload, self.due, self.claim) = (payload, due, None);
+        true
     }
 }
 

@@ -61,6 +61,17 @@ impl World {
             .filter(|score| self.ended_until > now.floor() && lasts(*score, now))
     }
 
+    /// Whether an earlier attempt of this call created or found the id, or kept its next message.
+    pub(super) fn was_applied(
+        &self,
+        attempt: Option<&Attempt>,
+        earlier: Earlier,
+        id: &Text,
+    ) -> bool {
+        let itself = attempt.is_some_and(|attempt| self.score(&attempt.item(id)).is_some());
+        earlier == Earlier::All || earlier == Earlier::Some && itself
+    }
+
     pub(super) fn judge(
         &self,
         now: Now,
@@ -71,10 +82,7 @@ impl World {
         let Some(attempt) = attempt else {
             return Verdict::New;
         };
-        let itself = self
-            .score(&attempt.item(id))
-            .is_some_and(|score| lasts(score, now));
-        if earlier == Earlier::All || earlier == Earlier::Some && itself {
+        if self.was_applied(Some(attempt), earlier, id) {
             return Verdict::Finished("FINISHED".to_owned());
         }
         let first_attempt = ms(attempt.until_us - 10_000_000);

@@ -1,6 +1,7 @@
 //! The calls of a client: verbs and their arguments.
 
-use crate::model::world::{Due, Now, REPEAT_MS};
+use crate::model::message::Due;
+use crate::model::world::{Now, REPEAT_MS};
 use crate::reply::{Text, words};
 
 #[derive(Clone, Debug)]
@@ -14,21 +15,43 @@ pub(crate) struct Item {
     pub(crate) expires: Option<Due>,
     pub(crate) on_expire: Option<&'static str>,
     pub(crate) cost: Option<u64>,
+    pub(crate) window: Option<u64>,
+    pub(crate) reuse: bool,
+    pub(crate) max_wait: Option<u64>,
+    pub(crate) revive: bool,
 }
 
 impl Item {
     /// Whether the item belongs into an upsert.
     pub(crate) fn moves(&self) -> bool {
-        matches!(self.on_conflict, Some("reschedule" | "replace"))
+        matches!(self.on_conflict, Some("reschedule" | "replace" | "next"))
     }
 
     pub(crate) fn drop_options(&mut self) {
         (self.on_conflict, self.max_attempts, self.trace_parent) = (None, None, None);
         (self.expires, self.on_expire, self.cost) = (None, None, None);
+        self.drop_new_options();
+    }
+
+    /// Drops the options that release 0.1 and its rights do not have.
+    pub(crate) fn drop_new_options(&mut self) {
+        (self.window, self.reuse) = (None, false);
+        (self.max_wait, self.revive) = (None, false);
+        if self.on_conflict == Some("next") {
+            self.on_conflict = Some("replace");
+        }
+    }
+
+    fn words(&self) -> Vec<Text> {
+        words![&self.id, self.due.word(), &self.payload, self.options()]
     }
 
     pub(crate) fn options(&self) -> String {
         let mut words = Vec::new();
+        words.extend(self.window.map(|ms| format!("window={ms}")));
+        words.extend(self.max_wait.map(|ms| format!("max_wait={ms}")));
+        words.extend(self.reuse.then(|| "reuse".to_owned()));
+        words.extend(self.revive.then(|| "revive".to_owned()));
         words.extend(self.cost.map(|cost| format!("cost={cost}")));
         words.extend(self.on_expire.map(|choice| format!("on_expire={choice}")));
         let expires = self.expires.as_ref().map(|expires| expires.word().text());
@@ -108,6 +131,10 @@ pub(crate) enum Operation {
         lease: u64,
     },
     Ack(Vec<Hold>),
+    AckPush {
+        hold: Hold,
+        items: Vec<Item>,
+    },
     Again(Vec<(Hold, Due)>),
     Retry(Vec<(Hold, u64, Text)>),
     Release(Vec<Hold>),
@@ -169,6 +196,7 @@ impl Operation {
             Self::Promote { .. } => "promote",
             Self::Claim { .. } => "claim",
             Self::Ack(_) => "ack",
+            Self::AckPush { .. } => "ack_push",
             Self::Again(_) => "again",
             Self::Retry(_) => "retry",
             Self::Release(_) => "release",
@@ -211,11 +239,19 @@ impl Operation {
         match self {
             Self::Push { attempt, items, .. } => {
                 let attempt = attempt.as_ref().map(Attempt::word).unwrap_or_default();
-                let item =
-                    |item: &Item| words![&item.id, item.due.word(), &item.payload, item.options()];
                 [attempt.into()]
                     .into_iter()
-                    .chain(items.iter().flat_map(item))
+                    .chain(items.iter().flat_map(Item::words))
+                    .collect()
+            }
+            Self::AckPush {
+                hold: (id, token),
+                items,
+            } => {
+                let delivery = Text([&token.0[..], &id.0].concat());
+                [delivery]
+                    .into_iter()
+                    .chain(items.iter().flat_map(Item::words))
                     .collect()
             }
             Self::Promote { limit } => words![*limit as u64],

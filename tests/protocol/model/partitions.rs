@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use super::{Kind, run, steps};
 use crate::model::driver::Driver;
 use crate::model::operation::Operation;
+use crate::model::windows::WINDOW_MOST;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::queue::Calls;
 use crate::reply::{Reply, Text};
@@ -20,6 +21,7 @@ impl Operation {
         matches!(
             self,
             Self::Push { .. }
+                | Self::AckPush { .. }
                 | Self::Cancel { .. }
                 | Self::Reschedule(_)
                 | Self::RunNow(_)
@@ -108,13 +110,19 @@ impl World {
             .filter(live)
             .copied()
             .fold(0.0, f64::max);
+        // A window may end later. Beyond 30 days the clock went back.
+        let windows_until = match self.windows_until <= now.ceil() + WINDOW_MOST {
+            true => self.windows_until as f64,
+            false => 0.0,
+        };
+        let last = last.max(windows_until);
         let result = if has || form == "forward" && self.epoch >= epoch {
             "DONE".to_owned()
         } else if form != "forward" && self.epoch != expected {
             format!("EPOCH {}", self.epoch)
         } else if form == "change" && !self.messages.is_empty() {
             format!("HAS {}", self.messages.len())
-        } else if form == "change" && last > 0.0 {
+        } else if form == "change" && last > now.floor() as f64 {
             format!("REMEMBERS {}", (last - now.0 as f64 / 1_000.0).ceil())
         } else {
             self.create(after)?;

@@ -1,8 +1,9 @@
 //! Sequences of operations that the random client would hardly make by chance.
 
 use crate::model::driver::{Driver, NODES};
+use crate::model::message::Due;
 use crate::model::operation::{Item, Operation, Presence};
-use crate::model::world::{Due, World};
+use crate::model::world::World;
 use crate::reply::Text;
 
 impl Driver {
@@ -198,9 +199,25 @@ impl Driver {
         }
     }
 
-    /// Returns the operation. A plain run replaces one that may store attrs.
+    /// Returns the operation. A plain run replaces one that may store attrs, and a run with the
+    /// rights of release 0.1 one that needs more.
     pub(super) fn simplified(&mut self, operation: Operation) -> Operation {
         match operation {
+            Operation::Push {
+                upsert,
+                attempt,
+                mut items,
+            } if self.has_old_rights => {
+                items.iter_mut().for_each(Item::drop_new_options);
+                Operation::Push {
+                    upsert,
+                    attempt,
+                    items,
+                }
+            }
+            Operation::AckPush { hold, .. } if self.plain || self.has_old_rights => {
+                Operation::Ack(vec![hold])
+            }
             _ if !self.plain => operation,
             Operation::Push {
                 attempt, mut items, ..

@@ -2,13 +2,10 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::model::memory::{Earlier, Verdict};
-use crate::model::operation::{Attempt, Item};
-use crate::model::world::{Due, Message, Now, Place, REPEAT_MS, World};
+use crate::model::message::{Due, Place};
+use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
-
-const MEBIBYTE: u64 = 1_048_576;
 
 impl World {
     /// Creates the queue, at the first call that stores something. The script chooses its
@@ -25,169 +22,12 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn push(
-        &mut self,
-        now: Now,
-        upsert: bool,
-        attempt: Option<&Attempt>,
-        items: &[Item],
-        after: &State,
-    ) -> Result<Reply> {
-        let earlier = self.earlier(now, attempt);
-        let (mut replies, mut created, mut changed, mut names) = (Vec::new(), 0, false, 0);
-        let (mut noted, mut whole) = (Vec::new(), earlier == Earlier::None);
-        let mut stored = Vec::new();
-        for item in items {
-            let reply = if item.moves() == upsert {
-                self.push_one(now, attempt, earlier, item, &mut noted, &mut names)
-            } else {
-                "INVALID".to_owned()
-            };
-            if reply == "CREATED" || reply == "MOVED" && item.on_conflict == Some("replace") {
-                stored.push(&item.id);
-            }
-            created += usize::from(reply == "CREATED");
-            changed |= reply == "CREATED" || reply == "MOVED";
-            whole &= reply == "CREATED" || reply.starts_with("EXISTS");
-            replies.push(Reply::from(reply));
-        }
-        if changed {
-            self.create(after)?;
-        }
-        let expires = |id: &&Text| {
-            self.messages
-                .get(*id)
-                .is_some_and(|it| it.expires.is_some())
-        };
-        if stored.iter().any(expires) {
-            (self.is_expiring, self.is_selective) = (true, true);
-        }
-        self.count("pushed", created);
-        names += attempt.map_or(0, |attempt| self.note_call(attempt, whole, earlier, &noted));
-        if names > 0 {
-            self.forget(now, 2 * names);
-        }
-        Ok(Reply::List(vec![
-            self.finish(now, changed, false),
-            Reply::List(replies),
-        ]))
-    }
-
-    /// Pushes one item. Adds to `noted` the id by which a repetition is recognised, and to `names`
-    /// the number of other names that `recent` gets.
-    fn push_one(
-        &mut self,
-        now: Now,
-        attempt: Option<&Attempt>,
-        earlier: Earlier,
-        item: &Item,
-        noted: &mut Vec<Text>,
-        names: &mut usize,
-    ) -> String {
-        let id = &item.id;
-        let Some(due) = item.due.at(now) else {
-            return "INVALID".to_owned();
-        };
-        let too_long =
-            item.payload.0.len() as u64 > self.limit("max_payload_bytes").unwrap_or(MEBIBYTE);
-        let conflict = item.on_conflict.unwrap_or("keep");
-        let absolute = match &item.expires {
-            Some(Due::At(ms)) => Some(*ms),
-            _ => None,
-        };
-        let expired = absolute.is_some_and(|ms| ms <= now.ceil() || ms < due);
-        let is_nonsense = item.expires == Some(Due::In(0))
-            || item.on_expire.is_some() && item.expires.is_none()
-            || item.cost.is_some_and(|cost| cost > self.most_cost());
-        if !(1..=200).contains(&id.0.len())
-            || too_long
-            || is_nonsense
-            || !["keep", "reschedule", "replace"].contains(&conflict)
-        {
-            return "INVALID".to_owned();
-        }
-        if attempt.is_some_and(|attempt| attempt.is_too_late(now)) {
-            return "EXPIRED".to_owned();
-        }
-        let near = due <= now.floor() + REPEAT_MS;
-        if let Some(message) = self.messages.get_mut(id) {
-            let movable = matches!(message.place, Place::Scheduled { .. } | Place::Ready { .. });
-            if conflict == "keep" || !movable {
-                noted.push(id.clone());
-                return format!("EXISTS {}", message.place.name());
-            }
-            if conflict == "replace" && expired {
-                return "INVALID".to_owned();
-            }
-            let is_frozen = self.is_frozen;
-            if conflict == "reschedule" && !is_frozen {
-                message.drop_added("expires_by");
-            }
-            if conflict == "replace" {
-                (message.expires, message.on_expire) = (item.expires.clone(), item.on_expire);
-                (message.cost, message.added) = (item.cost, Vec::new());
-                (message.payload, message.max_attempts) = (item.payload.clone(), item.max_attempts);
-                message.trace_parent.clone_from(&item.trace_parent);
-                (message.failures, message.crashes, message.error) = (0, 0, Text::default());
-                self.grow(&item.payload);
-            }
-            if let Some(message) = self.messages.get_mut(id) {
-                (message.original, message.place) = (None, Place::Scheduled { due });
-            }
-            self.unready(id);
-            if near {
-                self.note_end(now, id);
-                *names += 1;
-            }
-            return "MOVED".to_owned();
-        }
-        if let Verdict::Finished(reply) = self.judge(now, attempt, earlier, id) {
-            return reply;
-        }
-        if expired {
-            return "INVALID".to_owned();
-        }
-        if self
-            .limit("max_messages")
-            .is_some_and(|most| self.messages.len() as u64 >= most)
-        {
-            return "FULL".to_owned();
-        }
-        *names += self.pushed_again(now, id);
-        if near {
-            noted.push(id.clone());
-        }
-        self.grow(&item.payload);
-        let message = Message {
-            payload: item.payload.clone(),
-            max_attempts: item.max_attempts,
-            trace_parent: item.trace_parent.clone(),
-            expires: item.expires.clone(),
-            on_expire: item.on_expire,
-            cost: item.cost,
-            added: Vec::new(),
-            failures: 0,
-            crashes: 0,
-            error: Text::default(),
-            original: None,
-            place: Place::Scheduled { due },
-        };
-        self.messages.insert(id.clone(), message);
-        "CREATED".to_owned()
-    }
-
-    /// Stores a payload's length. The queue knows the longest one, rounded up to a power of two.
-    fn grow(&mut self, payload: &Text) {
-        if payload.0.len() > 4_096 {
-            self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
-        }
-    }
-
     /// Removes a message for good: a late repetition of its push must not restore it.
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
         self.unready(id);
         self.note_cancel(now, id);
+        self.end_window(id);
     }
 
     pub(super) fn cancel(
@@ -197,13 +37,19 @@ impl World {
         since: Option<u64>,
         ids: &[Text],
     ) -> Reply {
-        let (mut replies, mut gone) = (Vec::new(), 0);
+        let (mut replies, mut gone, mut unfollowed) = (Vec::new(), 0, 0);
         for id in ids {
             let earlier =
                 since.is_some_and(|since| self.was_cancelled_before_this_one(now, id, since));
             let cancelled = self.was_cancelled(now, id);
+            let followed = self.messages.get_mut(id).filter(|_| !earlier);
+            let unfollows = followed.is_some_and(|message| message.next.take().is_some());
             replies.push(Reply::from(match self.place(id) {
                 _ if earlier => "CANCELLED earlier",
+                Some(Place::Leased { .. }) if unfollows => {
+                    unfollowed += 1;
+                    "CANCELLED next"
+                }
                 Some(Place::Leased { .. }) => "LEASED",
                 Some(Place::Dead { .. }) if !dead => "DEAD",
                 Some(_) => {
@@ -218,13 +64,13 @@ impl World {
         self.count("cancelled", gone);
         self.forget(now, 4 * gone);
         Reply::List(vec![
-            self.finish(now, gone > 0, false),
+            self.finish(now, gone + unfollowed > 0, false),
             Reply::List(replies),
         ])
     }
 
     /// Gives the message this due time and no other. Returns whether it is near.
-    fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
+    pub(super) fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });
         }
@@ -254,7 +100,7 @@ impl World {
                 (Some(due), Some(_)) => {
                     let is_frozen = self.is_frozen;
                     if let Some(message) = self.messages.get_mut(id).filter(|_| !is_frozen) {
-                        message.drop_added("expires_by");
+                        message.drop_word("expires_by");
                     }
                     near += usize::from(self.move_to(now, id, due));
                     changed += 1;
@@ -370,6 +216,10 @@ impl World {
     ) -> Result<Reply> {
         self.create(after)?;
         for (name, value) in pairs {
+            if *name == "layout" {
+                self.has_layout_3 = true;
+                continue;
+            }
             self.limits.remove(name);
             if !value.0.is_empty() {
                 self.limits.insert(name, value.clone());

@@ -2,8 +2,9 @@
 
 use anyhow::Result;
 
+use crate::model::message::Place;
 use crate::model::operation::Operation;
-use crate::model::world::{Now, Place, World};
+use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
@@ -62,6 +63,7 @@ impl World {
                 lease,
             } => self.claim(now, *count, token, *lease),
             Operation::Ack(holds) => self.ack(now, holds),
+            Operation::AckPush { hold, items } => self.ack_push(now, hold, items),
             Operation::Again(items) => self.again(now, items),
             Operation::Retry(items) => self.retry(now, items),
             Operation::Release(holds) => self.release(now, holds),
@@ -111,8 +113,11 @@ impl World {
             ("error", (&message.error).into()),
             ("payload", (&message.payload).into()),
         ];
+        let next = message.next.as_ref().map(|next| next.place.time());
+        let next = next.map(|due| ("next_due", due.into()));
         let flat = pairs
             .into_iter()
+            .chain(next)
             .flat_map(|(name, value)| [name.into(), value])
             .collect();
         Reply::List(vec![self.header(now), Reply::List(flat)])

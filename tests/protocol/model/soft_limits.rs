@@ -1,7 +1,8 @@
 //! Rate, max_leased, expiry, snooze and throttle in the model.
 
+use crate::model::message::{Due, Message, Place};
 use crate::model::operation::Hold;
-use crate::model::world::{Due, Message, Now, Place, World};
+use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 
 /// Candidates that a claim reads at least, if some of its share have expired.
@@ -37,21 +38,16 @@ fn with_former(why: &str, separator: &str, former: &Text) -> Text {
 impl Message {
     /// No attempt starts after this time. `due` is the original due time.
     pub(crate) fn expiry(&self, due: u64) -> Option<u64> {
-        let fixed = self.added.iter().find(|(name, _)| *name == "expires_by");
-        match (fixed, &self.expires) {
-            (Some((_, ms)), _) => Some(*ms),
+        match (self.word("expires_by"), &self.expires) {
+            (Some(ms), _) => Some(ms),
             (None, Some(Due::In(ms))) => Some(due + ms),
             (None, Some(Due::At(ms))) => Some(*ms),
             _ => None,
         }
     }
 
-    pub(super) fn drop_added(&mut self, word: &str) {
-        self.added.retain(|(name, _)| *name != word);
-    }
-
     fn fix_expiry(&mut self, due: u64) {
-        let has = self.added.iter().any(|(name, _)| *name == "expires_by");
+        let has = self.word("expires_by").is_some();
         if let (Some(Due::In(_)), Some(ms), false) = (&self.expires, self.expiry(due), has) {
             self.added.push(("expires_by", ms));
         }
@@ -204,12 +200,15 @@ impl World {
         }
         let next = grant.positions.get(taken).copied();
         let taken = next.unwrap_or(grant.looked);
-        let (mut died, mut dropped) = (0, 0);
+        let (mut died, mut dropped, mut names) = (0, 0, 0);
         for (_, id, late) in grant.expired.iter().filter(|(at, ..)| *at < taken) {
             let Some(message) = self.messages.get_mut(id) else {
                 continue;
             };
             if message.on_expire == Some("drop") {
+                if message.window.is_some() {
+                    names += self.note_outcome(now, id, true);
+                }
                 self.messages.remove(id);
                 dropped += 1;
                 continue;
@@ -221,6 +220,7 @@ impl World {
         }
         self.count("died", died);
         self.count("expired", died + dropped);
+        self.forget(now, 2 * names);
         taken
     }
 
@@ -251,27 +251,36 @@ impl World {
     }
 
     pub(super) fn snooze(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
-        let mut replies = Vec::new();
+        let (mut replies, mut names) = (Vec::new(), 0);
         for (hold, due) in items {
             let reply = match due.at(now) {
                 None => "INVALID".to_owned(),
-                Some(due) => self.held(hold, |message, claimed_due| {
-                    let before = message.added.iter().find(|(name, _)| *name == "snoozes");
-                    let snoozes = before.map_or(0, |(_, snoozes)| *snoozes);
-                    message.drop_added("snoozes");
+                Some(due) => self.held(hold, ("snooze", "SCHEDULED D"), |message, claimed_due| {
+                    let snoozes = message.word("snoozes").unwrap_or(0);
+                    message.drop_word("snoozes");
                     message.fix_expiry(claimed_due);
                     message.added.push(("snoozes", snoozes + 1));
                     message.later(now, due, claimed_due)
                 }),
             };
-            replies.push(self.after_later(hold, reply));
+            replies.push(self.after_later(now, hold, reply, &mut names));
         }
+        self.forget(now, 2 * names);
         self.settled_later(now, "snoozed", replies)
     }
 
-    /// Removes a message that was dropped.
-    pub(super) fn after_later(&mut self, (id, _): &Hold, reply: String) -> String {
+    /// Removes a message that was dropped. Adds to `names` the number of names that `recent` gets.
+    pub(super) fn after_later(
+        &mut self,
+        now: Now,
+        (id, _): &Hold,
+        reply: String,
+        names: &mut usize,
+    ) -> String {
         if reply == "DROPPED" {
+            if let Some(Place::Leased { window: true, .. }) = self.place(id) {
+                *names += self.note_outcome(now, id, true);
+            }
             self.messages.remove(id);
         }
         reply
@@ -305,7 +314,7 @@ impl World {
             };
             replies.push(match wait_ms {
                 0 => "INVALID".to_owned(),
-                _ => self.held(hold, give_back),
+                _ => self.held(hold, ("throttle", "OK"), give_back),
             });
             if replies.last().is_some_and(|reply| reply == "OK") {
                 latest = latest.max(*wait_ms);

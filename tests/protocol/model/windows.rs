@@ -1,18 +1,101 @@
-//! What the queue knows of an id whose message has ended.
+//! Windows: for so long after a push its id creates no other message. What the queue knows of an id
+//! whose message has ended.
 
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 
+/// The longest window: 30 days.
+pub(super) const WINDOW_MOST: u64 = 2_592_000_000;
+
+/// The name under which `recent` remembers the window of an id.
+fn window_of(id: &Text) -> Text {
+    Text([&b"\x05"[..], &id.0].concat())
+}
+
+/// The name under which `recent` remembers how a message ended. Its score is that time + 2^k ms.
+fn outcome_of(k: u8, id: &Text) -> Text {
+    Text([&[6, 64 + k][..], &id.0].concat())
+}
+
 impl World {
-    /// How and when the last message of this id ended, and the end of its window: the elements that
-    /// `get` adds. No call of the model gives a message a window. Release 0.1 adds nothing.
-    pub(super) fn outcome(&self, now: Now, id: &Text) -> Vec<Reply> {
-        let cancelled = self.recent.get(id).map(|score| score.trunc() as u64);
-        match cancelled {
-            Some(score) if !self.is_frozen && self.was_cancelled(now, id) => {
-                vec!["cancelled".into(), (score - REPEAT_MS).into(), 0_u64.into()]
-            }
-            _ => Vec::new(),
+    /// The end of the id's window, if it lasts. One too far ahead is from before the clock went
+    /// back.
+    pub(super) fn window(&self, now: Now, id: &Text) -> Option<u64> {
+        let end = self.recent.get(&window_of(id)).map(|score| *score as u64)?;
+        (end > now.floor() && end <= now.ceil() + WINDOW_MOST).then_some(end)
+    }
+
+    /// The window that makes a push answer REMEMBERED. Release 0.1 does not know windows.
+    pub(super) fn remembered(&self, now: Now, id: &Text) -> Option<u64> {
+        self.window(now, id).filter(|_| !self.is_frozen)
+    }
+
+    /// The names that count against `max_remembered`.
+    pub(super) fn names(&self, now: Now) -> u64 {
+        let lasting = |score: &&f64| **score > now.floor() as f64;
+        self.recent.values().filter(lasting).count() as u64
+    }
+
+    pub(super) fn begin_window(&mut self, now: Now, id: &Text, window: u64) {
+        let end = now.ceil() + window;
+        self.recent.insert(window_of(id), end as f64);
+        self.windows_until = self.windows_until.max(end);
+        self.remembered_names += 1;
+    }
+
+    /// Ends the window of a cancelled or purged id. Release 0.1 leaves it.
+    pub(super) fn end_window(&mut self, id: &Text) {
+        if self.is_frozen {
+            return;
         }
+        if let Some(score) = self.recent.get_mut(&window_of(id)) {
+            *score = 0.0;
+            self.meet("window ended early");
+        }
+    }
+
+    /// Remembers how a message with a window ended, for at least the rest of the window. Returns the
+    /// number of added names. Release 0.1 remembers nothing.
+    pub(super) fn note_outcome(&mut self, now: Now, id: &Text, expired: bool) -> usize {
+        let Some(end) = self.window(now, id).filter(|_| !self.is_frozen) else {
+            return 0;
+        };
+        let rest = end - now.floor();
+        let k = (0..).find(|k| 1 << k >= rest).unwrap_or(63_u8);
+        let score = (now.floor() + (1 << k)) as f64 + if expired { 0.5 } else { 0.0 };
+        self.recent.insert(outcome_of(k, id), score);
+        1
+    }
+
+    /// How and when the last message of this id ended, and the end of its window: the elements that
+    /// `get` adds. Release 0.1 adds nothing.
+    pub(super) fn outcome(&self, now: Now, id: &Text) -> Vec<Reply> {
+        if self.is_frozen {
+            return Vec::new();
+        }
+        let mut last: Option<(u64, &str)> = None;
+        for k in 0..33 {
+            let Some(score) = self.recent.get(&outcome_of(k, id)) else {
+                continue;
+            };
+            let ended = score.trunc() as u64 - (1 << k);
+            let lasts = *score > now.floor() as f64 && ended <= now.floor();
+            if lasts && last.is_none_or(|(at, _)| ended > at) {
+                let expired = score.fract() == 0.5;
+                last = Some((ended, if expired { "expired" } else { "finished" }));
+            }
+        }
+        let cancelled = self.recent.get(id).filter(|_| self.was_cancelled(now, id));
+        if let Some(at) = cancelled.map(|score| score.trunc() as u64 - REPEAT_MS) {
+            // Of two ends in one millisecond, the cancel is the later one.
+            if last.is_none_or(|(ended, _)| ended <= at) {
+                last = Some((at, "cancelled"));
+            }
+        }
+        let Some((at, how)) = last else {
+            return Vec::new();
+        };
+        let until = self.window(now, id).unwrap_or(0);
+        vec![how.into(), at.into(), until.into()]
     }
 }

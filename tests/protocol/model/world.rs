@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::message::{Message, Place};
 use crate::reply::{Reply, Text};
 use crate::state::{Fields, Scores, State, in_order, placeholder};
 
@@ -35,112 +36,14 @@ impl Now {
     }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    Scheduled {
-        due: u64,
-    },
-    Ready {
-        due: u64,
-    },
-    Leased {
-        token: Text,
-        due: u64,
-        deadline: u64,
-        own: bool,
-    },
-    Dead {
-        at: u64,
-    },
-}
-
-impl Place {
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Scheduled { .. } => "scheduled",
-            Self::Ready { .. } => "ready",
-            Self::Leased { .. } => "leased",
-            Self::Dead { .. } => "dead",
-        }
-    }
-
-    /// The time that `get` and `peek` show. It orders the messages of a state.
-    pub(crate) fn time(&self) -> u64 {
-        match self {
-            Self::Scheduled { due } | Self::Ready { due } => *due,
-            Self::Leased { deadline, .. } => *deadline,
-            Self::Dead { at } => *at,
-        }
-    }
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Message {
-    pub(crate) payload: Text,
-    pub(crate) max_attempts: Option<u64>,
-    pub(crate) trace_parent: Option<String>,
-    pub(crate) expires: Option<Due>,
-    pub(crate) on_expire: Option<&'static str>,
-    pub(crate) cost: Option<u64>,
-    /// The words that scripts added, in their order: `expires_by` and `snoozes`.
-    pub(crate) added: Vec<(&'static str, u64)>,
-    pub(crate) failures: u64,
-    pub(crate) crashes: u64,
-    pub(crate) error: Text,
-    /// The original due time, from the second crash on. `place` then has the end of the back-off.
-    pub(crate) original: Option<u64>,
-    pub(crate) place: Place,
-}
-
-impl Message {
-    pub(crate) fn options(&self) -> String {
-        let limit = self
-            .max_attempts
-            .map(|limit| format!("max_attempts={limit}"));
-        let parent = self
-            .trace_parent
-            .as_ref()
-            .map(|parent| format!("traceparent={parent}"));
-        let expires = self.expires.as_ref().map(|expires| expires.word().text());
-        let expires = expires.map(|expires| format!("expires={expires}"));
-        let on_expire = self.on_expire.map(|choice| format!("on_expire={choice}"));
-        let cost = self.cost.map(|cost| format!("cost={cost}"));
-        let added = self
-            .added
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        [limit, parent, expires, on_expire, cost]
-            .into_iter()
-            .flatten()
-            .chain(added)
-            .collect::<Vec<_>>()
-            .join(" ")
-    }
-
-    pub(super) fn attributes(&self) -> Option<Text> {
-        if self.failures + self.crashes == 0
-            && self.original.is_none()
-            && self.options().is_empty()
-            && self.error.0.is_empty()
-        {
-            return None;
-        }
-        let original = self.original.map_or("-".to_owned(), |due| due.to_string());
-        let mut text = format!(
-            "{} {} {original} {}\n",
-            self.failures,
-            self.crashes,
-            self.options()
-        )
-        .into_bytes();
-        text.extend(&self.error.0);
-        Some(Text(text))
-    }
-}
-
 /// The field of `claims` with a claim's ids (kind 1) or the number of its leased ids (kind 2).
 fn record(kind: char, token: &Text) -> Text {
     Text([kind.to_string().as_bytes(), &token.0].concat())
+}
+
+/// The field of `attrs` with the next message of this id.
+fn next_of(id: &Text) -> Text {
+    Text([&b"\x03"[..], &id.0].concat())
 }
 
 /// A queue. It has a leader and nodes from the first beat on.
@@ -159,6 +62,10 @@ pub(crate) struct World {
     pub(crate) recent: BTreeMap<Text, f64>,
     /// Until when `recent` remembers the end or move of any id.
     pub(crate) ended_until: u64,
+    /// The latest end of a window.
+    pub(crate) windows_until: u64,
+    /// Number of names in `recent` that count against `max_remembered` for this call.
+    pub(crate) remembered_names: u64,
     /// A power of two that no payload's length exceeds. 0 if none exceeded 4,096 bytes.
     pub(crate) largest: u64,
     pub(crate) nodes: BTreeMap<Text, u64>,
@@ -182,6 +89,10 @@ pub(crate) struct World {
     pub(crate) is_frozen: bool,
     pub(crate) limits: BTreeMap<&'static str, Text>,
     pub(crate) counters: BTreeMap<&'static str, u64>,
+    /// How often each event happened that no reply shows.
+    pub(crate) met: BTreeMap<String, usize>,
+    /// Whether the queue has layout 3.
+    pub(crate) has_layout_3: bool,
     pub(crate) wake: usize,
     pub(crate) is_home: bool,
     /// Of the last map; 0 without one.
@@ -203,6 +114,10 @@ impl World {
         if more > 0 {
             *self.counters.entry(name).or_default() += more as u64;
         }
+    }
+
+    pub(crate) fn meet(&mut self, event: impl Into<String>) {
+        *self.met.entry(event.into()).or_default() += 1;
     }
 
     pub(crate) fn place(&self, id: &Text) -> Option<&Place> {
@@ -340,9 +255,14 @@ impl World {
         };
         let claim = |(id, message): (&Text, &Message)| match &message.place {
             Place::Leased {
-                token, due, own, ..
+                token,
+                due,
+                own,
+                window,
+                ..
             } => {
-                let mark = if *own { "+" } else { "" };
+                let mark = if *window { "w" } else { "" };
+                let mark = format!("{mark}{}", if *own { "+" } else { "" });
                 Some((
                     id.clone(),
                     Text([&token.0[..], format!("{due}{mark}").as_bytes()].concat()),
@@ -362,11 +282,18 @@ impl World {
             |(id, message): (&Text, &Message)| Some((self.lease(id)?.0, message.place.time()));
         let leases: BTreeMap<Text, u64> = self.messages.iter().filter_map(lease).collect();
         let entry = |(due, id): (u64, Text)| Text([format!("{due}:").as_bytes(), &id.0].concat());
-        let attributes =
-            |(id, message): (&Text, &Message)| message.attributes().map(|text| (id.clone(), text));
+        let attributes = |(id, message): (&Text, &Message)| {
+            let own = message.attributes().map(|text| (id.clone(), text));
+            let kept = message.next.as_ref().map(|next| (next_of(id), next.kept()));
+            [own, kept].into_iter().flatten()
+        };
 
+        let layout = match self.has_layout_3 {
+            true => 3,
+            false => 1 + i32::from(self.map.is_some()),
+        };
         meta.extend([
-            ("layout".into(), (1 + i32::from(self.map.is_some())).into()),
+            ("layout".into(), layout.into()),
             ("incarnation".into(), incarnation.clone()),
             (placeholder(), "".into()),
         ]);
@@ -416,6 +343,9 @@ impl World {
         if self.ended_until > 0 {
             meta.insert("ended_until".into(), self.ended_until.into());
         }
+        if self.windows_until > 0 {
+            meta.insert("windows_until".into(), self.windows_until.into());
+        }
         if self.largest > 0 {
             meta.insert("largest_payload_bytes".into(), self.largest.into());
         }
@@ -449,7 +379,7 @@ impl World {
                     .map(|(id, message)| (id.clone(), message.payload.clone()))
                     .collect(),
             ),
-            attrs: hash(self.messages.iter().filter_map(attributes).collect()),
+            attrs: hash(self.messages.iter().flat_map(attributes).collect()),
             dead: placed("dead"),
             recent: zset(
                 self.recent
@@ -466,33 +396,5 @@ impl World {
             meta,
             wake: vec!["1".into(); self.wake],
         }
-    }
-}
-
-/// A due time as a caller gives it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    At(u64),
-    In(u64),
-    Nonsense(&'static str),
-}
-
-impl Due {
-    pub(crate) fn word(&self) -> Text {
-        match self {
-            Self::At(due) => (*due).into(),
-            Self::In(delay) => format!("+{delay}").into(),
-            Self::Nonsense(text) => (*text).into(),
-        }
-    }
-
-    /// The time in ms. None if it is nonsense or more than 100 years ahead.
-    pub(crate) fn at(&self, now: Now) -> Option<u64> {
-        let due = match self {
-            Self::At(due) => *due,
-            Self::In(delay) => now.ceil() + delay,
-            Self::Nonsense(_) => return None,
-        };
-        (due <= now.ceil() + CENTURY_MS).then_some(due)
     }
 }

@@ -230,6 +230,20 @@ fn revive_replaces_a_dead_message() -> Result<()> {
 }
 
 #[test]
+fn revive_with_a_passed_expiry_is_invalid() -> Result<()> {
+    for mode in ["replace", "next"] {
+        let mut queue = layout_3()?;
+        queue.push(T0, "a", T0, "old")?;
+        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+        queue.ok("bury", T0, words!["a", token('a'), "why"])?;
+        let options = format!("on_conflict={mode} revive expires={}", T0 - 1);
+        let found = upsert(&mut queue, T0, "+0", "new", &options)?;
+        ensure!(found.starts_with("INVALID "), "{mode}: {found}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_repeated_revive_does_not_run_a_message_twice() -> Result<()> {
     for mode in ["replace", "next"] {
         let mut queue = layout_3()?;

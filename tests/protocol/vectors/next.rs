@@ -201,6 +201,32 @@ fn a_next_message_keeps_to_its_max_wait() -> Result<()> {
     Ok(())
 }
 
+/// No other message of the queue has an expiry: the next message alone makes claims look for it.
+#[test]
+fn a_next_message_is_not_granted_after_its_expiry() -> Result<()> {
+    let mut queue = leased()?;
+    let options = format!("{NEXT} expires=+5 on_expire=drop");
+    let call = words!["", "a", T0 + 10, "second", options];
+    ensure!(queue.items("upsert", T0, call)? == ["NEXT"]);
+    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
+    ensure!(run(&mut queue, T0 + 16)?.is_none());
+    ensure!(payload(&mut queue)?.is_none(), "it was not dropped");
+    Ok(())
+}
+
+#[test]
+fn a_refused_next_push_is_refused_again() -> Result<()> {
+    let mut queue = leased()?;
+    let options = format!("{NEXT} expires={}", T0 - 1);
+    let key = crate::queue::attempt(T0, 1);
+    for _ in 0..2 {
+        let call = words![&key, "a", T0 - 1, "second", &options];
+        let found = queue.items("upsert", T0, call)?;
+        ensure!(found[0].starts_with("INVALID "), "{found:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn of_two_acks_of_a_delivery_only_one_starts_the_next() -> Result<()> {
     let mut queue = leased()?;

@@ -77,6 +77,17 @@ fn a_push_in_the_window_is_remembered_until_its_end() -> Result<()> {
 }
 
 #[test]
+fn a_window_answers_before_a_passed_expiry() -> Result<()> {
+    let mut queue = finished()?;
+    let options = format!("{WINDOW} expires={}", T0 + SECOND);
+    let answer = format!("REMEMBERED {}", T0 + HOUR);
+    ensure!(push(&mut queue, T0 + 2 * SECOND, "a", &options)? == answer);
+    let found = push(&mut queue, T0 + 2 * SECOND, "b", &options)?;
+    ensure!(found.starts_with("INVALID "), "{found}");
+    Ok(())
+}
+
+#[test]
 fn reuse_creates_a_message_within_the_window() -> Result<()> {
     let mut queue = finished()?;
     ensure!(push(&mut queue, T0 + 2 * SECOND, "a", "reuse")? == "CREATED");

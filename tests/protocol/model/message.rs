@@ -1,0 +1,189 @@
+//! A message in the model: its options and its state.
+
+use crate::model::operation::Item;
+use crate::model::world::{CENTURY_MS, Now};
+use crate::reply::Text;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Scheduled {
+        due: u64,
+    },
+    Ready {
+        due: u64,
+    },
+    Leased {
+        token: Text,
+        due: u64,
+        deadline: u64,
+        own: bool,
+        /// Whether the claim saw that the message has a window.
+        window: bool,
+    },
+    Dead {
+        at: u64,
+    },
+}
+
+impl Place {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Scheduled { .. } => "scheduled",
+            Self::Ready { .. } => "ready",
+            Self::Leased { .. } => "leased",
+            Self::Dead { .. } => "dead",
+        }
+    }
+
+    /// The time that `get` and `peek` show. It orders the messages of a state.
+    pub(crate) fn time(&self) -> u64 {
+        match self {
+            Self::Scheduled { due } | Self::Ready { due } => *due,
+            Self::Leased { deadline, .. } => *deadline,
+            Self::Dead { at } => *at,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) payload: Text,
+    pub(crate) max_attempts: Option<u64>,
+    pub(crate) trace_parent: Option<String>,
+    pub(crate) expires: Option<Due>,
+    pub(crate) on_expire: Option<&'static str>,
+    pub(crate) cost: Option<u64>,
+    pub(crate) window: Option<u64>,
+    /// The words that scripts added, in their order: `due_by`, `expires_by` and `snoozes`.
+    pub(crate) added: Vec<(&'static str, u64)>,
+    pub(crate) failures: u64,
+    pub(crate) crashes: u64,
+    pub(crate) error: Text,
+    /// The original due time, from the second crash on. `place` then has the end of the back-off.
+    pub(crate) original: Option<u64>,
+    pub(crate) place: Place,
+    /// The next message: it waits for the end of the delivery.
+    pub(crate) next: Option<Box<Message>>,
+}
+
+impl Message {
+    /// A new message with the payload and the options of this item.
+    pub(crate) fn new(item: &Item, due: u64, due_by: Option<u64>) -> Self {
+        Self {
+            payload: item.payload.clone(),
+            max_attempts: item.max_attempts,
+            trace_parent: item.trace_parent.clone(),
+            expires: item.expires.clone(),
+            on_expire: item.on_expire,
+            cost: item.cost,
+            window: item.window,
+            added: due_by.map(|ms| ("due_by", ms)).into_iter().collect(),
+            failures: 0,
+            crashes: 0,
+            error: Text::default(),
+            original: None,
+            place: Place::Scheduled { due },
+            next: None,
+        }
+    }
+
+    /// The value of a word that scripts added.
+    pub(crate) fn word(&self, name: &str) -> Option<u64> {
+        let found = self.added.iter().find(|(word, _)| *word == name);
+        found.map(|(_, value)| *value)
+    }
+
+    pub(crate) fn drop_word(&mut self, word: &str) {
+        self.added.retain(|(name, _)| *name != word);
+    }
+
+    /// The end of the debounce: no push gives a later due time. The debounce ends with a run that
+    /// failed, crashed or was snoozed, and with the death of the message.
+    pub(crate) fn due_by(&self) -> Option<u64> {
+        self.word("due_by").filter(|_| !self.has_run())
+    }
+
+    pub(crate) fn has_run(&self) -> bool {
+        let is_dead = matches!(self.place, Place::Dead { .. });
+        self.failures + self.crashes > 0 || is_dead || self.word("snoozes").is_some()
+    }
+
+    /// The entry in attrs of a next message.
+    pub(crate) fn kept(&self) -> Text {
+        let head = format!("{} {}\n", self.place.time(), self.options());
+        Text([head.as_bytes(), &self.payload.0].concat())
+    }
+
+    pub(crate) fn options(&self) -> String {
+        let limit = self
+            .max_attempts
+            .map(|limit| format!("max_attempts={limit}"));
+        let parent = self
+            .trace_parent
+            .as_ref()
+            .map(|parent| format!("traceparent={parent}"));
+        let expires = self.expires.as_ref().map(|expires| expires.word().text());
+        let expires = expires.map(|expires| format!("expires={expires}"));
+        let on_expire = self.on_expire.map(|choice| format!("on_expire={choice}"));
+        let cost = self.cost.map(|cost| format!("cost={cost}"));
+        let window = self.window.map(|ms| format!("window={ms}"));
+        let added = self
+            .added
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        [limit, parent, expires, on_expire, cost, window]
+            .into_iter()
+            .flatten()
+            .chain(added)
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+
+    pub(super) fn attributes(&self) -> Option<Text> {
+        if self.failures + self.crashes == 0
+            && self.original.is_none()
+            && self.options().is_empty()
+            && self.error.0.is_empty()
+        {
+            return None;
+        }
+        let original = self.original.map_or("-".to_owned(), |due| due.to_string());
+        let mut text = format!(
+            "{} {} {original} {}\n",
+            self.failures,
+            self.crashes,
+            self.options()
+        )
+        .into_bytes();
+        text.extend(&self.error.0);
+        Some(Text(text))
+    }
+}
+
+/// A due time as a caller gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    At(u64),
+    In(u64),
+    Nonsense(&'static str),
+}
+
+impl Due {
+    pub(crate) fn word(&self) -> Text {
+        match self {
+            Self::At(due) => (*due).into(),
+            Self::In(delay) => format!("+{delay}").into(),
+            Self::Nonsense(text) => (*text).into(),
+        }
+    }
+
+    /// The time in ms. None if it is nonsense or more than 100 years ahead.
+    pub(crate) fn at(&self, now: Now) -> Option<u64> {
+        let due = match self {
+            Self::At(due) => *due,
+            Self::In(delay) => now.ceil() + delay,
+            Self::Nonsense(_) => return None,
+        };
+        (due <= now.ceil() + CENTURY_MS).then_some(due)
+    }
+}
