@@ -216,20 +216,18 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
-if place_timers then
-  place_timers()
-end
-local length = old_length - unlisted
 if limits then
   limits.expire(taken)
+end
+local left = place_timers and place_timers() or ready - unlisted
+if limits then
   limits.charge(n, granted)
 end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, length)
+local header = finish(true, false, nil, first_deadline, left + 1)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-local left = closed and 0 or ready - unlisted
-return {header, left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+return {header, closed and 0 or left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

@@ -30,6 +30,6 @@ redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
 -- notice serves for many promotes.
 local head = first_score(SCHEDULED)
 if head - now > 25 then
-  redis.pcall('SPUBLISH', base .. ':notice', head < math.huge and int(head) or '')
+  redis.pcall('SPUBLISH', base .. ':notice', head < NEVER and int(head) or '')
 end
 return {finish(true, false, head, old_deadline, old_length + #entries), #entries}

@@ -20,7 +20,7 @@ end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
-local ids, left, removed = {}, 0, {}
+local ids, left, removed, changed = {}, 0, {}, false
 local function is_timer(id) return string.byte(id) == 4 end
 if state == 'ready' then
   local page = redis.call('LRANGE', READY, 1, limit)
@@ -36,6 +36,7 @@ if state == 'ready' then
     local placeholder = redis.call('LINDEX', READY, 0)
     redis.call('LTRIM', READY, #page, -1)
     redis.call('LSET', READY, 0, placeholder)
+    changed = true
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
@@ -69,4 +70,4 @@ if #ids > 0 then
   write_memory(removed)
   redis.call('HINCRBY', META, 'purged', #ids)
 end
-return {finish(#ids > 0), #ids, left}
+return {finish(changed or #ids > 0), #ids, left}

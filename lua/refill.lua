@@ -16,6 +16,9 @@ local count = (#ARGV - 1) / 4
 if count < 1 or count > 100 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
 end
+if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
+end
 redis.call('HLEN', MESSAGES)
 --- use: schedule_record
 --- use: judge_fires
@@ -41,6 +44,8 @@ local function refilled(name, version, last_listed, text)
   list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
   if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
   s.fires = new_tz .. ' ' .. (more ~= '' and new_last or last) .. ' ' .. final .. '\n' .. list
+  local before = (spec_ms(s, 'start') or 0) - 1
+  --- use: pop_fires
   if s.state ~= 'paused' then
     --- use: pop_paused
   end

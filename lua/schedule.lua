@@ -98,7 +98,7 @@ for _, name in ipairs(names) do
 end
 if changed then
   create()
-  if layout < '4' then
+  if #given > 0 and layout < '4' then
     layout = '4'
     redis.call('HSET', META, 'layout', layout)
   end
@@ -109,7 +109,7 @@ for i, s in ipairs(given) do
   if s.same then
     replies[i] = 'KEPT ' .. int(old.next)
   else
-    s.since, s.version = s.next, now_us
+    s.since, s.version = s.next, math.max(now_us, old and old.version + 1 or 0)
     if old then
       s.live, s.triggered = old.live, old.triggered
       if old.state == 'paused' and s.state ~= 'ended' then -- until somebody resumes it

@@ -9,7 +9,8 @@
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
 --        closed_until, full (1: as many are leased as max_leased allows), rate,
---        schedules, low_lists, dry_lists (crons whose list needs fires, has none)
+--        and of layout 4: schedules, low_lists (crons whose list needs fires), dry_lists (those whose list has none)
+--        The timer of a schedule counts as scheduled, and as ready once it was promoted.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -36,7 +37,7 @@ local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 104857
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
   'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages',
   'max_payload_bytes', 'dead_keep_ms',
-  'schedules', 'low_lists', 'dry_lists', 'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
+  'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end
@@ -50,4 +51,8 @@ pairs_of[#pairs_of + 1] = 'full'
 pairs_of[#pairs_of + 1] = closed == math.huge and 1 or 0
 pairs_of[#pairs_of + 1] = 'rate'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'rate') or ''
+for _, name in ipairs(layout > '3' and {'schedules', 'low_lists', 'dry_lists'} or {}) do
+  pairs_of[#pairs_of + 1] = name
+  pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or 0)
+end
 return {finish(false, true), pairs_of}

@@ -59,12 +59,12 @@ end
 function look.scheduled(id, score)
   local due = tonumber(score)
   if not has_payload(id) then return report_without_payload(id, 'scheduled') end
-  if due == math.huge then
+  if due == math.huge and string.byte(id) ~= 4 then
     return found('score', id, 'scheduled inf', function() bury(id, 'audit: it was never due') end)
   end
   if due < 0 or due % 1 ~= 0 then
     found('score', id, 'scheduled ' .. score, function()
-      redis.call('ZADD', SCHEDULED, math.max(0, math.ceil(due)), id)
+      redis.call('ZADD', SCHEDULED, due == math.huge and int(now) or math.max(0, math.ceil(due)), id)
     end)
   end
 end

@@ -4,8 +4,8 @@ redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops th
 --- use: schedule_record
 --- use: live_ticks
 local timers, replaced = {}, {}
--- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the
--- rest of the list begins after each.
+-- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the rest of the list
+-- begins after each.
 local function due_fires(s)
   if s.every then
     local newest = s.next + math.floor((now - s.next) / s.every) * s.every
@@ -32,18 +32,18 @@ local function choose_fire(s)
   local expires = tonumber(string.match(s.options, 'expires=%+(%d+)') or '') -- a tick that has expired is missed, too
   within = math.min(within, expires or math.huge)
   local first, newest, count, due, rests = due_fires(s)
+  if count == 0 then return nil end -- the list was lost
   local nominal, past = newest, count -- past: how many are over
-  if missed == 'all' then
-    local most = spec_ms(s, 'max') or 1000
-    past = math.max(1, count - most + 1)
-    if s.every and within < math.huge then
-      past = math.max(past, math.ceil((now - within - first) / s.every) + 1)
+  if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
+    past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1)
+    if s.every then
+      past = math.max(past, math.min(count, math.ceil((now - within - s.jitter - first) / s.every) + 1))
     end
-    while due and due[past] and now - due[past] > within do
+    local function at(i) return due and due[i] or first + (i - 1) * s.every end
+    while past < count and now - due_of_tick(s, at(past)) > within do
       past = past + 1
     end
-    past = math.min(past, count)
-    nominal = s.every and first + (past - 1) * s.every or due and due[past]
+    nominal = at(past)
   end
   s.last = nominal
   if not s.every then
@@ -59,7 +59,10 @@ end
 -- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
 fire = function(member, payload)
   local s = read_schedule(string.sub(member, 2))
-  if not s then return nil end
+  if not s then -- a timer without a schedule
+    redis.call('HDEL', MESSAGES, member)
+    return nil
+  end
   if due_of_timer(s) > now then -- it moved on while it was ready
     timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
     return nil
@@ -99,7 +102,7 @@ fire = function(member, payload)
   local due = int(due_of_tick(s, nominal))
   return id, token .. due, due .. ' 1 ' .. options
 end
--- After the candidates left SCHEDULED and READY, by rank.
+-- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left.
 place_timers = function()
   if #timers > 0 then
     redis.call('ZADD', SCHEDULED, unpack(timers))
@@ -107,4 +110,5 @@ place_timers = function()
   for _, id in ipairs(replaced) do
     remove_waiting(id)
   end
+  return redis.call('LLEN', READY) - 1
 end

@@ -12,7 +12,10 @@ local function live_ticks(s)
 end
 -- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
 local function remove_waiting(id)
-  if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0 then return end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0
+    or redis.call('ZMSCORE', DEAD, id)[1] then
+    return
+  end
   if redis.call('ZMSCORE', SCHEDULED, id)[1] then
     redis.call('ZADD', SCHEDULED, '-inf', id)
     redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')

@@ -4,7 +4,7 @@
 --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-local TIMER, NEVER = '\4', 7258118400000
+local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
 local function parse_schedule(name, text, fires)
   local s = {name = name, fires = fires}
@@ -19,6 +19,9 @@ local function parse_schedule(name, text, fires)
     s[names[at] or ''] = tonumber(number)
   end
   if at ~= #names then return nil end
+  if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
   return s

@@ -79,13 +79,13 @@ local function judge_schedule(name, spec, pattern, options, fires, payload)
 end
 -- Sets the first fire after this time, and not before the start.
 local function first_fire(s, after)
-  after = math.max(after, (spec_ms(s, 'start') or 0) - 1)
+  local before = math.max(after, (spec_ms(s, 'start') or 0) - 1)
   if s.every then
     local anchor = spec_ms(s, 'anchor') or 0
-    s.last = anchor + math.floor((after - anchor) / s.every) * s.every
+    s.last = anchor + math.floor((before - anchor) / s.every) * s.every
   else
     --- use: pop_fires
   end
   move_on(s)
-  s.last = after
+  s.last = after -- and not the start: a change may make it earlier
 end

@@ -66,6 +66,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -126,8 +127,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
@@ -403,7 +403,7 @@ if (layout or '') > '3' then
   --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
   --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
   -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-  local TIMER, NEVER = '\4', 7258118400000
+  local TIMER = '\4'
   local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
   local function parse_schedule(name, text, fires)
     local s = {name = name, fires = fires}
@@ -418,6 +418,9 @@ if (layout or '') > '3' then
       s[names[at] or ''] = tonumber(number)
     end
     if at ~= #names then return nil end
+    if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+      s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+    end
     s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
     s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
     return s
@@ -488,7 +491,10 @@ if (layout or '') > '3' then
   end
   -- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
   local function remove_waiting(id)
-    if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0 then return end
+    if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0
+      or redis.call('ZMSCORE', DEAD, id)[1] then
+      return
+    end
     if redis.call('ZMSCORE', SCHEDULED, id)[1] then
       redis.call('ZADD', SCHEDULED, '-inf', id)
       redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
@@ -508,8 +514,8 @@ if (layout or '') > '3' then
     redis.call('HDEL', ATTRS, id)
   end
   local timers, replaced = {}, {}
-  -- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the
-  -- rest of the list begins after each.
+  -- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the rest of the list
+  -- begins after each.
   local function due_fires(s)
     if s.every then
       local newest = s.next + math.floor((now - s.next) / s.every) * s.every
@@ -536,18 +542,18 @@ if (layout or '') > '3' then
     local expires = tonumber(string.match(s.options, 'expires=%+(%d+)') or '') -- a tick that has expired is missed, too
     within = math.min(within, expires or math.huge)
     local first, newest, count, due, rests = due_fires(s)
+    if count == 0 then return nil end -- the list was lost
     local nominal, past = newest, count -- past: how many are over
-    if missed == 'all' then
-      local most = spec_ms(s, 'max') or 1000
-      past = math.max(1, count - most + 1)
-      if s.every and within < math.huge then
-        past = math.max(past, math.ceil((now - within - first) / s.every) + 1)
+    if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
+      past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1)
+      if s.every then
+        past = math.max(past, math.min(count, math.ceil((now - within - s.jitter - first) / s.every) + 1))
       end
-      while due and due[past] and now - due[past] > within do
+      local function at(i) return due and due[i] or first + (i - 1) * s.every end
+      while past < count and now - due_of_tick(s, at(past)) > within do
         past = past + 1
       end
-      past = math.min(past, count)
-      nominal = s.every and first + (past - 1) * s.every or due and due[past]
+      nominal = at(past)
     end
     s.last = nominal
     if not s.every then
@@ -563,7 +569,10 @@ if (layout or '') > '3' then
   -- Returns the tick's id, its value in CLAIMS and its details; nil if no tick is made.
   fire = function(member, payload)
     local s = read_schedule(string.sub(member, 2))
-    if not s then return nil end
+    if not s then -- a timer without a schedule
+      redis.call('HDEL', MESSAGES, member)
+      return nil
+    end
     if due_of_timer(s) > now then -- it moved on while it was ready
       timers[#timers + 1], timers[#timers + 2] = int(due_of_timer(s)), member
       return nil
@@ -603,7 +612,7 @@ if (layout or '') > '3' then
     local due = int(due_of_tick(s, nominal))
     return id, token .. due, due .. ' 1 ' .. options
   end
-  -- After the candidates left SCHEDULED and READY, by rank.
+  -- After the candidates left SCHEDULED and READY, by rank. Returns how many ready messages are left.
   place_timers = function()
     if #timers > 0 then
       redis.call('ZADD', SCHEDULED, unpack(timers))
@@ -611,6 +620,7 @@ if (layout or '') > '3' then
     for _, id in ipairs(replaced) do
       remove_waiting(id)
     end
+    return redis.call('LLEN', READY) - 1
   end
 end
 
@@ -785,20 +795,18 @@ if n > 0 then
   redis.call('ZADD', LEASES, deadline, LEASE_MARK .. token)
   redis.call('HINCRBY', META, 'claimed', n)
 end
-if place_timers then
-  place_timers()
-end
-local length = old_length - unlisted
 if limits then
   limits.expire(taken)
+end
+local left = place_timers and place_timers() or ready - unlisted
+if limits then
   limits.charge(n, granted)
 end
 local first_deadline = n > 0 and math.min(old_deadline, deadline) or old_deadline
-local header = finish(true, false, nil, first_deadline, length)
+local header = finish(true, false, nil, first_deadline, left + 1)
 -- As after a promote: standbys learn that the due messages were taken, and need not promote.
 local head = header[4]
 if taken > unlisted and (head == -1 or head - now > 25) then
   redis.pcall('SPUBLISH', base .. ':notice', head == -1 and '' or int(head))
 end
-local left = closed and 0 or ready - unlisted
-return {header, left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}
+return {header, closed and 0 or left, deadline, granted, payloads, details or {shared}, tonumber(max_attempts or 20)}

@@ -58,6 +58,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -118,8 +119,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 -- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
@@ -172,6 +172,6 @@ redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', #entries - 1)
 -- notice serves for many promotes.
 local head = first_score(SCHEDULED)
 if head - now > 25 then
-  redis.pcall('SPUBLISH', base .. ':notice', head < math.huge and int(head) or '')
+  redis.pcall('SPUBLISH', base .. ':notice', head < NEVER and int(head) or '')
 end
 return {finish(true, false, head, old_deadline, old_length + #entries), #entries}

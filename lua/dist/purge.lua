@@ -59,6 +59,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -119,8 +120,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 -- RECENT remembers, each until its score:
@@ -173,7 +173,7 @@ end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
-local ids, left, removed = {}, 0, {}
+local ids, left, removed, changed = {}, 0, {}, false
 local function is_timer(id) return string.byte(id) == 4 end
 if state == 'ready' then
   local page = redis.call('LRANGE', READY, 1, limit)
@@ -189,6 +189,7 @@ if state == 'ready' then
     local placeholder = redis.call('LINDEX', READY, 0)
     redis.call('LTRIM', READY, #page, -1)
     redis.call('LSET', READY, 0, placeholder)
+    changed = true
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
@@ -222,4 +223,4 @@ if #ids > 0 then
   write_memory(removed)
   redis.call('HINCRBY', META, 'purged', #ids)
 end
-return {finish(#ids > 0), #ids, left}
+return {finish(changed or #ids > 0), #ids, left}

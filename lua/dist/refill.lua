@@ -62,6 +62,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -122,13 +123,15 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 local count = (#ARGV - 1) / 4
 if count < 1 or count > 100 or count % 1 ~= 0 then
   return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
+end
+if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
+  redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 end
 redis.call('HLEN', MESSAGES)
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
@@ -137,7 +140,7 @@ redis.call('HLEN', MESSAGES)
 --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-local TIMER, NEVER = '\4', 7258118400000
+local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
 local function parse_schedule(name, text, fires)
   local s = {name = name, fires = fires}
@@ -152,6 +155,9 @@ local function parse_schedule(name, text, fires)
     s[names[at] or ''] = tonumber(number)
   end
   if at ~= #names then return nil end
+  if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
   return s
@@ -241,6 +247,12 @@ local function refilled(name, version, last_listed, text)
   list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
   if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
   s.fires = new_tz .. ' ' .. (more ~= '' and new_last or last) .. ' ' .. final .. '\n' .. list
+  local before = (spec_ms(s, 'start') or 0) - 1
+  local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
+  while tonumber(string.match(list, '^%d+') or 'inf') <= before do
+    list = string.gsub(list, '^%d+ ?', '')
+  end
+  s.fires = head .. list
   if s.state ~= 'paused' then
     -- Fires until the resume count as paused.
     local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')

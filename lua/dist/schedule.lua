@@ -68,6 +68,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -128,8 +129,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
@@ -183,7 +183,7 @@ end
 --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-local TIMER, NEVER = '\4', 7258118400000
+local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
 local function parse_schedule(name, text, fires)
   local s = {name = name, fires = fires}
@@ -198,6 +198,9 @@ local function parse_schedule(name, text, fires)
     s[names[at] or ''] = tonumber(number)
   end
   if at ~= #names then return nil end
+  if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
   return s
@@ -446,19 +449,19 @@ local function judge_schedule(name, spec, pattern, options, fires, payload)
 end
 -- Sets the first fire after this time, and not before the start.
 local function first_fire(s, after)
-  after = math.max(after, (spec_ms(s, 'start') or 0) - 1)
+  local before = math.max(after, (spec_ms(s, 'start') or 0) - 1)
   if s.every then
     local anchor = spec_ms(s, 'anchor') or 0
-    s.last = anchor + math.floor((after - anchor) / s.every) * s.every
+    s.last = anchor + math.floor((before - anchor) / s.every) * s.every
   else
     local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-    while tonumber(string.match(list, '^%d+') or 'inf') <= after do
+    while tonumber(string.match(list, '^%d+') or 'inf') <= before do
       list = string.gsub(list, '^%d+ ?', '')
     end
     s.fires = head .. list
   end
   move_on(s)
-  s.last = after
+  s.last = after -- and not the start: a change may make it earlier
 end
 redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS)
 local names, stored = read_set(set)
@@ -516,7 +519,7 @@ for _, name in ipairs(names) do
 end
 if changed then
   create()
-  if layout < '4' then
+  if #given > 0 and layout < '4' then
     layout = '4'
     redis.call('HSET', META, 'layout', layout)
   end
@@ -527,7 +530,7 @@ for i, s in ipairs(given) do
   if s.same then
     replies[i] = 'KEPT ' .. int(old.next)
   else
-    s.since, s.version = s.next, now_us
+    s.since, s.version = s.next, math.max(now_us, old and old.version + 1 or 0)
     if old then
       s.live, s.triggered = old.live, old.triggered
       if old.state == 'paused' and s.state ~= 'ended' then -- until somebody resumes it

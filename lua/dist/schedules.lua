@@ -63,6 +63,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -123,8 +124,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 local cursor, limit, low = ARGV[2], tonumber(ARGV[3] or 1), ARGV[4] == 'low'
@@ -140,7 +140,7 @@ if (layout or '') < '4' then return {finish(false, true), '', {}} end
 --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
-local TIMER, NEVER = '\4', 7258118400000
+local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
 local function parse_schedule(name, text, fires)
   local s = {name = name, fires = fires}
@@ -155,6 +155,9 @@ local function parse_schedule(name, text, fires)
     s[names[at] or ''] = tonumber(number)
   end
   if at ~= #names then return nil end
+  if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
   return s

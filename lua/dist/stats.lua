@@ -10,7 +10,8 @@
 --        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
 --        trimmed, expired, throttled, snoozed, the limits, leader_until, reap_after, leader, parked_until,
 --        closed_until, full (1: as many are leased as max_leased allows), rate,
---        schedules, low_lists, dry_lists (crons whose list needs fires, has none)
+--        and of layout 4: schedules, low_lists (crons whose list needs fires), dry_lists (those whose list has none)
+--        The timer of a schedule counts as scheduled, and as ready once it was promoted.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n)
 -- Again  harmless
@@ -65,6 +66,7 @@ if closed_until then
     closed = is_full() and math.huge or opens
   end
 end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
 local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
 local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
 -- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
@@ -125,8 +127,7 @@ local function finish(changed, quiet, head, deadline, length)
       redis.pcall('SPUBLISH', base .. ':notice', int(head))
     end
   end
-  local none = 7258118400000 -- 2200-01-01: from then on are timers that wait for nothing, and placeholders
-  return {now_us, incarnation, tonumber(seq or 0), head < none and head or -1, deadline < none and deadline or -1,
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
 if #ARGV ~= 1 then return redis.error_reply('BADARGS stats takes now') end
@@ -150,7 +151,7 @@ local defaults = {max_attempts = 20, max_crashes = 5, max_payload_bytes = 104857
 for _, name in ipairs({'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed', 'died', 'cancelled',
   'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'max_attempts', 'max_crashes', 'max_messages',
   'max_payload_bytes', 'dead_keep_ms',
-  'schedules', 'low_lists', 'dry_lists', 'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
+  'dead_keep', 'max_leased', 'max_throttle_ms', 'max_remembered', 'leader_until', 'reap_after'}) do
   pairs_of[#pairs_of + 1] = name
   pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or defaults[name] or 0)
 end
@@ -164,4 +165,8 @@ pairs_of[#pairs_of + 1] = 'full'
 pairs_of[#pairs_of + 1] = closed == math.huge and 1 or 0
 pairs_of[#pairs_of + 1] = 'rate'
 pairs_of[#pairs_of + 1] = redis.call('HGET', META, 'rate') or ''
+for _, name in ipairs(layout > '3' and {'schedules', 'low_lists', 'dry_lists'} or {}) do
+  pairs_of[#pairs_of + 1] = name
+  pairs_of[#pairs_of + 1] = tonumber(redis.call('HGET', META, name) or 0)
+end
 return {finish(false, true), pairs_of}

@@ -251,6 +251,18 @@ fn calls(round: u64) -> Vec<Call> {
             words!["forward", format!("{}|-|-", round + 1)],
         ),
     ];
+    let name = format!("tick{round}");
+    calls.extend([
+        (
+            "schedule",
+            now,
+            words![&name, "", "", &name, "every=1000", "", "", "", "payload"],
+        ),
+        ("schedules", now, words!["", 10, ""]),
+        ("trigger", now, words![&name, "now"]),
+        ("refill", now, words![&name, 1, 1, "2026a 0\n1"]),
+        ("amend", now, words!["pause", &name]),
+    ]);
     calls.extend(beats);
     calls.extend([
         ("reap", now + 6 * SECOND, words![10]),

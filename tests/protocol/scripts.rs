@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use dueq::Role;
 
-use crate::queue::{SECOND, token};
+use crate::queue::{HOUR, SECOND, T0, token};
 use crate::reply::{Text, words};
 
 /// Facts of a verb that the tests need.
@@ -68,12 +68,12 @@ macro_rules! verbs {
 verbs! {
     "ack" Consumer, without ["dead", "recent", "nodes"], row true,
         call words![token('l'), 1, "l"];
-    "amend" Operator, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
-        call words!["pause", "hourly"];
     "ack_push" Consumer, without ["nodes"], row true,
         call words![Text([&token('l').0[..], b"l"].concat()), "next", "+5", "payload", ""];
     "again" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l'), "+5"];
+    "amend" Operator, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
+        call words!["pause", "hourly"];
     "audit" Operator, without ["recent", "nodes"], row false,
         call words!["messages", 0, 100, "1"];
     "beat" Consumer, without ["claims"], row false,
@@ -103,7 +103,7 @@ verbs! {
     "reap" Consumer, without ["messages", "recent", "nodes"], row true,
         call words![10];
     "refill" Consumer, without ["claims", "attrs", "dead", "recent", "nodes"], row false,
-        call words!["nightly", "1", "1", "2026a 0\n1"];
+        call words!["nightly", T0 * 1_000, T0 + HOUR, format!("2026a 0\n{}", T0 + 2 * HOUR)];
     "release" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l')];
     "remap" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
@@ -119,7 +119,7 @@ verbs! {
     "run_now" Producer, without ["nodes"], row true,
         call words!["s"];
     "schedule" Operator, without ["dead", "recent", "nodes"], row false,
-        call words!["set", "", "", "hourly", "every=3600000", "", "", "", "payload"];
+        call words!["set", "", "", "daily", "every=86400000", "", "", "", "payload"];
     "schedules" Consumer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["", 10, ""];
     "snooze" Consumer, without ["recent", "nodes"], row true,

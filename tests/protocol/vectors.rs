@@ -47,7 +47,7 @@ mod windows;
 use anyhow::{Result, ensure};
 pub(crate) use older_roles::user_of_0_1;
 
-use crate::queue::{Queue, SECOND, T0, token};
+use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::scripts::verb;
 use crate::state::{Scores, State, in_order};
@@ -69,6 +69,17 @@ fn seed(queue: &mut Queue) -> Result<()> {
     queue.push(T0, "r", T0, "ready")?;
     queue.ok("promote", T0, words![1])?;
     queue.push(T0, "s", T0 + 3_600 * SECOND, "scheduled")?;
+    Ok(())
+}
+
+/// Declares the schedules `hourly` and the cron `nightly`, whose list has one fire.
+fn declare(queue: &mut Queue) -> Result<()> {
+    let fires = format!("2026a 0\n{}", T0 + HOUR);
+    let every = words!["hourly", "every=3600000", "", "", "", "payload"];
+    let cron = words!["nightly", "zone=UTC", "0 2 * * *", "", fires, "payload"];
+    let words = [words!["some", "", ""], every, cron].concat();
+    let replies = queue.ok("schedule", T0, words)?;
+    ensure!(replies.part(1)?.text()? == "OK", "{replies:?}");
     Ok(())
 }
 

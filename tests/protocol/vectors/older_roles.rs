@@ -94,7 +94,7 @@ fn settlements() -> Vec<(&'static str, Vec<Text>)> {
 
 #[test]
 fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
-    let new = ["ack_push"];
+    let new = ["ack_push", "refill"];
     for role in [Role::Producer, Role::Consumer] {
         let verbs = VERBS
             .iter()

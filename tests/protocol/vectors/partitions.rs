@@ -142,7 +142,7 @@ fn only_remap_creates_a_partition_beside_the_home() -> Result<()> {
     for now in [T0.to_string(), at(7), "m7".into()] {
         refused(&mut queue, "BEHIND", calls("17", &now))?;
     }
-    let creating = ["pause", "configure"].map(|verb| {
+    let creating = ["pause", "configure", "schedule"].map(|verb| {
         let argv = [words![T0], plausible(verb)].concat();
         (verb, keys_of(&partition("17")), argv)
     });
@@ -150,7 +150,8 @@ fn only_remap_creates_a_partition_beside_the_home() -> Result<()> {
     // All others answer as for a queue that does not exist.
     let before = queue.contents()?;
     for (verb, _) in SCRIPTS {
-        let refuses = FENCED.contains(verb) || ["pause", "configure", "remap"].contains(verb);
+        let refuses =
+            FENCED.contains(verb) || ["pause", "configure", "remap", "schedule"].contains(verb);
         if !refuses {
             let reply = queue.ok(verb, T0, plausible(verb))?;
             ensure!(Header::of(&reply)?.incarnation.is_empty(), "{reply:?}");

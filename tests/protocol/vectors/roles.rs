@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use dueq::Role;
 use redis::Connection;
 
-use super::{plausible, seed};
+use super::{declare, plausible, seed};
 use crate::model::check_structure;
 use crate::queue::{Queue, SECOND, T0, command, keys_of, role_of, token};
 use crate::reply::{Reply, Text, words};
@@ -96,6 +96,9 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
             let argv = [words![T0 + SECOND], argv].concat();
             for call in both_ways(verb, "dueq:{q}", argv) {
                 fill(&mut queue)?;
+                if verb != "remap" {
+                    declare(&mut queue)?; // remap refuses a queue with schedules
+                }
                 let before = queue.contents()?;
                 let reply = command(&mut user, &call)?;
                 let how = call[0].text();
