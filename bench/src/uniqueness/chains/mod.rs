@@ -1,0 +1,216 @@
+//! Scenario `chains`: workers that are killed and stopped run chains of five steps, and each step
+//! follows once.
+
+mod judge;
+pub(super) mod step;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Client, Limits, Message, Queue};
+use dueq_testkit::Server;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::aof::{Change, changes};
+use super::crew::{Crew, Line};
+use super::outcome::Outcome;
+use super::worker::{LEASE, Role};
+use super::{Arguments, CHUNK, LOOK, QUEUE, recording_server, with_progress};
+use judge::{Answer, History, Run, Stored};
+use step::{STEPS, Step};
+
+/// The payload of the first step of each chain.
+const ROOT: &str = "root";
+/// Longer than the lease: the deliveries of a stopped worker are lost.
+const STOP: Duration = Duration::from_millis(LEASE.as_millis() as u64 + 1_500);
+
+#[derive(Default)]
+struct Faults {
+    kills: u64,
+    stops: u64,
+}
+
+pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
+    let server = recording_server()?;
+    let queue = Client::connect(&server.url()).await?.queue(QUEUE)?;
+    // A message may meet many killed workers, and is to survive them.
+    queue
+        .configure(Limits::new().max_crashes(1_000_000))
+        .await?;
+    let (mut crew, mut lines) = Crew::start(&server.url(), Role::Chains, arguments.workers)?;
+    let chains = u32::try_from(arguments.chains).context("--chains")?;
+    let mut history = History {
+        chains,
+        ..History::default()
+    };
+    let done = AtomicU64::new(0);
+    let faults = with_progress(
+        async {
+            let pushed = push(&queue, arguments.chains);
+            let handled = handled(
+                arguments,
+                &queue,
+                &mut crew,
+                &mut lines,
+                &mut history,
+                &done,
+            );
+            let ((), faults) = tokio::try_join!(pushed, handled)?;
+            anyhow::Ok(faults)
+        },
+        || {
+            let (done, all) = (
+                done.load(Ordering::Relaxed),
+                arguments.chains * STEPS as u64,
+            );
+            format!("chains: {done} of {all} steps acked")
+        },
+    )
+    .await?;
+    let started = crew.started();
+    crew.end().await?;
+    while let Some(line) = lines.recv().await {
+        take(&line, &mut history)?;
+    }
+    read_record(&server, &mut history)?;
+    let mut violations = history.violations();
+    let stats = queue.stats().await?;
+    if stats.dead > 0 {
+        violations.add(format!("{} messages died", stats.dead));
+    }
+    let mut outcome = Outcome::new(violations);
+    outcome.figure("chains", history.chains);
+    outcome.figure("messages stored", history.stored.len());
+    outcome.figure("runs of handlers", history.runs.len());
+    outcome.figure("acks accepted", history.answered(Answer::Done));
+    outcome.figure(
+        "acks refused after a lost lease",
+        history.answered(Answer::Lost),
+    );
+    outcome.figure(
+        "acks of a message that was gone",
+        history.answered(Answer::Gone),
+    );
+    outcome.figure("acks with an error", history.answered(Answer::Unknown));
+    outcome.figure("acks tried with a stale token", history.stale.len());
+    outcome.figure("leases run out", stats.crashed);
+    outcome.figure("kill -9", faults.kills);
+    outcome.figure("workers stopped for 3.5 s", faults.stops);
+    outcome.figure("worker processes", started);
+    Ok(outcome)
+}
+
+async fn push(queue: &Queue, chains: u64) -> Result<()> {
+    let mut first = 0;
+    while first < chains {
+        let end = chains.min(first + CHUNK);
+        let messages = (first..end).map(|chain| {
+            let chain = u32::try_from(chain).unwrap_or(u32::MAX);
+            let id = Step { chain, number: 0 }.to_string();
+            Message::new(ROOT).id(id)
+        });
+        for pushed in queue.push_many(messages).await {
+            ensure!(pushed?.is_created(), "a chain was there before");
+        }
+        first = end;
+    }
+    Ok(())
+}
+
+/// Reads the lines of the workers, and kills and stops workers, until all steps were acked.
+async fn handled(
+    arguments: &Arguments,
+    queue: &Queue,
+    crew: &mut Crew,
+    lines: &mut UnboundedReceiver<Line>,
+    history: &mut History,
+    done: &AtomicU64,
+) -> Result<Faults> {
+    let mut faults = Faults::default();
+    let mut looks = tokio::time::interval(LOOK);
+    let pause = Duration::from_millis(arguments.kill_every_ms.max(1));
+    let fault = tokio::time::sleep(pause);
+    tokio::pin!(fault);
+    loop {
+        tokio::select! {
+            Some(line) = lines.recv() => take(&line, history)?,
+            _ = looks.tick() => {
+                let stats = queue.stats().await?;
+                done.store(stats.acked, Ordering::Relaxed);
+                let is_empty = stats.scheduled + stats.ready + stats.leased == 0;
+                if is_empty && stats.pushed >= arguments.chains * STEPS as u64 {
+                    return Ok(faults);
+                }
+                // A broken chain ends the run, too: then the judge says what is missing.
+                let roots = arguments.chains;
+                ensure!(!is_empty || stats.pushed < roots || stats.dead == 0, "messages died: {stats:?}");
+            }
+            () = &mut fault => {
+                let worker = crew.any();
+                if faults.kills > faults.stops * 2 {
+                    crew.stop_for(worker, STOP).await?;
+                    faults.stops += 1;
+                } else {
+                    crew.kill(worker).await?;
+                    faults.kills += 1;
+                }
+                fault.as_mut().reset(tokio::time::Instant::now() + pause);
+            }
+        }
+    }
+}
+
+/// Notes a line of a worker.
+fn take(line: &Line, history: &mut History) -> Result<()> {
+    let words: Vec<&str> = line.text.split(' ').collect();
+    let [kind, uid, word] = words[..] else {
+        anyhow::bail!("worker {} printed {:?}", line.worker, line.text);
+    };
+    let uid = uid.parse()?;
+    if kind == "step" {
+        let step = Step::parse(word).context("a step")?;
+        let answer = None;
+        history.runs.insert(uid, Run { step, answer });
+        return Ok(());
+    }
+    let answer = match word {
+        "done" => Answer::Done,
+        "gone" => Answer::Gone,
+        "lost" => Answer::Lost,
+        _ => Answer::Unknown,
+    };
+    match kind {
+        "stale" => history.stale.push((uid, answer)),
+        _ => {
+            history
+                .runs
+                .get_mut(&uid)
+                .context("a run that began")?
+                .answer = Some(answer)
+        }
+    }
+    Ok(())
+}
+
+fn read_record(server: &Server, history: &mut History) -> Result<()> {
+    let mut failed = None;
+    changes(server.folder(), QUEUE, |change| {
+        let Change::Stored { id, payload } = change else {
+            return;
+        };
+        match Step::parse(id) {
+            None => history.strays.push(id.to_owned()),
+            Some(step) => {
+                let by = (payload != ROOT).then(|| payload.parse()).transpose();
+                match by {
+                    Ok(by) => history.stored.push(Stored { step, by }),
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+    })?;
+    failed.map_or(Ok(()), Err)
+}
