@@ -10,6 +10,8 @@ use dueq::queue_keys;
 
 /// Before the id of a next message in `attrs`.
 const NEXT_MARK: u8 = 3;
+/// Behind the claim of a delivery whose lease was extended: no worker took the message again.
+const EXTENDED: char = '+';
 /// Fields of hashes that begin with a byte below this are no ids.
 const FIRST_OF_IDS: u8 = 32;
 
@@ -91,7 +93,7 @@ fn changes_of(
                     id: field,
                     payload: value,
                 });
-            } else if key == claims {
+            } else if key == claims && !value.ends_with(EXTENDED) {
                 each(Change::Claimed { id: field });
             }
         }
@@ -195,6 +197,7 @@ mod tests {
             &["ZADD", "dueq:{q}:scheduled", "6", "b", "7", "c"],
             &["ZADD", "dueq:{q}:recent", "8", "\u{5}a"],
             &["HSET", "dueq:{q}:claims", "\u{1}token", "9", "a", "token"],
+            &["HSET", "dueq:{q}:claims", "a", "token+"],
             &[
                 "HSET",
                 "dueq:{q}:attrs",

@@ -95,13 +95,10 @@ impl Crew {
         Ok(true)
     }
 
-    /// Stops a worker for so long, with SIGSTOP and SIGCONT.
-    pub(super) async fn stop_for(&self, number: u64, pause: Duration) -> Result<()> {
+    /// Sends a signal to a worker, if it is still there.
+    pub(super) fn signal(&self, number: u64, signal: Signal) -> Result<()> {
         if let Some(index) = self.index_of(number) {
-            let pid = self.members[index].pid;
-            kill_process(pid, Signal::STOP)?;
-            tokio::time::sleep(pause).await;
-            kill_process(pid, Signal::CONT)?;
+            kill_process(self.members[index].pid, signal)?;
         }
         Ok(())
     }

@@ -62,8 +62,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     chains: u64,
     /// The time between two kills or stops of a worker of `chains`
-    #[arg(long, value_name = "MS", default_value_t = 2_000)]
-    kill_every_ms: u64,
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    fault_every_ms: u64,
     /// Worker processes of `next` and `chains`
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,

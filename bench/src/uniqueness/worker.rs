@@ -19,8 +19,8 @@ use super::next::FIRST;
 /// Short, so that the messages of a killed worker come back soon.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 const HANDLERS: usize = 32;
-/// The longest time of a step of a chain.
-const STEP_US: u64 = 5_000;
+/// The longest time of a step of a chain: so long that many steps run when a worker is stopped.
+const STEP_US: u64 = 50_000;
 /// One step in so many gives its delivery back, and tries to ack it later.
 const STALE_ONE_IN: u64 = 50;
 /// How much later: another worker has the message by then, or has finished it.

@@ -6,12 +6,13 @@ pub(super) mod step;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dueq::{Client, Limits, Message, Queue};
 use dueq_testkit::Server;
+use rustix::process::Signal;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::aof::{Change, changes};
@@ -28,9 +29,10 @@ const ROOT: &str = "root";
 const STOP: Duration = Duration::from_millis(LEASE.as_millis() as u64 + 1_500);
 
 #[derive(Default)]
-struct Faults {
-    kills: u64,
-    stops: u64,
+struct Progress {
+    /// Whether the first steps of all chains are in the queue.
+    all_pushed: AtomicBool,
+    acked: AtomicU64,
 }
 
 pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
@@ -46,30 +48,33 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
         chains,
         ..History::default()
     };
-    let done = AtomicU64::new(0);
+    let progress = Progress::default();
     let faults = with_progress(
         async {
-            let pushed = push(&queue, arguments.chains);
+            let pushed = push(&queue, arguments.chains, &progress);
             let handled = handled(
                 arguments,
                 &queue,
                 &mut crew,
                 &mut lines,
                 &mut history,
-                &done,
+                &progress,
             );
             let ((), faults) = tokio::try_join!(pushed, handled)?;
             anyhow::Ok(faults)
         },
         || {
-            let (done, all) = (
-                done.load(Ordering::Relaxed),
-                arguments.chains * STEPS as u64,
-            );
-            format!("chains: {done} of {all} steps acked")
+            let (acked, all) = (&progress.acked, arguments.chains * STEPS as u64);
+            format!(
+                "chains: {} of {all} steps acked",
+                acked.load(Ordering::Relaxed)
+            )
         },
     )
     .await?;
+    for (_, worker) in &faults.stopped {
+        crew.signal(*worker, Signal::CONT)?;
+    }
     let started = crew.started();
     crew.end().await?;
     while let Some(line) = lines.recv().await {
@@ -86,16 +91,10 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     outcome.figure("messages stored", history.stored.len());
     outcome.figure("runs of handlers", history.runs.len());
     outcome.figure("acks accepted", history.answered(Answer::Done));
-    outcome.figure(
-        "acks refused after a lost lease",
-        history.answered(Answer::Lost),
-    );
-    outcome.figure(
-        "acks of a message that was gone",
-        history.answered(Answer::Gone),
-    );
+    outcome.figure("acks refused as lost", history.answered(Answer::Lost));
+    outcome.figure("acks refused as gone", history.answered(Answer::Gone));
     outcome.figure("acks with an error", history.answered(Answer::Unknown));
-    outcome.figure("acks tried with a stale token", history.stale.len());
+    outcome.figure("acks tried after a release", history.stale.len());
     outcome.figure("leases run out", stats.crashed);
     outcome.figure("kill -9", faults.kills);
     outcome.figure("workers stopped for 3.5 s", faults.stops);
@@ -103,7 +102,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-async fn push(queue: &Queue, chains: u64) -> Result<()> {
+async fn push(queue: &Queue, chains: u64, progress: &Progress) -> Result<()> {
     let mut first = 0;
     while first < chains {
         let end = chains.min(first + CHUNK);
@@ -117,48 +116,68 @@ async fn push(queue: &Queue, chains: u64) -> Result<()> {
         }
         first = end;
     }
+    progress.all_pushed.store(true, Ordering::Release);
     Ok(())
 }
 
-/// Reads the lines of the workers, and kills and stops workers, until all steps were acked.
+/// The faults of a run: each time the next one of kill, kill and stop.
+#[derive(Default)]
+struct Faults {
+    kills: u64,
+    stops: u64,
+    /// Stopped workers, and when each goes on.
+    stopped: Vec<(Instant, u64)>,
+}
+
+impl Faults {
+    async fn next(&mut self, crew: &mut Crew) -> Result<()> {
+        let worker = crew.any();
+        if self.kills > self.stops * 2 {
+            crew.signal(worker, Signal::STOP)?;
+            self.stops += 1;
+            self.stopped.push((Instant::now() + STOP, worker));
+        } else if crew.kill(worker).await? {
+            self.kills += 1;
+        }
+        Ok(())
+    }
+
+    /// Lets the workers go on that were stopped for long enough.
+    fn resume(&mut self, crew: &Crew) -> Result<()> {
+        let now = Instant::now();
+        for (_, worker) in self.stopped.extract_if(.., |(until, _)| *until <= now) {
+            crew.signal(worker, Signal::CONT)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the lines of the workers, and kills and stops workers, until the queue is empty.
 async fn handled(
     arguments: &Arguments,
     queue: &Queue,
     crew: &mut Crew,
     lines: &mut UnboundedReceiver<Line>,
     history: &mut History,
-    done: &AtomicU64,
+    progress: &Progress,
 ) -> Result<Faults> {
     let mut faults = Faults::default();
     let mut looks = tokio::time::interval(LOOK);
-    let pause = Duration::from_millis(arguments.kill_every_ms.max(1));
-    let fault = tokio::time::sleep(pause);
-    tokio::pin!(fault);
+    let pause = Duration::from_millis(arguments.fault_every_ms.max(1));
+    let mut next = tokio::time::interval_at((Instant::now() + pause).into(), pause);
     loop {
         tokio::select! {
             Some(line) = lines.recv() => take(&line, history)?,
             _ = looks.tick() => {
+                faults.resume(crew)?;
+                let all_pushed = progress.all_pushed.load(Ordering::Acquire);
                 let stats = queue.stats().await?;
-                done.store(stats.acked, Ordering::Relaxed);
-                let is_empty = stats.scheduled + stats.ready + stats.leased == 0;
-                if is_empty && stats.pushed >= arguments.chains * STEPS as u64 {
+                progress.acked.store(stats.acked, Ordering::Relaxed);
+                if all_pushed && stats.scheduled + stats.ready + stats.leased == 0 {
                     return Ok(faults);
                 }
-                // A broken chain ends the run, too: then the judge says what is missing.
-                let roots = arguments.chains;
-                ensure!(!is_empty || stats.pushed < roots || stats.dead == 0, "messages died: {stats:?}");
             }
-            () = &mut fault => {
-                let worker = crew.any();
-                if faults.kills > faults.stops * 2 {
-                    crew.stop_for(worker, STOP).await?;
-                    faults.stops += 1;
-                } else {
-                    crew.kill(worker).await?;
-                    faults.kills += 1;
-                }
-                fault.as_mut().reset(tokio::time::Instant::now() + pause);
-            }
+            _ = next.tick() => faults.next(crew).await?,
         }
     }
 }
