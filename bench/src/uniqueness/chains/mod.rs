@@ -19,12 +19,16 @@ use super::aof::{Change, changes};
 use super::crew::{Crew, Line};
 use super::outcome::Outcome;
 use super::worker::{LEASE, Role};
-use super::{Arguments, CHUNK, LOOK, QUEUE, recording_server, with_progress};
+use super::{Arguments, LOOK, QUEUE, recording_server, with_progress};
 use judge::{Answer, History, Run, Stored};
 use step::{STEPS, Step};
 
 /// The payload of the first step of each chain.
 const ROOT: &str = "root";
+/// How many chains run at a time: about two for each handler.
+const IN_FLIGHT: u64 = 256;
+/// The time between two looks at how many chains still run.
+const REFILL: Duration = Duration::from_millis(50);
 /// Longer than the lease: the deliveries of a stopped worker are lost.
 const STOP: Duration = Duration::from_millis(LEASE.as_millis() as u64 + 1_500);
 
@@ -51,7 +55,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let progress = Progress::default();
     let faults = with_progress(
         async {
-            let pushed = push(&queue, arguments.chains, &progress);
+            let pushed = push(&queue, chains, &progress);
             let handled = handled(
                 arguments,
                 &queue,
@@ -102,19 +106,23 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-async fn push(queue: &Queue, chains: u64, progress: &Progress) -> Result<()> {
-    let mut first = 0;
-    while first < chains {
-        let end = chains.min(first + CHUNK);
-        let messages = (first..end).map(|chain| {
-            let chain = u32::try_from(chain).unwrap_or(u32::MAX);
+/// Keeps so many chains in the queue until all were pushed. Few, so that a message which was given
+/// back, or whose lease was lost, soon has another run while its former one tries to ack it.
+async fn push(queue: &Queue, chains: u32, progress: &Progress) -> Result<()> {
+    let mut next = 0;
+    while next < chains {
+        let stats = queue.stats().await?;
+        let room = IN_FLIGHT.saturating_sub(stats.scheduled + stats.ready + stats.leased);
+        let end = next.saturating_add(u32::try_from(room)?).min(chains);
+        let messages = (next..end).map(|chain| {
             let id = Step { chain, number: 0 }.to_string();
             Message::new(ROOT).id(id)
         });
         for pushed in queue.push_many(messages).await {
             ensure!(pushed?.is_created(), "a chain was there before");
         }
-        first = end;
+        next = end;
+        tokio::time::sleep(REFILL).await;
     }
     progress.all_pushed.store(true, Ordering::Release);
     Ok(())

@@ -2,17 +2,19 @@
 //!
 //! A debounce begins with a push that stored a message, and contains the pushes that replaced it. It
 //! fires once, with the payload of the last of them: `max_wait` after the first push, or `delay` after
-//! the last one if the pushes paused for so long. The time of a push is only known to lie between its
-//! call and its answer, so a slow machine widens the bounds and violates none.
+//! the last one if the pushes paused for so long. The first push was due `delay` after the server's
+//! time of it, which tells that time; it lies between the call and the answer. The time of the last
+//! push is only known to lie there, so a slow machine widens that bound and violates none.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::uniqueness::outcome::Violations;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It stored a message: a debounce begins.
-    Created,
+    /// It stored a message with this due time: a debounce begins.
+    Created { due_ms: u64 },
     /// It replaced the message that waits.
     Moved,
     /// The handler had the message: nothing changed.
@@ -79,55 +81,73 @@ impl History {
         verdict
     }
 
-    fn judge(&self, id: u32, debounce: &[Push], fired: Fired, verdict: &mut Verdict) {
-        let (Some(first), Some(last)) = (debounce.first(), debounce.last()) else {
-            return;
-        };
-        let Fired {
-            number,
+    fn judge(&self, id: u32, debounce: &Debounce, fired: Fired, verdict: &mut Verdict) {
+        let Debounce {
+            first,
             due_ms,
-            started_ms,
-            ..
-        } = fired;
-        if number != last.number {
-            let last = last.number;
-            let violation =
-                format!("id {id} fired with payload {number}, and the last push had {last}");
-            verdict.violations.add(violation);
-        }
-        // Due times are rounded up.
-        let after =
-            |push: &Push, wait_ms: u64| push.sent_ms + wait_ms..=push.answered_ms + 1 + wait_ms;
-        let (by_limit, by_pause) = (after(first, self.max_wait_ms), after(last, self.delay_ms));
-        if started_ms < due_ms {
-            verdict.violations.add(format!(
-                "id {id} started at {started_ms}, before its due time {due_ms}"
+            last,
+        } = debounce;
+        let violations = &mut verdict.violations;
+        if fired.number != last.number {
+            violations.add(format!(
+                "id {id} fired with payload {}, and the last push had {}",
+                fired.number, last.number
             ));
         }
-        if by_limit.contains(&due_ms) {
+        if fired.started_ms < fired.due_ms {
+            violations.add(format!(
+                "id {id} started at {}, before its due time {}",
+                fired.started_ms, fired.due_ms
+            ));
+        }
+        let first_ms = due_ms.saturating_sub(self.delay_ms);
+        if !first.span().contains(&first_ms) {
+            violations.add(format!(
+                "id {id} was stored at {first_ms}, and its push lasted from {} to {}",
+                first.sent_ms, first.answered_ms
+            ));
+        }
+        let limit_ms = first_ms + self.max_wait_ms;
+        let paused_ms = fired.due_ms.saturating_sub(self.delay_ms);
+        if fired.due_ms == limit_ms {
             verdict.full += 1;
-        } else if by_pause.contains(&due_ms) && due_ms <= *by_limit.end() {
+        } else if fired.due_ms < limit_ms && last.span().contains(&paused_ms) {
             verdict.paused += 1;
         } else {
-            verdict.violations.add(format!(
-                "id {id} was due at {due_ms}: neither {} ms after its first push ({} to {}), nor {} ms after its last one ({} to {})",
-                self.max_wait_ms, first.sent_ms, first.answered_ms, self.delay_ms, last.sent_ms, last.answered_ms
+            violations.add(format!(
+                "id {id} was due at {}: neither at {limit_ms}, {} ms after its first push, nor {} ms after its last one ({} to {})",
+                fired.due_ms, self.max_wait_ms, self.delay_ms, last.sent_ms, last.answered_ms
             ));
         }
     }
 }
 
-/// The pushes that took effect, by debounce.
-fn debounces(pushes: &[Push]) -> Vec<Vec<Push>> {
-    let mut debounces: Vec<Vec<Push>> = Vec::new();
-    for push in pushes {
-        match push.answer {
-            Answer::Created => debounces.push(vec![*push]),
-            Answer::Moved => match debounces.last_mut() {
-                Some(debounce) => debounce.push(*push),
-                None => debounces.push(vec![*push]),
-            },
-            Answer::Running => {}
+impl Push {
+    /// The server's time of the push lies here; it is rounded up.
+    fn span(&self) -> RangeInclusive<u64> {
+        self.sent_ms..=self.answered_ms + 1
+    }
+}
+
+/// The first and the last push of a debounce that took effect.
+struct Debounce {
+    first: Push,
+    /// The due time that the first push gave the message.
+    due_ms: u64,
+    last: Push,
+}
+
+fn debounces(pushes: &[Push]) -> Vec<Debounce> {
+    let mut debounces: Vec<Debounce> = Vec::new();
+    for &push in pushes {
+        match (push.answer, debounces.last_mut()) {
+            (Answer::Created { due_ms }, _) => debounces.push(Debounce {
+                first: push,
+                due_ms,
+                last: push,
+            }),
+            (Answer::Moved, Some(debounce)) => debounce.last = push,
+            (Answer::Moved, None) | (Answer::Running, _) => {}
         }
     }
     debounces

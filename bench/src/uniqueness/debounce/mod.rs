@@ -140,8 +140,12 @@ async fn push(queue: &Queue, id: u32, number: u64) -> Result<Push> {
     let message = Message::new(number.to_string()).id(id.to_string());
     let message = message.debounce(DELAY).max_wait(MAX_WAIT);
     let sent_ms = now_ms();
-    let answer = match queue.push_message(message).await?.outcome() {
-        Pushed::Created => Answer::Created,
+    let receipt = queue.push_message(message).await?;
+    let answered_ms = now_ms() + 1;
+    let answer = match receipt.outcome() {
+        Pushed::Created => Answer::Created {
+            due_ms: receipt.due_ms().context("a stored message is due")?,
+        },
         Pushed::Moved => Answer::Moved,
         Pushed::Exists(State::Leased) => Answer::Running,
         other => bail!("push {number} of id {id} was answered with {other:?}"),
@@ -149,7 +153,7 @@ async fn push(queue: &Queue, id: u32, number: u64) -> Result<Push> {
     Ok(Push {
         number,
         sent_ms,
-        answered_ms: now_ms() + 1,
+        answered_ms,
         answer,
     })
 }

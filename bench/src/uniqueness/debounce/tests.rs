@@ -20,7 +20,7 @@ fn fired(number: u64, due_ms: u64) -> Fired {
 
 /// Pushes every 100 ms with a delay of 1 s and a limit of 5 s, until it fires.
 fn sound() -> History {
-    let mut pushes = vec![push(0, 10_000, Answer::Created)];
+    let mut pushes = vec![push(0, 10_000, Answer::Created { due_ms: 11_001 })];
     pushes.extend((1..50).map(|number| push(number, 10_000 + 100 * number, Answer::Moved)));
     pushes.push(push(50, 15_001, Answer::Running));
     History {
@@ -62,8 +62,8 @@ fn firing_after_a_pause_is_sound() {
 #[test]
 fn firing_before_the_limit_is_found() {
     let mut history = sound();
-    *delivery(&mut history) = fired(49, 14_999);
-    only_violation(&history, "was due at 14999");
+    *delivery(&mut history) = fired(49, 15_000);
+    only_violation(&history, "was due at 15000");
     let mut history = sound();
     delivery(&mut history).started_ms = 15_000;
     only_violation(&history, "before its due time");
@@ -72,8 +72,8 @@ fn firing_before_the_limit_is_found() {
 #[test]
 fn firing_after_the_limit_is_found() {
     let mut history = sound();
-    *delivery(&mut history) = fired(49, 15_004);
-    only_violation(&history, "was due at 15004");
+    *delivery(&mut history) = fired(49, 15_002);
+    only_violation(&history, "was due at 15002");
     // As if there were no limit: a second after the last push.
     *delivery(&mut history) = fired(49, 15_901);
     only_violation(&history, "was due at 15901");
@@ -94,4 +94,13 @@ fn missing_and_second_firings_are_found() {
     let mut history = sound();
     history.fired.insert(7, vec![fired(49, 15_001); 2]);
     only_violation(&history, "fired 2 times for 1");
+}
+
+#[test]
+fn due_time_that_no_push_asked_for_is_found() {
+    let mut history = sound();
+    let pushes = history.pushes.get_mut(&7).expect("its id");
+    pushes[0].answer = Answer::Created { due_ms: 11_010 };
+    *delivery(&mut history) = fired(49, 15_010);
+    only_violation(&history, "was stored at 10010");
 }
