@@ -58,6 +58,17 @@ struct Known {
 impl History {
     pub(super) fn violations(&self) -> Violations {
         let mut violations = Violations::default();
+        // First the causes: broken chains follow from them.
+        for stray in &self.strays {
+            violations.add(format!("{stray:?} was stored: the child of a refused ack"));
+        }
+        for (uid, answer) in &self.stale {
+            if *answer == Answer::Done {
+                violations.add(format!(
+                    "run {uid} gave its delivery back, and its ack was accepted"
+                ));
+            }
+        }
         let mut steps = vec![Known::default(); self.chains as usize * STEPS];
         for stored in &self.stored {
             match steps.get_mut(stored.step.index()) {
@@ -90,16 +101,6 @@ impl History {
             }
         }
         self.check_answers(&steps, &mut violations);
-        for stray in &self.strays {
-            violations.add(format!("{stray:?} was stored: the child of a refused ack"));
-        }
-        for (uid, answer) in &self.stale {
-            if *answer == Answer::Done {
-                violations.add(format!(
-                    "run {uid} gave its delivery back, and its ack was accepted"
-                ));
-            }
-        }
         violations
     }
 
