@@ -11,6 +11,7 @@ mod poison;
 mod process;
 mod simulate;
 mod soak;
+mod uniqueness;
 mod wheel;
 
 use anyhow::Result;
@@ -41,11 +42,14 @@ enum What {
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Poison(poison::Arguments),
+    Uniqueness(uniqueness::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
     #[command(hide = true)]
     PoisonWorker(poison::WorkerArguments),
+    #[command(hide = true)]
+    UniquenessWorker(uniqueness::WorkerArguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
     #[command(hide = true)]
@@ -71,6 +75,8 @@ fn main() -> Result<()> {
         What::Soak(arguments) => soak::run(&arguments),
         What::Poison(arguments) => poison::run(&arguments),
         What::PoisonWorker(arguments) => poison::run_worker(&arguments),
+        What::Uniqueness(arguments) => uniqueness::run(&arguments),
+        What::UniquenessWorker(arguments) => uniqueness::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
         What::SoakRole(arguments) => soak::roles::run(&arguments),

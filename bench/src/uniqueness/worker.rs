@@ -1,0 +1,158 @@
+//! The worker processes of `next` and `chains`, from the inside. Each handler prints a line before it
+//! acts, so the parent knows of it whatever happens to the process.
+
+use std::collections::HashMap;
+use std::io::BufRead;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use dueq::{Client, Delivery, Followed, Message, Settlement};
+use tokio::sync::oneshot;
+
+use super::QUEUE;
+use super::chains::step::{Step, Uid};
+use super::next::FIRST;
+
+/// Short, so that the messages of a killed worker come back soon.
+pub(super) const LEASE: Duration = Duration::from_secs(2);
+const HANDLERS: usize = 32;
+/// The longest time of a step of a chain: so long that many steps run when a worker is stopped.
+const STEP_US: u64 = 50_000;
+/// One step in so many gives its delivery back, and tries to ack it later.
+const STALE_ONE_IN: u64 = 50;
+/// How much later at most: another run has the message by then, or has finished it.
+const STALE_US: u64 = 40_000;
+
+/// Runs a worker of `uniqueness` until its standard input ends.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[arg(long)]
+    url: String,
+    #[arg(long)]
+    role: Role,
+    /// A number that no other worker of the run has
+    #[arg(long)]
+    number: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Role {
+    Next,
+    Chains,
+}
+
+impl Role {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Next => "next",
+            Self::Chains => "chains",
+        }
+    }
+}
+
+/// The first runs that wait for the parent, by their numbers.
+type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
+
+#[tokio::main(worker_threads = 2)]
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    let queue = Client::connect(&arguments.url).await?.queue(QUEUE)?;
+    let (worker, runs) = (
+        queue.worker().lease(LEASE).concurrency(HANDLERS),
+        AtomicU64::new(0),
+    );
+    let waiting = Waiting::default();
+    let commands = Arc::clone(&waiting);
+    let (number, role) = (arguments.number, arguments.role);
+    let _worker = worker.spawn(move |delivery: Delivery| {
+        let (run, waiting) = (runs.fetch_add(1, Ordering::Relaxed), Arc::clone(&waiting));
+        async move {
+            match role {
+                Role::Next => next(delivery, run, &waiting).await,
+                Role::Chains => {
+                    step(
+                        delivery,
+                        Uid {
+                            worker: number,
+                            run,
+                        },
+                    )
+                    .await
+                }
+            }
+        }
+    });
+    let (ended, end) = oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = ended.send(obey(&commands));
+    });
+    end.await??;
+    std::process::exit(0)
+}
+
+/// Passes the lines `RUN WORD` of the standard input on to the runs.
+fn obey(waiting: &Waiting) -> Result<()> {
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let (run, word) = line.split_once(' ').with_context(|| line.clone())?;
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = waiting.remove(&run.parse()?) {
+            let _ = sender.send(word.to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A run of `next`: the first payload waits until the parent has pushed.
+async fn next(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settlement> {
+    let (sender, told) = oneshot::channel();
+    let payload = String::from_utf8_lossy(delivery.payload()).into_owned();
+    if payload == FIRST.to_string() {
+        let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.insert(run, sender);
+    } else {
+        let _ = sender.send("ack".to_owned());
+    }
+    println!("{run} {} {} {payload}", delivery.attempt(), delivery.id());
+    Ok(match told.await?.as_str() {
+        "fail" => Settlement::retry_after(Duration::ZERO, "on purpose"),
+        _ => Settlement::Ack,
+    })
+}
+
+/// A run of `chains`: acks its step and pushes the next one, by hand.
+async fn step(delivery: Delivery, uid: Uid) -> Result<Settlement> {
+    // The judge finds it in the server's record.
+    let Some(step) = Step::parse(&delivery.id()) else {
+        return Ok(Settlement::Ack);
+    };
+    println!("step {uid} {step}");
+    tokio::time::sleep(Duration::from_micros(fastrand::u64(..STEP_US))).await;
+    if fastrand::u64(..STALE_ONE_IN) == 0 {
+        let stale = delivery.clone();
+        let _ = delivery.release().await?;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..STALE_US))).await;
+        let child = Message::new(uid.to_string()).id(step.stale_id(uid));
+        let answer = word(&stale.ack_push([child]).await);
+        println!("stale {uid} {answer}");
+        return Ok(Settlement::Release);
+    }
+    let child = (!step.is_last()).then(|| Message::new(uid.to_string()));
+    let followed = delivery.ack_push(child).await;
+    println!("answer {uid} {}", word(&followed));
+    Ok(match followed {
+        Ok(Followed::Done(_)) => Settlement::Ack,
+        _ => Settlement::Release,
+    })
+}
+
+fn word(followed: &Result<Followed, dueq::Error>) -> &'static str {
+    match followed {
+        Ok(Followed::Done(_)) => "done",
+        Ok(Followed::Gone) => "gone",
+        Ok(_) => "lost",
+        Err(_) => "error",
+    }
+}
