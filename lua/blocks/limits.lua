@@ -82,12 +82,12 @@ end
 
 -- Ends the expired ones among the candidates that were taken.
 function limits.expire(taken)
-  local dying, stored, dropped = {}, {}, {}
+  local dying, stored, dropped, gone, outcomes = {}, {}, {}, {}, {}
   for _, message in ipairs(limits.expired) do
     local i, id, failures, crashes, options, reason, late_ms = unpack(message)
     if i > taken then break end
     if string.find(options, 'on_expire=drop', 1, true) then
-      dropped[#dropped + 1] = id
+      dropped[#dropped + 1], gone[id] = id, true
     else
       local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
       dying[#dying + 1], dying[#dying + 2] = now, id
@@ -105,10 +105,16 @@ function limits.expire(taken)
     redis.call('HDEL', MESSAGES, unpack(dropped))
     redis.call('HDEL', ATTRS, unpack(dropped))
   end
-  if #(limits.outcomes or {}) > 0 then
+  for k = 2, limits.outcomes and #limits.outcomes or 0, 2 do -- `choose` read those of all candidates
+    if gone[string.sub(limits.outcomes[k], 3)] then
+      outcomes[#outcomes + 1] = limits.outcomes[k - 1]
+      outcomes[#outcomes + 1] = limits.outcomes[k]
+    end
+  end
+  if #outcomes > 0 then
     --- use: trim_recent
-    redis.call('ZADD', RECENT, unpack(limits.outcomes))
-    trim_recent(#limits.outcomes)
+    redis.call('ZADD', RECENT, unpack(outcomes))
+    trim_recent(#outcomes)
   end
   if died + #dropped > 0 then
     redis.call('HINCRBY', META, 'expired', died + #dropped)

@@ -290,12 +290,12 @@ if selective then
 
   -- Ends the expired ones among the candidates that were taken.
   function limits.expire(taken)
-    local dying, stored, dropped = {}, {}, {}
+    local dying, stored, dropped, gone, outcomes = {}, {}, {}, {}, {}
     for _, message in ipairs(limits.expired) do
       local i, id, failures, crashes, options, reason, late_ms = unpack(message)
       if i > taken then break end
       if string.find(options, 'on_expire=drop', 1, true) then
-        dropped[#dropped + 1] = id
+        dropped[#dropped + 1], gone[id] = id, true
       else
         local why = 'expired ' .. int(late_ms) .. ' ms ago' .. (reason ~= '' and '; before that: ' .. reason or '')
         dying[#dying + 1], dying[#dying + 2] = now, id
@@ -313,15 +313,21 @@ if selective then
       redis.call('HDEL', MESSAGES, unpack(dropped))
       redis.call('HDEL', ATTRS, unpack(dropped))
     end
-    if #(limits.outcomes or {}) > 0 then
+    for k = 2, limits.outcomes and #limits.outcomes or 0, 2 do -- `choose` read those of all candidates
+      if gone[string.sub(limits.outcomes[k], 3)] then
+        outcomes[#outcomes + 1] = limits.outcomes[k - 1]
+        outcomes[#outcomes + 1] = limits.outcomes[k]
+      end
+    end
+    if #outcomes > 0 then
       local function trim_recent(count) -- removes at most `count` names of RECENT whose time is over
         local over = math.min(redis.call('ZCOUNT', RECENT, '-inf', now), count)
         if over > 0 then
           redis.call('ZREMRANGEBYRANK', RECENT, 0, over - 1)
         end
       end
-      redis.call('ZADD', RECENT, unpack(limits.outcomes))
-      trim_recent(#limits.outcomes)
+      redis.call('ZADD', RECENT, unpack(outcomes))
+      trim_recent(#outcomes)
     end
     if died + #dropped > 0 then
       redis.call('HINCRBY', META, 'expired', died + #dropped)
