@@ -239,3 +239,27 @@ fn the_end_of_a_lease_does_not_end_a_break() -> Result<()> {
     }
     Ok(())
 }
+
+/// An expired message that a claim ends is no start: it takes no place, and costs no tokens.
+#[test]
+fn expired_messages_use_up_neither_max_leased_nor_the_rate() -> Result<()> {
+    let head = T0 + 60 * SECOND;
+    for limit in [words!["max_leased", 3], words!["rate", "3/1000/3"]] {
+        let mut queue = Queue::start()?;
+        queue.ok("configure", T0, limit.clone())?;
+        let old = words!["old", T0 - 9, "", "expires=+1"];
+        let live = words!["a", T0 - 2, "", "", "b", T0 - 1, "", "", "c", head, "", ""];
+        // The push came in time, and the claim after the expiry.
+        queue.ok("push", T0 - 9, [words![""], old, live].concat())?;
+        let reply = queue.ok("claim", T0, words![9, token('a'), SECOND])?;
+        ensure!(reply.deliveries()?.len() == 2, "{limit:?}: {reply:?}");
+        ensure!(
+            Header::of(&reply)?.head == head as i64,
+            "{limit:?}: {reply:?}"
+        );
+        let tat = queue.state()?.meta.get(&"tat".into()).cloned();
+        let charged = Text::from((T0 + 2 * SECOND) * 1_000); // two starts, a second apart
+        ensure!(tat.is_none() || tat == Some(charged), "{tat:?}");
+    }
+    Ok(())
+}
