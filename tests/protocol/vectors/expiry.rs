@@ -309,3 +309,54 @@ fn a_wrong_type_stops_a_claim_of_expired_messages_in_time() -> Result<()> {
     }
     Ok(())
 }
+
+/// After a second crash the message waits, and its expiry still counts from the original due time.
+#[test]
+fn a_crash_backoff_does_not_move_the_expiry() -> Result<()> {
+    for promoted in [false, true] {
+        let mut queue = Queue::start()?;
+        push(&mut queue, T0, "a", T0, "expires=+3000")?;
+        for (letter, now) in [('a', T0), ('b', T0 + 1_000)] {
+            ensure!(claimed(&mut queue, now, 1, &token(letter))? == ["a"]);
+            queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", now + SECOND])?;
+            let reaped = queue.ok("reap", now + SECOND, words![9])?;
+            ensure!(reaped.part(1)?.int()? == 1);
+        }
+        // It is due 1,000 to 3,000 ms after the second crash.
+        let now = T0 + 5_001;
+        if promoted {
+            queue.ok("promote", now, words![9])?;
+        }
+        ensure!(claimed(&mut queue, now, 1, &token('c'))?.is_empty());
+        let error = shown(&mut queue, now, "a", "error")?;
+        ensure!(error == "expired 2001 ms ago", "{promoted}: {error}");
+    }
+    Ok(())
+}
+
+/// The first retry or snooze fixes the expiry, and later ones leave it.
+#[test]
+fn a_second_retry_or_snooze_leaves_the_expiry() -> Result<()> {
+    let retry = |wait: u64| ("retry", words!["a", token('a'), wait, ""]);
+    let snooze = |wait: u64| ("snooze", words!["a", token('a'), format!("+{wait}")]);
+    for first in [retry(6_000), snooze(6_000)] {
+        for second in [retry(6_000), snooze(6_000)] {
+            for released in [false, true] {
+                let mut queue = Queue::start()?;
+                push(&mut queue, T0, "a", T0, "expires=+10000")?;
+                ensure!(claimed(&mut queue, T0, 1, &token('a'))? == ["a"]);
+                let reply = queue.items(first.0, T0, first.1.clone())?;
+                ensure!(reply == [format!("SCHEDULED {}", T0 + 6_000)]);
+                let now = T0 + 6_000;
+                ensure!(claimed(&mut queue, now, 1, &token('a'))? == ["a"]);
+                if released {
+                    queue.ok("release", now, words!["a", token('a')])?;
+                    ensure!(claimed(&mut queue, now, 1, &token('a'))? == ["a"]);
+                }
+                let reply = queue.items(second.0, now, second.1.clone())?;
+                ensure!(reply == ["DEAD"], "{}, {}: {reply:?}", first.0, second.0);
+            }
+        }
+    }
+    Ok(())
+}

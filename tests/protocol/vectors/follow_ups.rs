@@ -378,3 +378,22 @@ fn messages_exist_only_if_their_delivery_ended() -> Result<()> {
     }
     Ok(())
 }
+
+/// A client with a stale token must not believe that it still has the delivery.
+#[test]
+fn a_stale_token_is_judged_before_the_messages() -> Result<()> {
+    let mut queue = leased()?;
+    queue.ok("configure", T0, words!["max_messages", 1])?;
+    let full = [child("b"), child("c")].concat();
+    for children in [full, words!["b", "soon", "", ""]] {
+        let (result, results) = ack_push(&mut queue, T0, &token('b'), children.clone())?;
+        ensure!(result == "LOST" && results.is_empty(), "{result}");
+        ensure!(ack_push(&mut queue, T0, &token('a'), children)?.0 == "REFUSED");
+    }
+    // Another message fills the queue after the ack: a repetition is still GONE.
+    ensure!(ack_push(&mut queue, T0, &token('a'), child("b"))?.0 == "OK");
+    queue.ok("cancel", T0, words!["", "b"])?;
+    ensure!(queue.push(T0, "other", T0, "")? == "CREATED");
+    ensure!(ack_push(&mut queue, T0, &token('a'), child("b"))?.0 == "GONE");
+    Ok(())
+}

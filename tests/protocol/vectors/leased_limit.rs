@@ -192,3 +192,74 @@ fn a_word_that_outlived_its_leases_closes_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+/// A reap ends leases in three ways: of a claim, of an extended delivery, and by the last crash.
+#[test]
+fn every_reap_opens_a_full_queue_and_wakes_nodes() -> Result<()> {
+    for max_crashes in [0, 5] {
+        for extended in [false, true] {
+            let mut queue = full()?;
+            queue.ok("configure", T0, words!["max_crashes", max_crashes])?;
+            if extended {
+                queue.ok("extend", T0, words!["a", token('a'), SECOND])?;
+            }
+            let reply = queue.ok("reap", T0 + SECOND, words![1])?;
+            let died = i64::from(max_crashes == 0);
+            ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? == died);
+            let case = format!("max_crashes {max_crashes}, extended {extended}");
+            ensure!(queue.state()?.wake.len() == 2, "{case}: no wake-up tokens");
+            ensure!(stat(&mut queue, T0 + SECOND, "full")? == 0, "{case}");
+            let next = if died == 1 { "b" } else { "a" };
+            ensure!(claimed(&mut queue, T0 + SECOND, 9)? == [next], "{case}");
+        }
+    }
+    Ok(())
+}
+
+/// A full queue that is also closed for a break opens when both are over.
+#[test]
+fn the_end_of_a_lease_does_not_end_a_break() -> Result<()> {
+    let parent = Text([&token('a').0[..], b"a"].concat());
+    let ends: [(&str, Vec<Text>); 7] = [
+        ("ack", words![token('a'), 1, "a"]),
+        ("ack_push", words![parent, "c", T0, "", ""]),
+        ("again", words!["a", token('a'), "+0"]),
+        ("retry", words!["a", token('a'), 0, "error"]),
+        ("snooze", words!["a", token('a'), "+0"]),
+        ("bury", words!["a", token('a'), "why"]),
+        ("release", words!["a", token('a')]),
+    ];
+    for (verb, arguments) in ends {
+        let mut queue = full()?;
+        queue.ok("throttle", T0, words!["close", 500])?;
+        let header = Header::of(&queue.ok(verb, T0, arguments)?)?;
+        ensure!(header.head == T0 as i64 + 500, "{verb}: {header:?}");
+        ensure!(claimed(&mut queue, T0 + 499, 9)?.is_empty(), "{verb}");
+        ensure!(claimed(&mut queue, T0 + 500, 9)?.len() == 1, "{verb}");
+    }
+    Ok(())
+}
+
+/// An expired message that a claim ends is no start: it takes no place, and costs no tokens.
+#[test]
+fn expired_messages_use_up_neither_max_leased_nor_the_rate() -> Result<()> {
+    let head = T0 + 60 * SECOND;
+    for limit in [words!["max_leased", 3], words!["rate", "3/1000/3"]] {
+        let mut queue = Queue::start()?;
+        queue.ok("configure", T0, limit.clone())?;
+        let old = words!["old", T0 - 9, "", "expires=+1"];
+        let live = words!["a", T0 - 2, "", "", "b", T0 - 1, "", "", "c", head, "", ""];
+        // The push came in time, and the claim after the expiry.
+        queue.ok("push", T0 - 9, [words![""], old, live].concat())?;
+        let reply = queue.ok("claim", T0, words![9, token('a'), SECOND])?;
+        ensure!(reply.deliveries()?.len() == 2, "{limit:?}: {reply:?}");
+        ensure!(
+            Header::of(&reply)?.head == head as i64,
+            "{limit:?}: {reply:?}"
+        );
+        let tat = queue.state()?.meta.get(&"tat".into()).cloned();
+        let charged = Text::from((T0 + 2 * SECOND) * 1_000); // two starts, a second apart
+        ensure!(tat.is_none() || tat == Some(charged), "{tat:?}");
+    }
+    Ok(())
+}

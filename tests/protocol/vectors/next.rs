@@ -360,3 +360,25 @@ fn a_next_message_may_have_the_largest_payload() -> Result<()> {
     ensure!(payload.is_some_and(|text| text.0.len() == size as usize && text.0[0] == b'y'));
     Ok(())
 }
+
+/// A retry or snooze beyond the expiry of the first message would end that one.
+#[test]
+fn an_expired_delivery_starts_its_next_message() -> Result<()> {
+    for word in ["dead", "drop"] {
+        for (verb, more) in [("retry", words![5_000, "why"]), ("snooze", words!["+5000"])] {
+            let mut queue = layout_3()?;
+            let options = format!("expires=+100 on_expire={word}");
+            queue.ok("push", T0, words!["", "a", T0, "first", options])?;
+            ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+            ensure!(push(&mut queue, T0, "", "second")? == "NEXT");
+            let arguments = [words!["a", token('a')], more].concat();
+            let reply = queue.items(verb, T0, arguments)?;
+            ensure!(
+                reply == [format!("SCHEDULED {}", T0 + 10)],
+                "{verb}, {word}: {reply:?}"
+            );
+            ensure!(run(&mut queue, T0 + 10)? == Some("second".into()));
+        }
+    }
+    Ok(())
+}

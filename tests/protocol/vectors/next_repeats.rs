@@ -211,3 +211,27 @@ fn the_last_push_during_a_delivery_runs_exactly_once() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn a_repeated_next_push_replaces_no_later_push() -> Result<()> {
+    for promoted in [false, true] {
+        let mut queue = leased()?;
+        let key = attempt(T0, 1);
+        let call = words![key, "a", "+5", "second", NEXT, "b", "+5", "other", NEXT];
+        ensure!(queue.items("upsert", T0, call.clone())? == ["NEXT", "CREATED"]);
+        queue.ok("ack", T0 + 1, words![token('a'), 1, "a"])?;
+        for id in ["a", "b"] {
+            let replace = words!["", id, "+9", "third", "on_conflict=replace"];
+            ensure!(queue.items("upsert", T0 + 2, replace)? == ["MOVED"]);
+        }
+        if promoted {
+            queue.ok("promote", T0 + 20, words![10])?;
+        }
+        let before = queue.state()?;
+        ensure!(queue.items("upsert", T0 + 20, call)? == ["MOVED", "MOVED"]);
+        super::expect(&mut queue, before, |state| {
+            state.wake = vec!["1".into(); 2];
+        })?;
+    }
+    Ok(())
+}

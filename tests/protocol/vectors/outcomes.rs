@@ -136,3 +136,22 @@ fn the_latest_end_counts_when_an_id_was_used_again() -> Result<()> {
     run(&mut queue, T0 + 12)?;
     is(&mut queue, T0 + 13, "finished", T0 + 12, T0 + 11 + HOUR)
 }
+
+/// The payload of `large` fills the reply, so that the claim leaves `small` and the expired message.
+#[test]
+fn an_expired_message_has_no_outcome_until_a_claim_takes_it() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let size = 4 * 1_048_576;
+    queue.ok("configure", T0, words!["max_payload_bytes", size])?;
+    queue.push(T0, "large", T0 - 2, &"x".repeat(size as usize))?;
+    queue.push(T0, "small", T0 - 1, "x")?;
+    push(&mut queue, T0, "window=3600000 expires=+1 on_expire=drop")?;
+    let late = T0 + SECOND;
+    let before = queue.state()?.recent;
+    let reply = queue.ok("claim", late, words![9, token('b'), SECOND])?;
+    ensure!(reply.deliveries()?.len() == 1);
+    ensure!(queue.state()?.recent == before, "it has not ended yet");
+    let reply = queue.ok("claim", late + 1, words![9, token('c'), SECOND])?;
+    ensure!(reply.deliveries()?.len() == 1);
+    is(&mut queue, late + 1, "expired", late + 1, T0 + HOUR)
+}

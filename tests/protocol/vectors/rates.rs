@@ -307,3 +307,29 @@ fn a_claim_under_a_rate_is_one_transition_of_meta() -> Result<()> {
         state.meta.insert("closed_until".into(), opens);
     })
 }
+
+/// A rate that closes the queue after a resume, and is configured again, brings no old pause back.
+#[test]
+fn a_resumed_break_does_not_come_back_with_a_new_rate() -> Result<()> {
+    for close in [words!["throttle", "close", 60_000], words!["pause", 60_000]] {
+        let mut queue = limited("1/1000/1", 3)?;
+        queue.ok(&close[0].text(), T0, close[1..].to_vec())?;
+        queue.ok("resume", T0, words![])?;
+        ensure!(claim(&mut queue, T0 * 1_000, 9)?.0.len() == 1);
+        queue.ok("configure", T0 + 1, words!["rate", ""])?;
+        let (ids, head) = claim(&mut queue, (T0 + 1) * 1_000, 9)?;
+        ensure!(ids.len() == 2, "closed until {head}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_clock_that_went_back_ends_no_break() -> Result<()> {
+    let mut queue = limited("1/1000/1", 3)?;
+    queue.ok("beat", T0 + HOUR, words!["node", "stay"])?;
+    queue.ok("throttle", T0 + HOUR, words!["close", 5_000])?;
+    queue.ok("beat", T0, words!["node", "stay"])?;
+    let (ids, head) = claim(&mut queue, T0 * 1_000, 9)?;
+    ensure!(ids.is_empty() && us(head) == (T0 + HOUR + 5_000) * 1_000);
+    Ok(())
+}

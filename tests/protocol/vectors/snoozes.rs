@@ -98,3 +98,27 @@ fn the_number_of_snoozes_is_one_word() -> Result<()> {
     ensure!(options(&mut queue, "a")? == "expires=+5000");
     Ok(())
 }
+
+#[test]
+fn a_snooze_keeps_failures_crashes_and_error() -> Result<()> {
+    for stored in ["", "max_attempts=9"] {
+        let mut queue = Queue::start()?;
+        queue.ok("push", T0, words!["", "a", T0, "", stored])?;
+        claimed(&mut queue, T0, 'a')?;
+        queue.ok("retry", T0, words!["a", token('a'), 0, "line\nline"])?;
+        claimed(&mut queue, T0, 'b')?;
+        queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", T0 + SECOND])?;
+        queue.ok("reap", T0 + SECOND, words![1])?;
+        for letter in ['c', 'd'] {
+            let [.., attempt, words] = claimed(&mut queue, T0 + SECOND, letter)?;
+            ensure!(attempt == Reply::Int(3), "{attempt:?}");
+            ensure!(words.text()?.ends_with("crashes=1"), "{words:?}");
+            queue.ok("snooze", T0 + SECOND, words!["a", token(letter), T0])?;
+        }
+        let reply = queue.ok("get", T0, words!["a"])?;
+        let pairs = reply.part(1)?.list()?;
+        ensure!(pairs[5].int()? == 1 && pairs[7].int()? == 1, "{pairs:?}");
+        ensure!(pairs[11] == "line\nline".into(), "{pairs:?}");
+    }
+    Ok(())
+}

@@ -142,3 +142,21 @@ fn close_closes_without_a_delivery() -> Result<()> {
     ensure!(claimed(&mut queue, opens, 9)? == ["later"]);
     Ok(())
 }
+
+#[test]
+fn only_items_that_answered_ok_lengthen_the_break() -> Result<()> {
+    let minute = 60 * SECOND;
+    for (id, holder) in [
+        ("01", token('b')),
+        ("absent", token('a')),
+        ("00", token('a')),
+    ] {
+        let mut queue = busy()?;
+        let items = words!["00", token('a'), 1_000, id, holder, minute];
+        let replies = queue.items("throttle", T0, items)?;
+        ensure!(replies[0] == format!("OK {}", T0 + SECOND), "{replies:?}");
+        ensure!(["LOST", "GONE"].contains(&&*replies[1]), "{replies:?}");
+        ensure!(!claimed(&mut queue, T0 + SECOND, 9)?.is_empty(), "{id}");
+    }
+    Ok(())
+}

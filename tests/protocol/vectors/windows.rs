@@ -307,3 +307,39 @@ fn at_most_one_message_an_id_and_window() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn trims_leave_windows_and_outcomes_that_last() -> Result<()> {
+    let mut queue = finished()?;
+    let last = T0 + HOUR - 1;
+    // A member whose time is over, for each call to trim.
+    for number in 0..4 {
+        push(&mut queue, T0, &format!("short {number}"), "window=1")?;
+    }
+    queue.ok("beat", T0 + MINUTE, words!["node", "stay"])?;
+    push(&mut queue, T0 + MINUTE, "other", WINDOW)?;
+    queue.ok("cancel", T0 + MINUTE, words!["", "other"])?;
+    queue.ok("beat", last, words!["node", "stay"])?;
+    let answer = format!("REMEMBERED {}", T0 + HOUR);
+    ensure!(push(&mut queue, last, "a", "")? == answer);
+    let known = queue.ok("get", last, words!["a"])?;
+    ensure!(known.part(2)?.text()? == "finished", "{known:?}");
+    Ok(())
+}
+
+#[test]
+fn a_repetition_with_reuse_is_recognised() -> Result<()> {
+    for ends in ["ack", "cancel"] {
+        let mut queue = Queue::start()?;
+        let call = words![attempt(T0, 1), "a", T0, "", format!("{WINDOW} reuse")];
+        ensure!(queue.items("push", T0, call.clone())? == ["CREATED"]);
+        if ends == "ack" {
+            ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
+            queue.ok("ack", T0 + 1, words![token('a'), 1, "a"])?;
+        } else {
+            queue.ok("cancel", T0 + 1, words!["", "a"])?;
+        }
+        ensure!(queue.items("push", T0 + 2, call)? == ["FINISHED"], "{ends}");
+    }
+    Ok(())
+}
