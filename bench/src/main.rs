@@ -5,6 +5,7 @@ mod curves;
 mod drive;
 mod instructions;
 mod interrupt;
+mod limits;
 mod peers;
 mod plot;
 mod poison;
@@ -41,11 +42,14 @@ enum What {
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Poison(poison::Arguments),
+    Limits(limits::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
     #[command(hide = true)]
     PoisonWorker(poison::WorkerArguments),
+    #[command(hide = true)]
+    LimitsNode(limits::NodeArguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
     #[command(hide = true)]
@@ -71,6 +75,8 @@ fn main() -> Result<()> {
         What::Soak(arguments) => soak::run(&arguments),
         What::Poison(arguments) => poison::run(&arguments),
         What::PoisonWorker(arguments) => poison::run_worker(&arguments),
+        What::Limits(arguments) => limits::run(&arguments),
+        What::LimitsNode(arguments) => limits::run_node(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
         What::SoakRole(arguments) => soak::roles::run(&arguments),

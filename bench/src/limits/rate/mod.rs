@@ -1,0 +1,218 @@
+//! A rate on twenty nodes that are killed, across two failovers: never too many starts in a window,
+//! and the sustained rate while messages wait.
+
+mod judge;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Client, Limits, Message};
+use dueq_testkit::{Failover, is_master};
+
+use super::history::History;
+use super::node::{Crew, Work};
+use super::record::wall_us;
+use super::report::{Report, ms, rounded};
+use super::watch::{Seen, Watch};
+use super::{Arguments, Folder, QUEUE, push};
+
+const NODES: usize = 20;
+const STARTS: u32 = 100;
+const WINDOW: Duration = Duration::from_secs(1);
+const WINDOW_US: u64 = 1_000_000;
+const BURST: u32 = 10;
+const LEASE_MS: u64 = 5_000;
+const FAILOVERS: u32 = 2;
+/// How long the nodes run before the sustained rate counts.
+const SETTLING: Duration = Duration::from_secs(3);
+const SHARE_GOAL: f64 = 0.97;
+const STEP: Duration = Duration::from_millis(100);
+/// How long the Sentinels may take to promote a replica.
+const PROMOTION_LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
+    let length = Duration::from_secs_f64(arguments.minutes.unwrap_or(10.0) * 60.0);
+    let folder = Folder::create("rate")?;
+    let mut servers = Servers::start()?;
+    let queue = Client::connect(&servers.all.url()).await?.queue(QUEUE)?;
+    let limits = Limits::new().rate(STARTS, WINDOW).burst(BURST);
+    queue.configure(limits).await?;
+    let seconds = (SETTLING + length).as_secs() + 60;
+    let message = |_| Message::new("x").new_id();
+    push(&queue, seconds * u64::from(STARTS), message).await?;
+    servers.in_step()?;
+    let watch = Watch::start(servers.port()).await?;
+    let work = Work {
+        url: servers.all.url(),
+        lease_ms: LEASE_MS,
+        handler_ms: 0,
+    };
+    let mut crew = Crew::start(NODES, work, folder.path())?;
+    let begin = Instant::now();
+    while watch.seen().claimed == 0 {
+        ensure!(begin.elapsed() < Duration::from_secs(60), "no node starts");
+        tokio::time::sleep(STEP).await;
+    }
+    tokio::time::sleep(SETTLING).await;
+    eprintln!("rate: {NODES} nodes for {} s", length.as_secs());
+    let (begin, begin_us, mut failures_us) = (Instant::now(), wall_us(), Vec::new());
+    let mut next_kill = begin;
+    while begin.elapsed() < length {
+        tokio::time::sleep(STEP).await;
+        crew.replace_ended()?;
+        if Instant::now() >= next_kill {
+            crew.kill_any().await?;
+            let pause = arguments.kill_every * (0.5 + fastrand::f64());
+            next_kill = Instant::now() + Duration::from_secs_f64(pause);
+        }
+        let failures = failures_us.len() as u32;
+        if failures < FAILOVERS && begin.elapsed() >= length * (failures + 1) / (FAILOVERS + 1) {
+            failures_us.push(servers.fail_over(&watch).await?);
+        }
+    }
+    let end_us = wall_us();
+    crew.end().await?;
+    let seen = watch.end().await?;
+    let history = History::read(folder.path(), &seen.held, LEASE_MS)?;
+    report.scenario("rate");
+    report.figure("kills", crew.kills);
+    report.figure("nodes that ended by themselves", crew.ended);
+    judge(report, &history, &seen, &failures_us);
+    sustained(report, &history, &failures_us, (begin_us, end_us));
+    Ok(())
+}
+
+fn judge(report: &mut Report, history: &History, seen: &Seen, failures_us: &[u64]) {
+    let recorded = history.starts.len() as u64;
+    report.figure("starts", recorded);
+    report.figure("starts whose answer a kill lost", history.unlogged);
+    let undone = i64::try_from(recorded).unwrap_or(0) - i64::try_from(seen.claimed).unwrap_or(0);
+    let name = "starts that failovers undid";
+    report.rule(name, undone, "none is missing", undone >= 0);
+    report.rule(
+        "messages left",
+        seen.waiting,
+        "at least 1",
+        seen.waiting > 0,
+    );
+    let starts = &history.starts;
+    let most = judge::apart(starts, failures_us)
+        .map(|starts| judge::most_in_window(starts, WINDOW_US))
+        .max();
+    let (most, limit) = (most.unwrap_or(0), STARTS as usize);
+    let text = format!("at most {limit}");
+    report.rule(
+        "most starts in 1 s, no failover in it",
+        most,
+        text,
+        most <= limit,
+    );
+    let across: Vec<_> = failures_us
+        .iter()
+        .map(|failed_us| judge::most_across(starts, *failed_us, WINDOW_US))
+        .collect();
+    let excess = across.iter().map(|most| most.saturating_sub(limit)).max();
+    report.figure("most starts in 1 s, across each failover", across);
+    report.figure("excess across a failover", excess.unwrap_or(0));
+    let calls = seen.script_calls();
+    report.figure("script calls by the servers' count", calls);
+    report.figure(
+        "script calls per start",
+        rounded(calls as f64 / recorded as f64),
+    );
+    let each = history
+        .calls
+        .iter()
+        .map(|(verb, calls)| format!("{verb} {}", rounded(*calls as f64 / recorded as f64)));
+    report.figure("of them by verb", each.collect::<Vec<_>>().join(", "));
+}
+
+fn sustained(
+    report: &mut Report,
+    history: &History,
+    failures_us: &[u64],
+    (begin_us, end_us): (u64, u64),
+) {
+    let within = |us: u64| (begin_us..end_us).contains(&us);
+    let starts = history
+        .starts
+        .iter()
+        .filter(|start| within(start.latest_us));
+    let count = starts.count();
+    let outages: Vec<_> = failures_us
+        .iter()
+        .map(|failed_us| judge::outage(&history.starts, *failed_us).unwrap_or(end_us - failed_us))
+        .collect();
+    let up_us = (end_us - begin_us) - outages.iter().sum::<u64>();
+    let per_s = count as f64 * 1e6 / up_us as f64;
+    let full = f64::from(STARTS) / WINDOW.as_secs_f64();
+    let sustainable = f64::from(STARTS - BURST + 1) / WINDOW.as_secs_f64();
+    let outages: Vec<_> = outages.into_iter().map(ms).collect();
+    report.figure("outages, ms", outages);
+    report.figure("starts/s, without outages", rounded(per_s));
+    report.figure("share of N/W", rounded(per_s / full));
+    let (share, text) = (per_s / sustainable, format!("at least {SHARE_GOAL}"));
+    let name = "share of (N-B+1)/W, the most that the rate sustains";
+    report.goal(name, rounded(share), text, share >= SHARE_GOAL);
+    let gaps = judge::apart(&history.starts, failures_us).flat_map(|starts| {
+        let gap = |pair: &[_]| judge::between(&pair[0], &pair[1]);
+        starts.windows(2).map(gap)
+    });
+    let longest = gaps.max().unwrap_or(0);
+    report.figure(
+        "longest time without a start, no failover in it, ms",
+        ms(longest),
+    );
+}
+
+/// The servers that Sentinels watch.
+struct Servers {
+    all: Failover,
+    master: usize,
+    is_dead: Vec<bool>,
+}
+
+impl Servers {
+    fn start() -> Result<Self> {
+        let all = Failover::start(FAILOVERS as usize, &[])?;
+        let master = all.master()?.context("the Sentinels name no master")?;
+        let is_dead = vec![false; all.servers.len()];
+        Ok(Self {
+            all,
+            master,
+            is_dead,
+        })
+    }
+
+    fn port(&self) -> u16 {
+        self.all.servers[self.master].port()
+    }
+
+    fn in_step(&self) -> Result<()> {
+        self.all.wait("replicas in step", || self.all.knows_all())
+    }
+
+    /// Kills the master with kill -9, and waits until a replica is promoted. Returns the time after
+    /// the kill: no later start is of the old master.
+    async fn fail_over(&mut self, watch: &Watch) -> Result<u64> {
+        self.all.servers[self.master].kill()?;
+        let (failed_us, begin) = (wall_us(), Instant::now());
+        self.is_dead[self.master] = true;
+        eprintln!("the master is killed");
+        loop {
+            for (index, server) in self.all.servers.iter().enumerate() {
+                if !self.is_dead[index] && is_master(server.port())? {
+                    eprintln!("a replica is promoted after {:?}", begin.elapsed());
+                    self.master = index;
+                    watch.follow(server.port());
+                    return Ok(failed_us);
+                }
+            }
+            ensure!(
+                begin.elapsed() < PROMOTION_LIMIT,
+                "the Sentinels promoted no replica"
+            );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
