@@ -2,12 +2,13 @@
 //! them, beside as many ordinary messages.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use dueq::{Client, Delivery, Due, Message, Queue};
+use dueq::{Client, Delivery, Due, Message, Queue, Settled};
 use dueq_testkit::Server;
-use tokio::task::JoinSet;
 
 use super::meter::Meter;
 use super::record::wall_us;
@@ -149,15 +150,28 @@ async fn drain(queue: &Queue, count: u64) -> Result<Drained> {
     Ok(drained)
 }
 
-/// Acks all at once: they share a call.
+/// Acks all at once, in one task: they share a call.
 async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
-    let mut acks = JoinSet::new();
-    for delivery in deliveries {
-        acks.spawn(async move { delivery.ack().await });
-    }
-    while let Some(acked) = acks.join_next().await {
-        let settled = acked??;
-        ensure!(settled == dueq::Settled::Done, "an ack is {settled:?}");
+    let ack = |delivery: Delivery| Box::pin(async move { delivery.ack().await });
+    let mut acks: Vec<_> = deliveries.into_iter().map(ack).collect();
+    let mut settled = Vec::new();
+    poll_fn(|context| {
+        acks.retain_mut(|ack| match ack.as_mut().poll(context) {
+            Poll::Ready(result) => {
+                settled.push(result);
+                false
+            }
+            Poll::Pending => true,
+        });
+        match acks.is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
+    .await;
+    for settled in settled {
+        let settled = settled?;
+        ensure!(settled == Settled::Done, "an ack is {settled:?}");
     }
     Ok(())
 }

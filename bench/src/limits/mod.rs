@@ -53,6 +53,9 @@ pub(crate) struct Arguments {
     /// The program of the scenario `throttle`
     #[arg(long, value_name = "FILE", default_value = "target/release/dueq")]
     dueq: PathBuf,
+    /// The nodes of `rate` and `leased` use each VERB.lua of this folder, for example a broken one
+    #[arg(long, value_name = "DIR")]
+    scripts: Option<PathBuf>,
     /// Missed goals fail the run, too
     #[arg(long)]
     strict: bool,

@@ -28,10 +28,16 @@ pub(crate) struct Arguments {
     /// How long a handler takes
     #[arg(long)]
     handler_ms: u64,
+    /// Scripts that replace those of the library
+    #[arg(long)]
+    scripts: Option<PathBuf>,
 }
 
 #[tokio::main(worker_threads = 1)]
 pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    if let Some(folder) = &arguments.scripts {
+        dueq::harness::replace_scripts(folder)?;
+    }
     Recorder::begin(&arguments.log)?;
     let queue = loop {
         // The server may be away: then the process is a node that starts late.
@@ -56,6 +62,7 @@ pub(super) struct Work {
     pub(super) url: String,
     pub(super) lease_ms: u64,
     pub(super) handler_ms: u64,
+    pub(super) scripts: Option<PathBuf>,
 }
 
 /// Nodes that are replaced when they end.
@@ -97,11 +104,16 @@ impl Crew {
     fn another(&mut self) -> Result<Node> {
         let log = self.folder.join(format!("node-{}", self.started));
         self.started += 1;
-        let child = Command::new(std::env::current_exe()?)
+        let mut command = Command::new(std::env::current_exe()?);
+        command
             .args(["limits-node", "--url", &self.work.url, "--log"])
             .arg(&log)
             .args(["--lease-ms", &self.work.lease_ms.to_string()])
-            .args(["--handler-ms", &self.work.handler_ms.to_string()])
+            .args(["--handler-ms", &self.work.handler_ms.to_string()]);
+        if let Some(folder) = &self.work.scripts {
+            command.arg("--scripts").arg(folder);
+        }
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .kill_on_drop(true)

@@ -46,6 +46,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         url: servers.all.url(),
         lease_ms: LEASE_MS,
         handler_ms: 0,
+        scripts: arguments.scripts.clone(),
     };
     let mut crew = Crew::start(NODES, work, folder.path())?;
     let begin = Instant::now();
