@@ -1,5 +1,7 @@
 //! Judges the times of starts.
 
+use std::ops::Range;
+
 use crate::limits::history::Start;
 
 /// The most starts that are certainly in one half-open window of this length. `starts` are sorted
@@ -16,30 +18,38 @@ pub(super) fn most_in_window(starts: &[Start], window_us: u64) -> usize {
     starts.iter().map(count).max().unwrap_or(0)
 }
 
-/// The same over the windows that contain this instant, and windows beside it.
-pub(super) fn most_across(starts: &[Start], at_us: u64, window_us: u64) -> usize {
-    let from = starts.partition_point(|start| start.latest_us + window_us <= at_us);
-    let until = starts.partition_point(|start| start.latest_us < at_us + window_us);
+/// The time in which one master replaced another: starts in it may be of either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) from_us: u64,
+    pub(super) until_us: u64,
+}
+
+/// The same over the windows that a failure touches, and windows beside it.
+pub(super) fn most_across(starts: &[Start], failure: &Failure, window_us: u64) -> usize {
+    let from = starts.partition_point(|start| start.latest_us + window_us <= failure.from_us);
+    let until = starts.partition_point(|start| start.latest_us < failure.until_us + window_us);
     most_in_window(&starts[from..until], window_us)
 }
 
-/// The starts before, between and after the failures, in which no window contains a failure.
+/// The starts before, between and after the failures: no window of them contains a failure.
 pub(super) fn apart<'a>(
     starts: &'a [Start],
-    failures_us: &[u64],
+    failures: &[Failure],
 ) -> impl Iterator<Item = &'a [Start]> {
-    let index = |failed_us: &u64| starts.partition_point(|start| start.latest_us < *failed_us);
-    let cuts: Vec<_> = failures_us.iter().map(index).collect();
-    let begins = [0].into_iter().chain(cuts.clone());
-    let ends = cuts.into_iter().chain([starts.len()]);
-    let parts: Vec<_> = begins.zip(ends).collect();
+    let index = |us: u64| starts.partition_point(|start| start.latest_us < us);
+    let begins = [0]
+        .into_iter()
+        .chain(failures.iter().map(|failure| index(failure.until_us)));
+    let ends = failures.iter().map(|failure| index(failure.from_us));
+    let parts: Vec<_> = begins.zip(ends.chain([starts.len()])).collect();
     parts.into_iter().map(|(begin, end)| &starts[begin..end])
 }
 
-/// The time from a failure to the first start after it; none if there is none.
-pub(super) fn outage(starts: &[Start], failed_us: u64) -> Option<u64> {
-    let index = starts.partition_point(|start| start.latest_us < failed_us);
-    starts.get(index).map(|start| start.latest_us - failed_us)
+/// From the begin of a failure to the first start after it, or to the end of the run.
+pub(super) fn outage(starts: &[Start], failure: &Failure, end_us: u64) -> Range<u64> {
+    let index = starts.partition_point(|start| start.latest_us < failure.until_us);
+    failure.from_us..starts.get(index).map_or(end_us, |start| start.latest_us)
 }
 
 /// The time that certainly passed between two starts.
@@ -103,12 +113,16 @@ mod tests {
     #[test]
     fn windows_across_a_failure_are_apart() {
         let starts: Vec<_> = [0, 10, 20, 30, 40].map(|n| at(n * 10_000)).into();
-        let parts: Vec<_> = apart(&starts, &[150_000]).map(<[_]>::len).collect();
-        assert_eq!(parts, [2, 3]);
-        assert_eq!(most_across(&starts, 150_000, WINDOW_US), 5);
-        assert_eq!(most_across(&starts, 150_000, 60_000), 1);
-        assert_eq!(outage(&starts, 150_000), Some(50_000));
-        assert_eq!(outage(&starts, 400_001), None);
+        let lasting = |from_us, until_us| Failure { from_us, until_us };
+        let parts = |failure| -> Vec<_> { apart(&starts, &[failure]).map(<[_]>::len).collect() };
+        let short = lasting(150_000, 151_000);
+        assert_eq!(parts(short), [2, 3]);
+        assert_eq!(parts(lasting(90_000, 310_000)), [1, 1]);
+        assert_eq!(most_across(&starts, &short, WINDOW_US), 5);
+        assert_eq!(most_across(&starts, &short, 60_000), 1);
+        assert_eq!(outage(&starts, &short, 900_000), 150_000..200_000);
+        let last = lasting(400_001, 400_002);
+        assert_eq!(outage(&starts, &last, 900_000), 400_001..900_000);
         assert_eq!(between(&starts[0], &starts[1]), 100_000);
     }
 }

@@ -2,19 +2,21 @@
 //! and the sustained rate while messages wait.
 
 mod judge;
+mod servers;
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use dueq::{Client, Limits, Message};
-use dueq_testkit::{Failover, is_master};
 
-use super::history::History;
+use super::history::{History, Start};
 use super::node::{Crew, Work};
 use super::record::wall_us;
 use super::report::{Report, ms, rounded};
 use super::watch::{Seen, Watch};
 use super::{Arguments, Folder, QUEUE, push};
+use judge::Failure;
+use servers::Servers;
 
 const NODES: usize = 20;
 const STARTS: u32 = 100;
@@ -22,19 +24,17 @@ const WINDOW: Duration = Duration::from_secs(1);
 const WINDOW_US: u64 = 1_000_000;
 const BURST: u32 = 10;
 const LEASE_MS: u64 = 5_000;
-const FAILOVERS: u32 = 2;
+const FAILOVERS: usize = 2;
 /// How long the nodes run before the sustained rate counts.
 const SETTLING: Duration = Duration::from_secs(3);
 const SHARE_GOAL: f64 = 0.97;
 const STEP: Duration = Duration::from_millis(100);
-/// How long the Sentinels may take to promote a replica.
-const PROMOTION_LIMIT: Duration = Duration::from_secs(120);
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let length = Duration::from_secs_f64(arguments.minutes.unwrap_or(10.0) * 60.0);
     let folder = Folder::create("rate")?;
-    let mut servers = Servers::start()?;
-    let queue = Client::connect(&servers.all.url()).await?.queue(QUEUE)?;
+    let mut servers = Servers::start(FAILOVERS)?;
+    let queue = Client::connect(&servers.url()).await?.queue(QUEUE)?;
     let limits = Limits::new().rate(STARTS, WINDOW).burst(BURST);
     queue.configure(limits).await?;
     let seconds = (SETTLING + length).as_secs() + 60;
@@ -43,7 +43,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     servers.in_step()?;
     let watch = Watch::start(servers.port()).await?;
     let work = Work {
-        url: servers.all.url(),
+        url: servers.url(),
         lease_ms: LEASE_MS,
         handler_ms: 0,
         scripts: arguments.scripts.clone(),
@@ -56,7 +56,8 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     }
     tokio::time::sleep(SETTLING).await;
     eprintln!("rate: {NODES} nodes for {} s", length.as_secs());
-    let (begin, begin_us, mut failures_us) = (Instant::now(), wall_us(), Vec::new());
+    let (begin, begin_us) = (Instant::now(), wall_us());
+    let (mut failures, mut planned) = (Vec::new(), 0);
     let mut next_kill = begin;
     while begin.elapsed() < length {
         tokio::time::sleep(STEP).await;
@@ -66,9 +67,11 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             let pause = arguments.kill_every * (0.5 + fastrand::f64());
             next_kill = Instant::now() + Duration::from_secs_f64(pause);
         }
-        let failures = failures_us.len() as u32;
-        if failures < FAILOVERS && begin.elapsed() >= length * (failures + 1) / (FAILOVERS + 1) {
-            failures_us.push(servers.fail_over(&watch).await?);
+        failures.extend(servers.look(&watch).await?);
+        let parts = FAILOVERS as f64 + 1.0;
+        if planned < FAILOVERS && begin.elapsed() >= length.mul_f64((planned + 1) as f64 / parts) {
+            failures.push(servers.fail_over(&watch).await?);
+            planned += 1;
         }
     }
     let end_us = wall_us();
@@ -78,12 +81,13 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.scenario("rate");
     report.figure("kills", crew.kills);
     report.figure("nodes that ended by themselves", crew.ended);
-    judge(report, &history, &seen, &failures_us);
-    sustained(report, &history, &failures_us, (begin_us, end_us));
+    report.figure("failovers", failures.len());
+    judge(report, &history, &seen, &failures);
+    sustained(report, &history.starts, &failures, (begin_us, end_us));
     Ok(())
 }
 
-fn judge(report: &mut Report, history: &History, seen: &Seen, failures_us: &[u64]) {
+fn judge(report: &mut Report, history: &History, seen: &Seen, failures: &[Failure]) {
     let recorded = history.starts.len() as u64;
     report.figure("starts", recorded);
     report.figure("starts whose answer a kill lost", history.unlogged);
@@ -97,7 +101,7 @@ fn judge(report: &mut Report, history: &History, seen: &Seen, failures_us: &[u64
         seen.waiting > 0,
     );
     let starts = &history.starts;
-    let most = judge::apart(starts, failures_us)
+    let most = judge::apart(starts, failures)
         .map(|starts| judge::most_in_window(starts, WINDOW_US))
         .max();
     let (most, limit) = (most.unwrap_or(0), STARTS as usize);
@@ -108,9 +112,9 @@ fn judge(report: &mut Report, history: &History, seen: &Seen, failures_us: &[u64
         text,
         most <= limit,
     );
-    let across: Vec<_> = failures_us
+    let across: Vec<_> = failures
         .iter()
-        .map(|failed_us| judge::most_across(starts, *failed_us, WINDOW_US))
+        .map(|failure| judge::most_across(starts, failure, WINDOW_US))
         .collect();
     let excess = across.iter().map(|most| most.saturating_sub(limit)).max();
     report.figure("most starts in 1 s, across each failover", across);
@@ -130,90 +134,36 @@ fn judge(report: &mut Report, history: &History, seen: &Seen, failures_us: &[u64
 
 fn sustained(
     report: &mut Report,
-    history: &History,
-    failures_us: &[u64],
+    starts: &[Start],
+    failures: &[Failure],
     (begin_us, end_us): (u64, u64),
 ) {
-    let within = |us: u64| (begin_us..end_us).contains(&us);
-    let starts = history
-        .starts
+    let outages: Vec<_> = failures
         .iter()
-        .filter(|start| within(start.latest_us));
-    let count = starts.count();
-    let outages: Vec<_> = failures_us
-        .iter()
-        .map(|failed_us| judge::outage(&history.starts, *failed_us).unwrap_or(end_us - failed_us))
+        .map(|failure| judge::outage(starts, failure, end_us))
         .collect();
-    let up_us = (end_us - begin_us) - outages.iter().sum::<u64>();
+    let counts = |start: &&Start| {
+        let us = start.latest_us;
+        (begin_us..end_us).contains(&us) && !outages.iter().any(|outage| outage.contains(&us))
+    };
+    let count = starts.iter().filter(counts).count();
+    let outages_us: Vec<_> = outages.iter().map(|one| one.end - one.start).collect();
+    let up_us = (end_us - begin_us) - outages_us.iter().sum::<u64>();
     let per_s = count as f64 * 1e6 / up_us as f64;
     let full = f64::from(STARTS) / WINDOW.as_secs_f64();
     let sustainable = f64::from(STARTS - BURST + 1) / WINDOW.as_secs_f64();
-    let outages: Vec<_> = outages.into_iter().map(ms).collect();
-    report.figure("outages, ms", outages);
+    let outages_ms: Vec<_> = outages_us.into_iter().map(ms).collect();
+    report.figure("outages, ms", outages_ms);
     report.figure("starts/s, without outages", rounded(per_s));
     report.figure("share of N/W", rounded(per_s / full));
     let (share, text) = (per_s / sustainable, format!("at least {SHARE_GOAL}"));
     let name = "share of (N-B+1)/W, the most that the rate sustains";
     report.goal(name, rounded(share), text, share >= SHARE_GOAL);
-    let gaps = judge::apart(&history.starts, failures_us).flat_map(|starts| {
+    let gaps = judge::apart(starts, failures).flat_map(|starts| {
         let gap = |pair: &[_]| judge::between(&pair[0], &pair[1]);
         starts.windows(2).map(gap)
     });
     let longest = gaps.max().unwrap_or(0);
-    report.figure(
-        "longest time without a start, no failover in it, ms",
-        ms(longest),
-    );
-}
-
-/// The servers that Sentinels watch.
-struct Servers {
-    all: Failover,
-    master: usize,
-    is_dead: Vec<bool>,
-}
-
-impl Servers {
-    fn start() -> Result<Self> {
-        let all = Failover::start(FAILOVERS as usize, &[])?;
-        let master = all.master()?.context("the Sentinels name no master")?;
-        let is_dead = vec![false; all.servers.len()];
-        Ok(Self {
-            all,
-            master,
-            is_dead,
-        })
-    }
-
-    fn port(&self) -> u16 {
-        self.all.servers[self.master].port()
-    }
-
-    fn in_step(&self) -> Result<()> {
-        self.all.wait("replicas in step", || self.all.knows_all())
-    }
-
-    /// Kills the master with kill -9, and waits until a replica is promoted. Returns the time after
-    /// the kill: no later start is of the old master.
-    async fn fail_over(&mut self, watch: &Watch) -> Result<u64> {
-        self.all.servers[self.master].kill()?;
-        let (failed_us, begin) = (wall_us(), Instant::now());
-        self.is_dead[self.master] = true;
-        eprintln!("the master is killed");
-        loop {
-            for (index, server) in self.all.servers.iter().enumerate() {
-                if !self.is_dead[index] && is_master(server.port())? {
-                    eprintln!("a replica is promoted after {:?}", begin.elapsed());
-                    self.master = index;
-                    watch.follow(server.port());
-                    return Ok(failed_us);
-                }
-            }
-            ensure!(
-                begin.elapsed() < PROMOTION_LIMIT,
-                "the Sentinels promoted no replica"
-            );
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
+    let name = "longest time without a start, no failover in it, ms";
+    report.figure(name, ms(longest));
 }
