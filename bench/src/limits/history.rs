@@ -25,9 +25,10 @@ pub(super) struct Start {
     /// When the claim ran: not before, and not after. Both are equal if a node logged the answer.
     pub(super) earliest_us: u64,
     pub(super) latest_us: u64,
-    /// When the lease certainly lasted until: a settlement may have been applied then, or its
-    /// deadline has passed.
-    pub(super) end_us: u64,
+    /// The lease deadline, with extensions that were answered.
+    pub(super) deadline_us: u64,
+    /// When the first settlement was applied, or may have been.
+    pub(super) settled_us: Option<u64>,
     /// The server's time of an acknowledgement that succeeded.
     pub(super) acked_us: Option<u64>,
 }
@@ -74,7 +75,8 @@ impl History {
                         let start = Start {
                             earliest_us: us,
                             latest_us: us,
-                            end_us: deadline_ms * 1_000,
+                            deadline_us: deadline_ms * 1_000,
+                            settled_us: None,
                             acked_us: None,
                         };
                         starts.insert((id, token.clone()), start);
@@ -128,7 +130,8 @@ impl History {
             let start = Start {
                 earliest_us: latest_us.saturating_sub(999),
                 latest_us,
-                end_us: held.deadline_ms * 1_000,
+                deadline_us: held.deadline_ms * 1_000,
+                settled_us: None,
                 acked_us: None,
             };
             self.starts.extend(held.ids.iter().map(|_| start));
@@ -138,21 +141,33 @@ impl History {
 }
 
 impl Start {
+    /// Until when the lease certainly lasted.
+    pub(super) fn end_us(&self) -> u64 {
+        self.settled_us
+            .map_or(self.deadline_us, |us| us.min(self.deadline_us))
+    }
+
+    /// Answers of different connections are logged in any order: that of an extension may follow
+    /// that of the ack which ended its lease.
     fn answered(&mut self, verb: &str, asked_us: u64, us: u64, word: &str) {
         match (verb, word.split_once(' ').map_or(word, |parts| parts.0)) {
             ("extend", "OK") => {
                 let deadline_ms = word.split(' ').nth(1).and_then(|ms| ms.parse::<u64>().ok());
-                let end_us = deadline_ms.unwrap_or(0) * 1_000;
-                self.end_us = self.end_us.max(end_us);
+                let deadline_us = deadline_ms.unwrap_or(0) * 1_000;
+                self.deadline_us = self.deadline_us.max(deadline_us);
             }
             ("extend", _) => {}
             ("ack", "OK") => {
-                self.end_us = self.end_us.min(us);
+                self.settle(us);
                 self.acked_us = Some(us);
             }
             // An earlier try without an answer was applied, or this one was.
-            _ => self.end_us = self.end_us.min(asked_us),
+            _ => self.settle(asked_us),
         }
+    }
+
+    fn settle(&mut self, us: u64) {
+        self.settled_us = Some(self.settled_us.map_or(us, |first| first.min(us)));
     }
 }
 
@@ -215,14 +230,14 @@ mod tests {
             settled(1, 5_400, "OK"),
         ];
         let start = history(entries, &[]).starts[0];
-        assert_eq!((start.end_us, start.acked_us), (5_400, Some(5_400)));
+        assert_eq!((start.end_us(), start.acked_us), (5_400, Some(5_400)));
     }
 
     #[test]
     fn unanswered_ack_may_have_ended_the_lease() {
         let entries = vec![granted(1_000, "t"), asked(1, 5_000, "ack", "t")];
         let start = history(entries, &[]).starts[0];
-        assert_eq!((start.end_us, start.acked_us), (5_000, None));
+        assert_eq!((start.end_us(), start.acked_us), (5_000, None));
     }
 
     #[test]
@@ -232,7 +247,19 @@ mod tests {
             asked(1, 5_000, "extend", "t"),
             settled(1, 5_400, "OK 9000"),
         ];
-        assert_eq!(history(entries, &[]).starts[0].end_us, 9_000_000);
+        assert_eq!(history(entries, &[]).starts[0].end_us(), 9_000_000);
+    }
+
+    #[test]
+    fn late_answer_of_an_extension_does_not_undo_an_ack() {
+        let entries = vec![
+            granted(1_000, "t"),
+            asked(1, 5_000, "extend", "t"),
+            asked(2, 5_100, "ack", "t"),
+            settled(2, 5_500, "OK"),
+            settled(1, 5_400, "OK 9000"),
+        ];
+        assert_eq!(history(entries, &[]).starts[0].end_us(), 5_500);
     }
 
     #[test]
@@ -241,7 +268,7 @@ mod tests {
         assert_eq!((history.starts.len(), history.unlogged), (2, 1));
         let start = history.starts[1];
         assert_eq!((start.earliest_us, start.latest_us), (7_001, 8_000));
-        assert_eq!(start.end_us, 2_008_000);
+        assert_eq!(start.end_us(), 2_008_000);
     }
 
     #[test]

@@ -130,23 +130,35 @@ async fn push(queue: &Queue, count: u64, message: impl Fn(u64) -> Message) -> Re
 }
 
 /// A folder for the logs of nodes, removed on drop.
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    is_kept: bool,
+}
 
 impl Folder {
     fn create(name: &str) -> Result<Self> {
         let folder = format!("dueq-limits-{}-{name}", std::process::id());
-        let folder = std::env::temp_dir().join(folder);
-        std::fs::create_dir_all(&folder)?;
-        Ok(Self(folder))
+        let path = std::env::temp_dir().join(folder);
+        std::fs::create_dir_all(&path)?;
+        let is_kept = false;
+        Ok(Self { path, is_kept })
     }
 
     fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Keeps the logs: they prove that a rule was broken.
+    fn keep(&mut self) {
+        eprintln!("the logs of the nodes stay in {}", self.path.display());
+        self.is_kept = true;
     }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !self.is_kept {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
     }
 }

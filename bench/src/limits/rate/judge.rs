@@ -67,7 +67,8 @@ mod tests {
         Start {
             earliest_us: us,
             latest_us: us,
-            end_us: us,
+            deadline_us: us,
+            settled_us: None,
             acked_us: None,
         }
     }

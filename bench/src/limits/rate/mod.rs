@@ -32,7 +32,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let length = Duration::from_secs_f64(arguments.minutes.unwrap_or(10.0) * 60.0);
-    let folder = Folder::create("rate")?;
+    let mut folder = Folder::create("rate")?;
     let mut servers = Servers::start(FAILOVERS)?;
     let queue = Client::connect(&servers.url()).await?.queue(QUEUE)?;
     let limits = Limits::new().rate(STARTS, WINDOW).burst(BURST);
@@ -82,12 +82,15 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.figure("kills", crew.kills);
     report.figure("nodes that ended by themselves", crew.ended);
     report.figure("failovers", failures.len());
-    judge(report, &history, &seen, &failures);
+    if judge(report, &history, &seen, &failures) > STARTS as usize {
+        folder.keep();
+    }
     sustained(report, &history.starts, &failures, (begin_us, end_us));
     Ok(())
 }
 
-fn judge(report: &mut Report, history: &History, seen: &Seen, failures: &[Failure]) {
+/// Returns the most starts in a window without a failover.
+fn judge(report: &mut Report, history: &History, seen: &Seen, failures: &[Failure]) -> usize {
     let recorded = history.starts.len() as u64;
     report.figure("starts", recorded);
     report.figure("starts whose answer a kill lost", history.unlogged);
@@ -130,6 +133,7 @@ fn judge(report: &mut Report, history: &History, seen: &Seen, failures: &[Failur
         .iter()
         .map(|(verb, calls)| format!("{verb} {}", rounded(*calls as f64 / recorded as f64)));
     report.figure("of them by verb", each.collect::<Vec<_>>().join(", "));
+    most
 }
 
 fn sustained(
