@@ -46,10 +46,19 @@ pub(super) fn apart<'a>(
     parts.into_iter().map(|(begin, end)| &starts[begin..end])
 }
 
-/// From the begin of a failure to the first start after it, or to the end of the run.
-pub(super) fn outage(starts: &[Start], failure: &Failure, end_us: u64) -> Range<u64> {
-    let index = starts.partition_point(|start| start.latest_us < failure.until_us);
-    failure.from_us..starts.get(index).map_or(end_us, |start| start.latest_us)
+/// From the begin of each failure to the first start after it, or to the end of the run. Outages
+/// that overlap are one.
+pub(super) fn outages(starts: &[Start], failures: &[Failure], end_us: u64) -> Vec<Range<u64>> {
+    let mut outages: Vec<Range<u64>> = Vec::new();
+    for failure in failures {
+        let index = starts.partition_point(|start| start.latest_us < failure.until_us);
+        let up_us = starts.get(index).map_or(end_us, |start| start.latest_us);
+        match outages.last_mut() {
+            Some(last) if failure.from_us < last.end => last.end = last.end.max(up_us),
+            _ => outages.push(failure.from_us..up_us),
+        }
+    }
+    outages
 }
 
 /// The time that certainly passed between two starts.
@@ -121,9 +130,14 @@ mod tests {
         assert_eq!(parts(lasting(90_000, 310_000)), [1, 1]);
         assert_eq!(most_across(&starts, &short, WINDOW_US), 5);
         assert_eq!(most_across(&starts, &short, 60_000), 1);
-        assert_eq!(outage(&starts, &short, 900_000), 150_000..200_000);
         let last = lasting(400_001, 400_002);
-        assert_eq!(outage(&starts, &last, 900_000), 400_001..900_000);
+        let outages = |failures: &[Failure]| outages(&starts, failures, 900_000);
+        assert_eq!(
+            outages(&[short, last]),
+            [150_000..200_000, 400_001..900_000]
+        );
+        let soon_after = lasting(160_000, 200_001);
+        assert_eq!(outages(&[short, soon_after]), [150_000..300_000]);
         assert_eq!(between(&starts[0], &starts[1]), 100_000);
     }
 }

@@ -25,6 +25,8 @@ const WINDOW_US: u64 = 1_000_000;
 const BURST: u32 = 10;
 const LEASE_MS: u64 = 5_000;
 const FAILOVERS: usize = 2;
+/// From a promotion to the next kill of a master, at least.
+const BETWEEN_FAILOVERS: Duration = Duration::from_secs(5);
 /// How long the nodes run before the sustained rate counts.
 const SETTLING: Duration = Duration::from_secs(3);
 const SHARE_GOAL: f64 = 0.97;
@@ -59,7 +61,8 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let (begin, begin_us) = (Instant::now(), wall_us());
     let (mut failures, mut planned) = (Vec::new(), 0);
     let mut next_kill = begin;
-    while begin.elapsed() < length {
+    let mut last_failover = begin;
+    while begin.elapsed() < length || planned < FAILOVERS {
         tokio::time::sleep(STEP).await;
         crew.replace_ended()?;
         if Instant::now() >= next_kill {
@@ -68,10 +71,11 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             next_kill = Instant::now() + Duration::from_secs_f64(pause);
         }
         failures.extend(servers.look(&watch).await?);
-        let parts = FAILOVERS as f64 + 1.0;
-        if planned < FAILOVERS && begin.elapsed() >= length.mul_f64((planned + 1) as f64 / parts) {
+        let part = (planned + 1) as f64 / (FAILOVERS as f64 + 1.0);
+        let is_up = last_failover.elapsed() >= BETWEEN_FAILOVERS;
+        if planned < FAILOVERS && is_up && begin.elapsed() >= length.mul_f64(part) {
             failures.push(servers.fail_over(&watch).await?);
-            planned += 1;
+            (planned, last_failover) = (planned + 1, Instant::now());
         }
     }
     let end_us = wall_us();
@@ -142,10 +146,7 @@ fn sustained(
     failures: &[Failure],
     (begin_us, end_us): (u64, u64),
 ) {
-    let outages: Vec<_> = failures
-        .iter()
-        .map(|failure| judge::outage(starts, failure, end_us))
-        .collect();
+    let outages = judge::outages(starts, failures, end_us);
     let counts = |start: &&Start| {
         let us = start.latest_us;
         (begin_us..end_us).contains(&us) && !outages.iter().any(|outage| outage.contains(&us))
