@@ -5,6 +5,7 @@ mod curves;
 mod drive;
 mod instructions;
 mod interrupt;
+mod limits;
 mod peers;
 mod plot;
 mod poison;
@@ -42,12 +43,15 @@ enum What {
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Poison(poison::Arguments),
+    Limits(limits::Arguments),
     Uniqueness(uniqueness::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
     #[command(hide = true)]
     PoisonWorker(poison::WorkerArguments),
+    #[command(hide = true)]
+    LimitsNode(limits::NodeArguments),
     #[command(hide = true)]
     UniquenessWorker(uniqueness::WorkerArguments),
     #[command(hide = true)]
@@ -75,6 +79,8 @@ fn main() -> Result<()> {
         What::Soak(arguments) => soak::run(&arguments),
         What::Poison(arguments) => poison::run(&arguments),
         What::PoisonWorker(arguments) => poison::run_worker(&arguments),
+        What::Limits(arguments) => limits::run(&arguments),
+        What::LimitsNode(arguments) => limits::run_node(&arguments),
         What::Uniqueness(arguments) => uniqueness::run(&arguments),
         What::UniquenessWorker(arguments) => uniqueness::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),

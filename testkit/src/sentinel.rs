@@ -85,6 +85,21 @@ impl Failover {
         Ok(())
     }
 
+    /// The Sentinels replace a master that is silent for so many milliseconds, instead of 500.
+    pub fn act_after(&self, silence_ms: u32) -> Result<()> {
+        let silence_ms = silence_ms.to_string();
+        for sentinel in &self.sentinels {
+            sentinel.say(&[
+                "SENTINEL",
+                "SET",
+                SERVICE,
+                "down-after-milliseconds",
+                &silence_ms,
+            ])?;
+        }
+        Ok(())
+    }
+
     /// Number of times that Sentinels entered TILT because the machine was busy.
     pub fn tilts(&self) -> Result<usize> {
         let mut count = 0;
@@ -135,15 +150,7 @@ impl Failover {
             if !lenient && self.tilts()? > tilts {
                 // Sentinels promote no replica that lost its master more than ten times this
                 // interval ago; a TILT can exceed that.
-                for sentinel in &self.sentinels {
-                    sentinel.say(&[
-                        "SENTINEL",
-                        "SET",
-                        SERVICE,
-                        "down-after-milliseconds",
-                        "5000",
-                    ])?;
-                }
+                self.act_after(5_000)?;
                 lenient = true;
             }
             ensure!(start.elapsed() < LIMIT, "waited in vain for {what}");
