@@ -204,6 +204,11 @@ pub(crate) fn queue_refused(queue: &str, error: &Error) {
         "the worker cannot attend this queue");
 }
 
+pub(crate) fn schedule_dry(queue: &str, schedule: &str) {
+    warn!(name: "dueq.schedule_dry", target: "dueq", queue, schedule,
+        "the schedule had no more listed fires: it goes on by its policy of missed fires");
+}
+
 pub(crate) fn scan_failed(pattern: &str, error: &Error) {
     warn!(name: "dueq.scan_failed", target: "dueq", pattern, %error,
         "the scan for queues failed: it is repeated until it succeeds");
