@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Applied, ErrorKind, Limits, Overlap, Role, Schedule};
+use dueq::{Applied, ErrorKind, Limits, Overlap, Role, Schedule, Settled};
 
 use super::{every, info, names};
 use crate::support::{HOUR, setup};
@@ -164,7 +164,7 @@ async fn schedules_need_the_rights_of_their_calls() -> Result<()> {
     assert_eq!(consumer.refill_schedules().await?.lists, 0);
     let delivery = crate::support::claim_one(&consumer).await?;
     assert!(delivery.tick().is_some());
-    delivery.ack().await?;
+    assert_eq!(delivery.ack().await?, Settled::Done);
     assert!(operator.schedule("a").pause().await?);
     assert!(operator.schedule("a").resume().await?);
     let _ = operator.schedule("a").trigger().await?;

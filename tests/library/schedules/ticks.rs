@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, Message, Missed, Overlap, Tick};
+use dueq::{Delivery, Message, Missed, Overlap, Settled, Tick};
 
 use super::{every, info};
 use crate::support::{Running, claim, push_and_claim, seen, setup, until};
@@ -96,7 +96,7 @@ async fn ticks_that_overlap_are_skipped_and_counted() -> Result<()> {
         Ok(info(queue, "sync").await?.overlapped)
     };
     until("three overlaps", overlapped, |overlapped| *overlapped >= 3).await?;
-    first.ack().await?;
+    assert_eq!(first.ack().await?, Settled::Done);
     let second = claim(queue, 1).await?.remove(0);
     assert!(second.tick().is_some());
     Ok(())
