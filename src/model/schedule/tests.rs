@@ -1,0 +1,6 @@
+//! Pure tests: clock changes, random patterns, refusals, texts.
+
+mod clock_changes;
+mod oracle;
+mod refusals;
+mod text;
