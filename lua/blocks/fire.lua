@@ -19,7 +19,7 @@ local function due_fires(s)
   while true do
     local _, last, text = string.find(s.fires, '^(%d+) ?', at)
     local nominal = tonumber(text or '')
-    if not nominal or due_of_tick(s, nominal) > now then break end
+    if not nominal or nominal > s.last_fire or due_of_tick(s, nominal) > now then break end
     at = last + 1
     due[#due + 1], rests[#rests + 1] = nominal, at
   end

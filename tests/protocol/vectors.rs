@@ -35,6 +35,8 @@ mod repeated_cancels;
 mod repeats;
 mod roles;
 mod rosters;
+mod schedules;
+mod schedules_property;
 mod shares;
 mod snoozes;
 mod throttles;
