@@ -1,6 +1,7 @@
 -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
 -- doubled. These are functions, made only for a queue with schedules.
-redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops the claim before its first write
+-- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
+redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 --- use: schedule_record
 --- use: live_ticks
 local timers, replaced = {}, {}

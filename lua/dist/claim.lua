@@ -390,7 +390,8 @@ local fire, place_timers
 if (layout or '') > '3' then
   -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
   -- doubled. These are functions, made only for a queue with schedules.
-  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops the claim before its first write
+  -- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
+  redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
   -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
   -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
   --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
