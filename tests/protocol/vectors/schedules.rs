@@ -276,5 +276,8 @@ fn nothing_fires_at_deploy_unless_asked() -> Result<()> {
     ensure!(ticks(&mut queue, T0 + 4)? == [format!("t@{}", T0 + 4)]);
     ensure!(show(&mut queue, "t")?.triggered == 1);
     ensure!(show(&mut queue, "t")?.counts == [0; 4]);
+    let changed = [every("t", "every=7200000")];
+    let (_, replies, _) = apply(&mut queue, T0 + 5, ["some", "", "now"], &changed)?;
+    ensure!(replies[0].starts_with("CHANGED") && ticks(&mut queue, T0 + 5)?.is_empty());
     Ok(())
 }

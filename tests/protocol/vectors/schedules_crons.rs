@@ -85,6 +85,12 @@ fn a_list_without_more_fires_ends_the_schedule() -> Result<()> {
         ticks(&mut queue, fire)?;
     }
     ensure!(show(&mut queue, "s")?.state == "ended");
+    let paused = queue.items("amend", T0 + HOUR, words!["pause", "s"])?;
+    ensure!(paused == ["OK 0"] && show(&mut queue, "s")?.state == "ended");
+    // Unless there are more after all.
+    ensure!(refill(&mut queue, T0, "2026b", 0, &[T0 + HOUR])? == "OK 1");
+    ensure!(ticks(&mut queue, T0 + HOUR)? == [tick(T0 + HOUR)]);
+    ensure!(show(&mut queue, "s")?.state == "dry");
     Ok(())
 }
 
