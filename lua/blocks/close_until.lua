@@ -1,5 +1,5 @@
--- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing was
--- the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
+-- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing
+-- was the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
 local longer = asked > (opens or 0)
 if asked > now and asked > (tonumber(redis.call('HGET', META, 'break_until') or '') or 0) then
   redis.call('HSET', META, 'break_until', int(asked))

@@ -155,8 +155,8 @@ redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refuse
 create()
 if wait_ms then
   local asked = now_up + wait_ms
-  -- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing was
-  -- the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
+  -- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing
+  -- was the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
   local longer = asked > (opens or 0)
   if asked > now and asked > (tonumber(redis.call('HGET', META, 'break_until') or '') or 0) then
     redis.call('HSET', META, 'break_until', int(asked))

@@ -174,7 +174,7 @@ end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
-if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 end
 local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none
@@ -233,8 +233,8 @@ if closes then
   latest = layout and wait_of(ARGV[3]) or 0
 end
 local asked = latest > 0 and now_up + math.min(latest, most) or 0
--- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing was
--- the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
+-- Closes the queue until the time `asked`, unless it is closed for longer. `break_until` lasts if the longer closing
+-- was the rate's, and is forgotten. Sets `longer`: whether the queue is closed for longer than before.
 local longer = asked > (opens or 0)
 if asked > now and asked > (tonumber(redis.call('HGET', META, 'break_until') or '') or 0) then
   redis.call('HSET', META, 'break_until', int(asked))
