@@ -15,7 +15,7 @@
 --        | tags of partitions that need help, with a blank between
 --        now | node | unwatch, at the home: leaves the roster
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed
---        | of a queue with schedules: how many lists of fires need more}
+--        | of layout 4: how many lists of fires need more}
 --        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
 --        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
@@ -116,5 +116,5 @@ end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1
 local header = finish(over > 0 or reopened)
-local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or '') or nil -- the reply ends at nil
+local low = layout > '3' and tonumber(redis.call('HGET', META, 'low_lists') or 0) or nil -- the reply ends at nil
 return {header, leader == node and 1 or 0, nodes, tonumber(reap_after or 0), ready, low}

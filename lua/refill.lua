@@ -5,8 +5,8 @@
 --        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
 --        are behind the last listed one; or, if the tzdata version is newer than the list's, behind the last fire that
 --        is over: then they replace the list. A list holds 512
--- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}; CHANGED: another version, or another last
---        listed fire; KEPT: an older tzdata version
+-- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}
+--        CHANGED: another version, or another last listed fire; KEPT: an older tzdata version
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(fires)
 -- Again  CHANGED
@@ -14,7 +14,8 @@
 --- use: prelude
 local count = (#ARGV - 1) / 4
 if count < 1 or count > 100 or count % 1 ~= 0 then
-  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
+  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 '
+    .. 'schedules')
 end
 if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')

@@ -1,6 +1,6 @@
 #!lua
--- schedule: declares the schedules of a set: creates and changes those that are given, and with prune removes the others
---           of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
+-- schedule: declares the schedules of a set: creates and changes those that are given, and with prune removes the
+--           others of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
 -- KEYS   the ten of the queue; schedule makes them if they do not exist
 -- ARGV   now | set | revision: 0 to 2^53, or empty | words, or empty: prune; now (created ones make a tick at once);
 --        dry_run (writes nothing) | per schedule, up to 1,000: name, spec, pattern, options, fires, payload
@@ -11,8 +11,9 @@
 --        options: words of max_attempts=N, expires=+MS, on_expire=dead|drop
 --        fires: of a cron: '<tzdata version> <1: there are no more, else 0>', LF, at most 512 fires in ms, ascending,
 --        with a blank between; else empty
--- Reply  {header, OK | STALE <revision> | INVALID, {CREATED <next> | CHANGED <next> | KEPT <next> | INVALID <why>, ...},
---        {name, ... of removed ones}}; next: 0 if it never fires. STALE and INVALID: nothing was written
+-- Reply  {header, OK | STALE <revision> | INVALID,
+--        {CREATED <next> | CHANGED <next> | KEPT <next> | INVALID <why>, ...}, {name, ... of removed ones}}
+--        next: 0 if it never fires. STALE and INVALID: nothing was written
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(schedules of the set log n)
 -- Again  KEPT; with now no further tick

@@ -16,8 +16,8 @@
 local cursor, limit, low = ARGV[2], tonumber(ARGV[3] or 1), ARGV[4] == 'low'
 if #ARGV ~= 2 and #ARGV ~= 4 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0
   or #ARGV == 4 and not low and ARGV[4] ~= '' then
-  return redis.error_reply('BADARGS schedules takes now, cursor (as replied, or empty), limit (1 to 1000), low or empty; '
-    .. 'or now, name')
+  return redis.error_reply('BADARGS schedules takes now, cursor (as replied, or empty), limit (1 to 1000), low or '
+    .. 'empty; or now, name')
 end
 if (layout or '') < '4' then return {finish(false, true), '', {}} end
 --- use: schedule_record
@@ -43,7 +43,9 @@ for _, set in ipairs(read_sets()) do
   if not after_set or set >= after_set then
     for _, name in ipairs((read_set(set))) do
       if not after_set or set > after_set or name > after_name then
-        if #items == limit or looked == 1000 then return {finish(false, true), after_set .. ' ' .. after_name, items} end
+        if #items == limit or looked == 1000 then
+          return {finish(false, true), after_set .. ' ' .. after_name, items}
+        end
         local s = read_schedule(name)
         if s and (not low or is_low(s)) then
           add(s)

@@ -1,6 +1,7 @@
 -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
 -- doubled. These are functions, made only for a queue with schedules.
-redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops the claim before its first write
+-- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
+redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 --- use: schedule_record
 --- use: live_ticks
 local timers, replaced = {}, {}
@@ -19,7 +20,7 @@ local function due_fires(s)
   while true do
     local _, last, text = string.find(s.fires, '^(%d+) ?', at)
     local nominal = tonumber(text or '')
-    if not nominal or due_of_tick(s, nominal) > now then break end
+    if not nominal or nominal > s.last_fire or due_of_tick(s, nominal) > now then break end
     at = last + 1
     due[#due + 1], rests[#rests + 1] = nominal, at
   end

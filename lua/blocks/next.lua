@@ -1,5 +1,5 @@
 --- use: next_mark
-if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
 end
 local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none

@@ -1,7 +1,8 @@
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
 -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
---   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
---                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
+--                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
+--                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
 local TIMER = '\4'
@@ -31,7 +32,7 @@ local function read_schedule(name)
   return text and parse_schedule(name, text, fires)
 end
 local function write_schedule(s)
-  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+  local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
   local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
   if s.every then

@@ -182,7 +182,7 @@ if has_attrs and (layout or '') >= '3' then
   -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
   -- '<due> <options>', LF, payload.
   local NEXT_MARK = '\3'
-  if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before a write
+  if (layout or '') >= '3' then -- writes nothing; consumers with the rights of an older release are refused before
     redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
   end
   local function start_next(id) -- makes it the message of this id; returns its due as text, nil if there is none

@@ -396,11 +396,13 @@ local fire, place_timers
 if (layout or '') > '3' then
   -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
   -- doubled. These are functions, made only for a queue with schedules.
-  redis.call('ZCARD', DEAD); redis.call('HLEN', MESSAGES) -- a wrong type stops the claim before its first write
+  -- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
+  redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
   -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
   -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
-  --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
-  --                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+  --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
+  --                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
+  --                  pattern
   --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
   -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
   local TIMER = '\4'
@@ -430,7 +432,7 @@ if (layout or '') > '3' then
     return text and parse_schedule(name, text, fires)
   end
   local function write_schedule(s)
-    local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+    local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
       s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
     local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
     if s.every then
@@ -529,7 +531,7 @@ if (layout or '') > '3' then
     while true do
       local _, last, text = string.find(s.fires, '^(%d+) ?', at)
       local nominal = tonumber(text or '')
-      if not nominal or due_of_tick(s, nominal) > now then break end
+      if not nominal or nominal > s.last_fire or due_of_tick(s, nominal) > now then break end
       at = last + 1
       due[#due + 1], rests[#rests + 1] = nominal, at
     end

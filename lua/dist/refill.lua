@@ -6,8 +6,8 @@
 --        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
 --        are behind the last listed one; or, if the tzdata version is newer than the list's, behind the last fire that
 --        is over: then they replace the list. A list holds 512
--- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}; CHANGED: another version, or another last
---        listed fire; KEPT: an older tzdata version
+-- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}
+--        CHANGED: another version, or another last listed fire; KEPT: an older tzdata version
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(fires)
 -- Again  CHANGED
@@ -128,7 +128,8 @@ local function finish(changed, quiet, head, deadline, length)
 end
 local count = (#ARGV - 1) / 4
 if count < 1 or count > 100 or count % 1 ~= 0 then
-  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 schedules')
+  return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 '
+    .. 'schedules')
 end
 if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
@@ -136,8 +137,9 @@ end
 redis.call('HLEN', MESSAGES)
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
 -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
---   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
---                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
+--                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
+--                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
 local TIMER = '\4'
@@ -167,7 +169,7 @@ local function read_schedule(name)
   return text and parse_schedule(name, text, fires)
 end
 local function write_schedule(s)
-  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+  local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
   local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
   if s.every then
@@ -257,7 +259,7 @@ local function refilled(name, version, last_listed, text)
     -- Fires until the resume count as paused.
     local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
     local time = tonumber(string.match(list, '^%d+') or 'inf')
-    while time <= s.resumed do
+    while time <= math.min(s.resumed, s.last_fire) do
       s.last, s.paused = time, s.paused + 1
       list = string.gsub(list, '^%d+ ?', '')
       time = tonumber(string.match(list, '^%d+') or 'inf')

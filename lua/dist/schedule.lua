@@ -1,7 +1,7 @@
 #!lua
 -- Made by scripts/lua-dist from lua/schedule.lua and lua/blocks: change these, not this file.
--- schedule: declares the schedules of a set: creates and changes those that are given, and with prune removes the others
---           of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
+-- schedule: declares the schedules of a set: creates and changes those that are given, and with prune removes the
+--           others of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
 -- KEYS   the ten of the queue; schedule makes them if they do not exist
 -- ARGV   now | set | revision: 0 to 2^53, or empty | words, or empty: prune; now (created ones make a tick at once);
 --        dry_run (writes nothing) | per schedule, up to 1,000: name, spec, pattern, options, fires, payload
@@ -12,8 +12,9 @@
 --        options: words of max_attempts=N, expires=+MS, on_expire=dead|drop
 --        fires: of a cron: '<tzdata version> <1: there are no more, else 0>', LF, at most 512 fires in ms, ascending,
 --        with a blank between; else empty
--- Reply  {header, OK | STALE <revision> | INVALID, {CREATED <next> | CHANGED <next> | KEPT <next> | INVALID <why>, ...},
---        {name, ... of removed ones}}; next: 0 if it never fires. STALE and INVALID: nothing was written
+-- Reply  {header, OK | STALE <revision> | INVALID,
+--        {CREATED <next> | CHANGED <next> | KEPT <next> | INVALID <why>, ...}, {name, ... of removed ones}}
+--        next: 0 if it never fires. STALE and INVALID: nothing was written
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(schedules of the set log n)
 -- Again  KEPT; with now no further tick
@@ -179,8 +180,9 @@ local function create() -- creates the queue, if it does not exist
 end
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
 -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
---   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
---                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
+--                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
+--                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
 local TIMER = '\4'
@@ -210,7 +212,7 @@ local function read_schedule(name)
   return text and parse_schedule(name, text, fires)
 end
 local function write_schedule(s)
-  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+  local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
   local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
   if s.every then

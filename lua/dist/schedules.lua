@@ -130,14 +130,15 @@ end
 local cursor, limit, low = ARGV[2], tonumber(ARGV[3] or 1), ARGV[4] == 'low'
 if #ARGV ~= 2 and #ARGV ~= 4 or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0
   or #ARGV == 4 and not low and ARGV[4] ~= '' then
-  return redis.error_reply('BADARGS schedules takes now, cursor (as replied, or empty), limit (1 to 1000), low or empty; '
-    .. 'or now, name')
+  return redis.error_reply('BADARGS schedules takes now, cursor (as replied, or empty), limit (1 to 1000), low or '
+    .. 'empty; or now, name')
 end
 if (layout or '') < '4' then return {finish(false, true), '', {}} end
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
 -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
---   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed> <version>'
---                  LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF, pattern
+--   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
+--                  <version>', LF, nominal times of ticks that may be alive, LF, spec words, LF, options of ticks, LF,
+--                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
 local TIMER = '\4'
@@ -167,7 +168,7 @@ local function read_schedule(name)
   return text and parse_schedule(name, text, fires)
 end
 local function write_schedule(s)
-  local numbers = string.format('%s %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f', s.state, s.next, s.last, s.since,
+  local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
   local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
   if s.every then
@@ -250,7 +251,9 @@ for _, set in ipairs(read_sets()) do
   if not after_set or set >= after_set then
     for _, name in ipairs((read_set(set))) do
       if not after_set or set > after_set or name > after_name then
-        if #items == limit or looked == 1000 then return {finish(false, true), after_set .. ' ' .. after_name, items} end
+        if #items == limit or looked == 1000 then
+          return {finish(false, true), after_set .. ' ' .. after_name, items}
+        end
         local s = read_schedule(name)
         if s and (not low or is_low(s)) then
           add(s)

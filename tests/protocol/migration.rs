@@ -252,12 +252,10 @@ fn calls(round: u64) -> Vec<Call> {
         ),
     ];
     let name = format!("tick{round}");
+    let declare = words![&name, "", "", &name, "every=1000", "", "", "", ""];
+    let audit = words!["messages", "0", 1_000, "1"];
     calls.extend([
-        (
-            "schedule",
-            now,
-            words![&name, "", "", &name, "every=1000", "", "", "", "payload"],
-        ),
+        ("schedule", now, declare),
         ("schedules", now, words!["", 10, ""]),
         ("trigger", now, words![&name, "now"]),
         ("refill", now, words![&name, 1, 1, "2026a 0\n1"]),
@@ -271,11 +269,7 @@ fn calls(round: u64) -> Vec<Call> {
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
         ("stats", now + 6 * SECOND, words![]),
         ("verify", now + 6 * SECOND, words!["1"]),
-        (
-            "audit",
-            now + 6 * SECOND,
-            words!["messages", "0", 1_000, "1"],
-        ),
+        ("audit", now + 6 * SECOND, audit),
     ]);
     calls
         .into_iter()

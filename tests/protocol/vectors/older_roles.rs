@@ -159,6 +159,21 @@ fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
     Ok(())
 }
 
+/// In a queue with schedules a claim needs the right to make ticks.
+#[test]
+fn a_claim_without_the_right_to_make_ticks_is_refused() -> Result<()> {
+    let mut queue = super::schedules::with("every=1000 overlap=skip")?;
+    let claim = words![10, token('x'), 30 * SECOND];
+    queue.push(T0, "due", T0, "payload")?;
+    let mut user = user_of_0_1(&mut queue, Role::Consumer)?;
+    let before = queue.contents()?;
+    ensure!(denied(&call(&mut user, "claim", claim.clone())?));
+    ensure!(queue.contents()? == before);
+    let mut user = queue.user(Role::Consumer, "q")?;
+    ensure!(call(&mut user, "claim", claim)?.deliveries()?.len() == 1);
+    Ok(())
+}
+
 #[test]
 fn a_reap_without_the_right_to_start_a_next_message_is_refused() -> Result<()> {
     let mut queue = leased(3, "")?;

@@ -1,0 +1,283 @@
+//! Schedules: helpers, and what apply declares.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::model::check_structure;
+use crate::queue::{HOUR, Queue, SECOND, T0};
+use crate::reply::{Reply, Text, words};
+
+/// One schedule of an apply.
+pub(super) fn every(name: &str, spec: &str) -> Vec<Text> {
+    words![name, spec, "", "", "", "payload"]
+}
+
+/// A cron in UTC with these words and these listed fires.
+pub(super) fn cron(name: &str, spec: &str, fires: &[u64]) -> Vec<Text> {
+    let spec = format!("zone=UTC {spec}");
+    words![
+        name,
+        spec,
+        "0 2 * * *",
+        "",
+        listed("2026a", 0, fires),
+        "payload"
+    ]
+}
+
+/// A list of fires as apply and refill take it.
+pub(super) fn listed(version: &str, last: u8, fires: &[u64]) -> String {
+    let fires: Vec<String> = fires.iter().map(u64::to_string).collect();
+    format!("{version} {last}\n{}", fires.join(" "))
+}
+
+/// The answer to an apply: the word, the schedules' replies, the removed ones.
+pub(super) fn apply(
+    queue: &mut Queue,
+    now: u64,
+    words: [&str; 3],
+    schedules: &[Vec<Text>],
+) -> Result<(String, Vec<String>, Vec<String>)> {
+    let words = [words.map(Text::from).to_vec(), schedules.concat()].concat();
+    let reply = queue.ok("schedule", now, words)?;
+    let texts = |part: usize| -> Result<Vec<String>> {
+        reply.part(part)?.list()?.iter().map(Reply::text).collect()
+    };
+    check(queue)?;
+    Ok((reply.part(1)?.text()?, texts(2)?, texts(3)?))
+}
+
+/// Declares schedules in the set `some`, and returns their replies.
+pub(super) fn declare(queue: &mut Queue, now: u64, schedules: &[Vec<Text>]) -> Result<Vec<String>> {
+    let (word, replies, _) = apply(queue, now, ["some", "", ""], schedules)?;
+    ensure!(word == "OK", "{word}: {replies:?}");
+    Ok(replies)
+}
+
+/// A new queue with this schedule `every`.
+pub(super) fn with(spec: &str) -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    declare(&mut queue, T0, &[every("s", spec)])?;
+    Ok(queue)
+}
+
+/// A schedule as `schedules` shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) state: String,
+    pub(super) next: u64,
+    pub(super) last: u64,
+    pub(super) since: u64,
+    /// made, missed, overlapped, paused
+    pub(super) counts: [u64; 4],
+    pub(super) triggered: u64,
+    pub(super) version: String,
+    pub(super) zone_version: String,
+    pub(super) last_listed: u64,
+    pub(super) listed: u64,
+}
+
+pub(super) fn show(queue: &mut Queue, name: &str) -> Result<Shown> {
+    let reply = queue.ok("schedules", T0, words![name])?;
+    let item = reply.part(2)?.part(0).context("no such schedule")?.clone();
+    let number = |index: usize| -> Result<u64> { Ok(item.part(index)?.int()? as u64) };
+    Ok(Shown {
+        state: item.part(1)?.text()?,
+        next: number(2)?,
+        last: number(3)?,
+        since: number(4)?,
+        counts: [number(5)?, number(6)?, number(7)?, number(8)?],
+        triggered: number(9)?,
+        version: item.part(10)?.text()?,
+        zone_version: item.part(14)?.text()?,
+        last_listed: number(15)?,
+        listed: number(17)?,
+    })
+}
+
+/// Claims up to `count` messages; returns their ids and the token.
+pub(super) fn claim(queue: &mut Queue, now: u64, count: u64) -> Result<(Vec<String>, Text)> {
+    let token = queue.new_token();
+    let reply = queue.ok("claim", now, words![count, &token, 30 * SECOND])?;
+    let deliveries = reply.deliveries()?;
+    check(queue)?;
+    let ids = deliveries.iter().map(|[id, ..]| id.text());
+    Ok((ids.collect::<Result<_>>()?, token))
+}
+
+/// The ids that a claim of all grants.
+pub(super) fn ticks(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
+    Ok(claim(queue, now, 1_000)?.0)
+}
+
+/// The id of a tick of the schedule `s`.
+pub(super) fn tick(nominal: u64) -> String {
+    format!("s@{nominal}")
+}
+
+/// Checks the structure of the queue, and that META's counts of schedules equal a recount.
+pub(super) fn check(queue: &mut Queue) -> Result<()> {
+    let state = queue.state()?;
+    check_structure(&state, None)?;
+    let mut found = BTreeMap::from([("schedules", 0), ("low_lists", 0), ("dry_lists", 0)]);
+    for (field, value) in &state.meta {
+        let (field, value) = (field.text(), value.text());
+        let Some(name) = field.strip_prefix("schedule:") else {
+            continue;
+        };
+        *found.entry("schedules").or_default() += 1;
+        let dry = value.starts_with("dry ");
+        *found.entry("dry_lists").or_default() += i64::from(dry);
+        let Some(list) = state.meta.get(&format!("fires:{name}").into()) else {
+            continue;
+        };
+        let list = list.text();
+        let (head, fires) = list.split_once('\n').context("a list without a head")?;
+        let low = fires.split_whitespace().count() < 256;
+        let low = low && head.ends_with(" 0") && !value.starts_with("ended ");
+        *found.entry("low_lists").or_default() += i64::from(low);
+    }
+    for (field, count) in found {
+        let stored = state.meta.get(&field.into()).map(Text::text);
+        let stored: i64 = stored.unwrap_or("0".to_owned()).parse()?;
+        ensure!(stored == count, "{field} is {stored}, and not {count}");
+    }
+    Ok(())
+}
+
+#[test]
+fn apply_creates_changes_keeps_and_removes() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let first = [every("a", "every=1000"), every("b", "every=2000")];
+    let (word, replies, removed) = apply(&mut queue, T0, ["x", "7", ""], &first)?;
+    let created = [1, 2].map(|at| format!("CREATED {}", T0 + at * SECOND));
+    ensure!(word == "OK" && replies == created && removed.is_empty());
+    ticks(&mut queue, T0 + SECOND)?;
+    let kept = show(&mut queue, "a")?;
+    let second = [
+        every("a", "every=1000"),
+        every("b", "every=4000"),
+        every("c", "every=1000"),
+    ];
+    let (_, replies, removed) = apply(&mut queue, T0 + 1_500, ["x", "7", "prune"], &second)?;
+    let expected = [
+        format!("KEPT {}", T0 + 2 * SECOND),
+        format!("CHANGED {}", T0 + 4 * SECOND),
+        format!("CREATED {}", T0 + 2 * SECOND),
+    ];
+    ensure!(replies == expected && removed.is_empty(), "{replies:?}");
+    ensure!(show(&mut queue, "a")? == kept);
+    let third = [every("c", "every=1000")];
+    let (_, _, removed) = apply(&mut queue, T0 + 1_500, ["x", "8", ""], &third)?;
+    ensure!(removed.is_empty() && show(&mut queue, "a")? == kept);
+    let (_, _, removed) = apply(&mut queue, T0 + 1_500, ["x", "8", "prune"], &third)?;
+    ensure!(removed == ["a", "b"], "{removed:?}");
+    ensure!(show(&mut queue, "a").is_err() && show(&mut queue, "c").is_ok());
+    Ok(())
+}
+
+#[test]
+fn apply_of_an_older_revision_changes_nothing() -> Result<()> {
+    let mut queue = Queue::start()?;
+    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
+    let before = queue.contents()?;
+    let other = [every("b", "every=1000")];
+    let (word, replies, removed) = apply(&mut queue, T0 + 1, ["x", "6", "prune"], &other)?;
+    ensure!(word == "STALE 7" && replies.is_empty() && removed.is_empty());
+    ensure!(queue.contents()? == before);
+    // A set that lost all its schedules keeps its revision.
+    apply(&mut queue, T0 + 1, ["x", "8", "prune"], &[])?;
+    ensure!(apply(&mut queue, T0 + 1, ["x", "7", ""], &other)?.0 == "STALE 8");
+    ensure!(apply(&mut queue, T0 + 1, ["y", "1", ""], &other)?.0 == "OK");
+    Ok(())
+}
+
+#[test]
+fn a_dry_run_answers_and_writes_nothing() -> Result<()> {
+    let mut queue = Queue::start()?;
+    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
+    let before = queue.contents()?;
+    let other = [every("b", "every=1000")];
+    let (word, replies, removed) = apply(&mut queue, T0, ["x", "8", "prune dry_run"], &other)?;
+    ensure!(word == "OK" && replies == [format!("CREATED {}", T0 + SECOND)] && removed == ["a"]);
+    ensure!(queue.contents()? == before);
+    let mut empty = Queue::start()?;
+    let before = empty.contents()?;
+    apply(&mut empty, T0, ["x", "8", "dry_run now"], &other)?;
+    ensure!(empty.contents()? == before);
+    Ok(())
+}
+
+#[test]
+fn one_bad_schedule_stops_the_whole_apply() -> Result<()> {
+    let mut queue = Queue::start()?;
+    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
+    let before = queue.contents()?;
+    let mixed = [every("b", "every=1000"), every("a", "every=9")];
+    let (word, replies, removed) = apply(&mut queue, T0, ["x", "8", "prune"], &mixed)?;
+    ensure!(word == "INVALID" && removed.is_empty());
+    ensure!(replies[1].starts_with("INVALID every must be 10"));
+    ensure!(queue.contents()? == before);
+    Ok(())
+}
+
+#[test]
+fn apply_keeps_a_schedule_whose_words_are_in_another_order() -> Result<()> {
+    let mut queue = Queue::start()?;
+    declare(
+        &mut queue,
+        T0,
+        &[every("s", "every=1000 jitter=5 missed=all")],
+    )?;
+    let before = show(&mut queue, "s")?;
+    let replies = declare(
+        &mut queue,
+        T0 + HOUR,
+        &[every("s", "missed=all jitter=05  every=1000")],
+    )?;
+    ensure!(replies[0].starts_with("KEPT") && show(&mut queue, "s")? == before);
+    for other in [
+        words!["s", "every=1000 jitter=6 missed=all", "", "", "", "payload"],
+        words![
+            "s",
+            "every=1000 jitter=6 missed=all",
+            "",
+            "max_attempts=2",
+            "",
+            "payload"
+        ],
+        words![
+            "s",
+            "every=1000 jitter=6 missed=all",
+            "",
+            "max_attempts=2",
+            "",
+            "other"
+        ],
+    ] {
+        ensure!(declare(&mut queue, T0 + HOUR, &[other])?[0].starts_with("CHANGED"));
+    }
+    Ok(())
+}
+
+#[test]
+fn nothing_fires_at_deploy_unless_asked() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let schedules = [every("s", "every=3600000")];
+    declare(&mut queue, T0, &schedules)?;
+    ensure!(ticks(&mut queue, T0 + 1)?.is_empty());
+    declare(&mut queue, T0 + 2, &[every("s", "every=7200000")])?;
+    ensure!(ticks(&mut queue, T0 + 3)?.is_empty());
+    let asked = [every("s", "every=7200000"), every("t", "every=3600000")];
+    for _ in 0..2 {
+        apply(&mut queue, T0 + 4, ["some", "", "now"], &asked)?;
+    }
+    ensure!(ticks(&mut queue, T0 + 4)? == [format!("t@{}", T0 + 4)]);
+    ensure!(show(&mut queue, "t")?.triggered == 1);
+    ensure!(show(&mut queue, "t")?.counts == [0; 4]);
+    let changed = [every("t", "every=7200000")];
+    let (_, replies, _) = apply(&mut queue, T0 + 5, ["some", "", "now"], &changed)?;
+    ensure!(replies[0].starts_with("CHANGED") && ticks(&mut queue, T0 + 5)?.is_empty());
+    Ok(())
+}

@@ -1,0 +1,207 @@
+//! Overlap: what a fire does while an earlier tick is scheduled, ready or leased.
+
+use anyhow::{Result, ensure};
+
+use super::schedules::{claim, declare, every, show, tick, ticks, with};
+use crate::queue::{Queue, SECOND, T0};
+use crate::reply::words;
+
+const FIRST: u64 = T0 + SECOND;
+const SECOND_FIRE: u64 = T0 + 2 * SECOND;
+
+/// Grants the first tick, and puts it into a state.
+fn first_in(queue: &mut Queue, state: &str) -> Result<()> {
+    let (ids, token) = claim(queue, FIRST, 9)?;
+    ensure!(ids == [tick(FIRST)]);
+    match state {
+        "dead" => queue.ok("bury", FIRST, words![&ids[0], &token, "why"])?,
+        "done" => queue.ok("ack", FIRST, words![&token, 1, &ids[0]])?,
+        "scheduled" => queue.ok("retry", FIRST, words![&ids[0], &token, 60_000, "why"])?,
+        "ready" => {
+            queue.ok("release", FIRST, words![&ids[0], &token])?;
+            queue.ok("promote", FIRST, words![9])?
+        }
+        _ => return Ok(()),
+    };
+    Ok(())
+}
+
+#[test]
+fn overlap_decides_by_the_state_of_the_earlier_tick() -> Result<()> {
+    // Overlap, state, whether the second fire makes a tick, and whether the first tick stays.
+    for (overlap, state, is_made, stays) in [
+        ("allow", "leased", true, true),
+        ("allow", "scheduled", true, true),
+        ("skip", "leased", false, true),
+        ("skip", "scheduled", false, true),
+        ("skip", "ready", false, true),
+        ("skip", "dead", true, true),
+        ("skip", "done", true, false),
+        ("replace", "leased", true, true),
+        ("replace", "scheduled", true, false),
+        ("replace", "dead", true, true),
+        ("replace", "done", true, false),
+    ] {
+        let what = format!("{overlap}, {state}");
+        let mut queue = with(&format!("every=1000 overlap={overlap}"))?;
+        first_in(&mut queue, state)?;
+        let ids = ticks(&mut queue, SECOND_FIRE)?;
+        ensure!(
+            ids.contains(&tick(SECOND_FIRE)) == is_made,
+            "{what}: {ids:?}"
+        );
+        let messages = queue.state()?.messages;
+        ensure!(
+            messages.contains_key(&tick(FIRST).into()) == stays,
+            "{what}"
+        );
+        let skipped = u64::from(!is_made);
+        ensure!(
+            show(&mut queue, "s")?.counts == [2 - skipped, 0, skipped, 0],
+            "{what}"
+        );
+    }
+    Ok(())
+}
+
+/// The claim takes the timer first: the earlier tick stays behind it in the ready list.
+#[test]
+fn replace_removes_a_ready_tick_and_keeps_the_others() -> Result<()> {
+    let mut queue = with("every=1000 overlap=replace")?;
+    let (ids, token) = claim(&mut queue, FIRST, 9)?;
+    queue.ok("promote", SECOND_FIRE, words![9])?;
+    queue.push(SECOND_FIRE, "before", SECOND_FIRE, "")?;
+    queue.ok("promote", SECOND_FIRE, words![9])?;
+    queue.ok("release", SECOND_FIRE, words![&ids[0], &token])?;
+    queue.ok("promote", SECOND_FIRE, words![9])?;
+    queue.push(SECOND_FIRE, "after", SECOND_FIRE, "")?;
+    queue.ok("promote", SECOND_FIRE, words![9])?;
+    ensure!(queue.state()?.ready.len() == 5);
+    let token = queue.new_token();
+    let reply = queue.ok("claim", SECOND_FIRE, words![1, &token, 30 * SECOND])?;
+    ensure!(
+        reply.deliveries()?[0][0] == tick(SECOND_FIRE).into(),
+        "{reply:?}"
+    );
+    ensure!(
+        reply.part(1)?.int()? == 2,
+        "ready messages that are left: {reply:?}"
+    );
+    super::schedules::check(&mut queue)?;
+    ensure!(ticks(&mut queue, SECOND_FIRE)? == ["before", "after"]);
+    Ok(())
+}
+
+#[test]
+fn replace_keeps_a_tick_that_the_same_claim_grants() -> Result<()> {
+    let mut queue = with("every=1000 overlap=replace")?;
+    first_in(&mut queue, "ready")?;
+    ensure!(ticks(&mut queue, SECOND_FIRE)? == [tick(FIRST), tick(SECOND_FIRE)]);
+    let mut queue = with("every=1000 overlap=skip")?;
+    first_in(&mut queue, "ready")?;
+    ensure!(ticks(&mut queue, SECOND_FIRE)? == [tick(FIRST)]);
+    ensure!(show(&mut queue, "s")?.counts == [1, 0, 1, 0]);
+    Ok(())
+}
+
+/// A tick that expires in the claim that would replace it dies, and leaves no other trace.
+#[test]
+fn replace_meets_a_tick_that_expires_in_the_same_claim() -> Result<()> {
+    for on_expire in ["dead", "drop"] {
+        let mut queue = Queue::start()?;
+        let options = format!("expires=+500 on_expire={on_expire}");
+        let spec = "every=1000 overlap=replace";
+        declare(&mut queue, T0, &[words!["s", spec, "", options, "", "p"]])?;
+        first_in(&mut queue, "ready")?;
+        ensure!(ticks(&mut queue, SECOND_FIRE)? == [tick(SECOND_FIRE)]);
+        let state = queue.state()?;
+        ensure!((state.dead.len() == 2) == (on_expire == "dead"));
+        let counted = state.meta.get(&"expired".into()).map(|count| count.text());
+        ensure!(counted.as_deref() == Some("1"), "{counted:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_id_that_is_taken_counts_as_overlap() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    queue.push(T0, &tick(FIRST), T0 + 100 * SECOND, "")?;
+    ensure!(ticks(&mut queue, FIRST)?.is_empty());
+    ensure!(show(&mut queue, "s")?.counts == [0, 0, 1, 0]);
+    ensure!(ticks(&mut queue, SECOND_FIRE)? == [tick(SECOND_FIRE)]);
+    Ok(())
+}
+
+#[test]
+fn a_tick_by_hand_obeys_the_overlap_and_moves_nothing() -> Result<()> {
+    for (overlap, reply) in [
+        ("allow", "CREATED"),
+        ("skip", "OVERLAPS"),
+        ("replace", "CREATED"),
+    ] {
+        let mut queue = with(&format!("every=1000 overlap={overlap}"))?;
+        first_in(&mut queue, "scheduled")?;
+        let before = show(&mut queue, "s")?;
+        let now = FIRST + 7;
+        let replies = queue.items("trigger", now, words!["s", "now"])?;
+        ensure!(replies[0].starts_with(reply), "{replies:?}");
+        super::schedules::check(&mut queue)?;
+        let mut after = show(&mut queue, "s")?;
+        ensure!(after.triggered == u64::from(reply == "CREATED"));
+        after.triggered = 0;
+        ensure!(after == before);
+        let has_first = queue.state()?.messages.contains_key(&tick(FIRST).into());
+        ensure!(has_first == (overlap != "replace"), "{overlap}");
+        if reply == "CREATED" {
+            ensure!(ticks(&mut queue, now)? == [tick(now)]);
+            let again = queue.items("trigger", now, words!["s", "now"])?;
+            let expected = if overlap == "skip" {
+                "OVERLAPS"
+            } else {
+                "EXISTS"
+            };
+            ensure!(again[0].starts_with(expected), "{again:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_backfill_makes_each_past_fire_once() -> Result<()> {
+    let mut queue = with("every=1000 overlap=skip")?;
+    let now = T0 + 10 * SECOND;
+    let times = words!["s", FIRST, SECOND_FIRE, FIRST, now + 1, "-1", "1.5", "x"];
+    let replies = queue.items("trigger", now, times)?;
+    let invalid = "INVALID time must be unix ms that are not ahead";
+    let expected = [
+        format!("CREATED {}", tick(FIRST)),
+        format!("CREATED {}", tick(SECOND_FIRE)),
+        format!("EXISTS {}", tick(FIRST)),
+    ];
+    ensure!(
+        replies[..3] == expected && replies[3..] == [invalid; 4],
+        "{replies:?}"
+    );
+    // The ticks wait, so the schedule's own fire is skipped.
+    queue.ok("promote", now, words![9])?;
+    let ids = ticks(&mut queue, now)?;
+    ensure!(
+        ids.len() == 2 && show(&mut queue, "s")?.counts == [0, 9, 1, 0],
+        "{ids:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_thousand_live_ticks_are_the_most_by_hand() -> Result<()> {
+    let mut queue = with("every=1000 overlap=skip")?;
+    for from in 0..10_u64 {
+        let times = (0..100).map(|at| T0 - from * 100 - at);
+        let words = words!["s"].into_iter().chain(times.map(Into::into));
+        queue.ok("trigger", T0, words.collect())?;
+    }
+    let replies = queue.items("trigger", T0, words!["s", 5])?;
+    ensure!(replies[0].starts_with("INVALID 1000 ticks"), "{replies:?}");
+    ensure!(declare(&mut queue, T0, &[every("s", "every=1000")])?[0].starts_with("CHANGED"));
+    Ok(())
+}

@@ -1,0 +1,269 @@
+//! When ticks are made: at their due time, once, by the policies of missed fires.
+
+use anyhow::{Result, ensure};
+
+use super::schedules::{claim, declare, every, show, tick, ticks, with};
+use crate::queue::{HOUR, Queue, SECOND, T0};
+use crate::reply::{Reply, words};
+
+#[test]
+fn every_counts_from_its_anchor_not_from_the_deploy() -> Result<()> {
+    for (spec, next) in [
+        ("every=1000", T0 + 1_000),
+        ("every=1000 anchor=250", T0 + 250),
+        ("every=1000 anchor=1000", T0 + 1_000),
+        ("every=700000000000 anchor=1700000000001", T0 + 1),
+        ("every=3155760000000", 3_155_760_000_000),
+        ("every=1000 anchor=1800000000000", T0 + 1_000),
+    ] {
+        ensure!(show(&mut with(spec)?, "s")?.next == next, "{spec}");
+    }
+    let mut queue = with("every=1000")?;
+    for late in [0, 7, 999] {
+        ticks(&mut queue, T0 + 1_000 + 1_000 * late + late)?;
+        ensure!(show(&mut queue, "s")?.next % 1_000 == 0);
+    }
+    Ok(())
+}
+
+#[test]
+fn ticks_are_granted_at_their_due_time_and_never_before() -> Result<()> {
+    for promoted in [false, true] {
+        let mut queue = with("every=1000")?;
+        for at in 1..5 {
+            let nominal = T0 + at * SECOND;
+            if promoted {
+                queue.ok("promote", nominal - 1, words![10])?;
+            }
+            ensure!(ticks(&mut queue, nominal - 1)?.is_empty());
+            if promoted {
+                ensure!(queue.ok("promote", nominal, words![10])?.part(1)?.int()? == 1);
+            }
+            let token = queue.new_token();
+            let reply = queue.ok("claim", nominal, words![9, &token, SECOND])?;
+            let [id, payload, due, attempt, options] = &reply.deliveries()?[0];
+            ensure!(*id == tick(nominal).into() && *payload == "payload".into());
+            ensure!(*due == Reply::from(nominal) && *attempt == 1u64.into());
+            ensure!(*options == "tick".into());
+            queue.ok("ack", nominal, words![&token, 1, tick(nominal)])?;
+        }
+        ensure!(show(&mut queue, "s")?.counts == [4, 0, 0, 0]);
+    }
+    Ok(())
+}
+
+/// A tick whose claim's reply was lost comes back under its id when the lease runs out.
+#[test]
+fn a_lost_reply_of_a_claim_brings_the_same_tick_back() -> Result<()> {
+    let mut queue = with("every=3600000")?;
+    let nominal = show(&mut queue, "s")?.next;
+    ensure!(ticks(&mut queue, nominal)? == [tick(nominal)]);
+    let state = queue.state()?;
+    ensure!(state.messages.contains_key(&tick(nominal).into()));
+    ensure!(show(&mut queue, "s")?.next == nominal + HOUR);
+    for at in [1, 10, 20, 29] {
+        queue.ok("beat", nominal + at * SECOND, words!["n", "stay"])?;
+    }
+    let now = nominal + 40 * SECOND;
+    queue.command(words![
+        "HSET",
+        "dueq:{q}:meta",
+        "last_beat",
+        now,
+        "reap_after",
+        0
+    ])?;
+    ensure!(queue.ok("reap", now, words![10])?.part(1)?.int()? == 1);
+    let (ids, _) = claim(&mut queue, now, 10)?;
+    ensure!(ids == [tick(nominal)] && show(&mut queue, "s")?.counts == [1, 0, 0, 0]);
+    Ok(())
+}
+
+#[test]
+fn missed_fires_become_the_ticks_that_the_policy_wants() -> Result<()> {
+    // The spec, how late the claim is after 10 fires of 1 s, the ticks of ten claims, missed.
+    let cases: [(&str, u64, &[u64], u64); 10] = [
+        ("", 0, &[10], 9),
+        ("missed=one", 999, &[10], 9),
+        ("missed=one within=500", 500, &[10], 9),
+        ("missed=one within=500", 501, &[], 10),
+        ("missed=skip", 0, &[10], 9),
+        ("missed=skip within=1", 2, &[], 10),
+        ("missed=all", 0, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 0),
+        ("missed=all max=3", 0, &[8, 9, 10], 7),
+        ("missed=all within=2500", 0, &[8, 9, 10], 7),
+        ("missed=all within=2000 max=9", 1, &[9, 10], 8),
+    ];
+    for (spec, late, made, missed) in cases {
+        let mut queue = with(&format!("every=1000 {spec}"))?;
+        let mut found = Vec::new();
+        for _ in 0..12 {
+            found.extend(ticks(&mut queue, T0 + 10 * SECOND + late)?);
+        }
+        let made: Vec<String> = made.iter().map(|at| tick(T0 + at * SECOND)).collect();
+        ensure!(found == made, "{spec}: {found:?}");
+        let shown = show(&mut queue, "s")?;
+        ensure!(
+            shown.counts == [made.len() as u64, missed, 0, 0],
+            "{spec}: {shown:?}"
+        );
+        ensure!(shown.last == T0 + 10 * SECOND && shown.next == T0 + 11 * SECOND);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_tick_that_would_have_expired_is_missed() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let schedule = words![
+        "s",
+        "every=10000",
+        "",
+        "expires=+50 on_expire=drop",
+        "",
+        "p"
+    ];
+    declare(&mut queue, T0, &[schedule])?;
+    ensure!(ticks(&mut queue, T0 + 10_051)?.is_empty());
+    ensure!(show(&mut queue, "s")?.counts == [0, 1, 0, 0]);
+    let token = queue.new_token();
+    let reply = queue.ok("claim", T0 + 20_050, words![9, &token, SECOND])?;
+    ensure!(reply.deliveries()?[0][4] == "tick expires=+50 on_expire=drop".into());
+    queue.ok("release", T0 + 20_051, words![tick(T0 + 20_000), &token])?;
+    ensure!(ticks(&mut queue, T0 + 20_051)?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn start_end_and_limit_bound_the_fires() -> Result<()> {
+    let (start, end) = (T0 + 2_000, T0 + 5_000);
+    let mut queue = with(&format!("every=1000 missed=all start={start} end={end}"))?;
+    let mut found = Vec::new();
+    for _ in 0..9 {
+        found.extend(ticks(&mut queue, T0 + HOUR)?);
+    }
+    ensure!(
+        found == [2, 3, 4, 5].map(|at| tick(T0 + at * SECOND)),
+        "{found:?}"
+    );
+    ensure!(show(&mut queue, "s")?.state == "ended");
+    let mut queue = with("every=1000 limit=2")?;
+    for at in 1..5 {
+        let made = ticks(&mut queue, T0 + at * SECOND)?.len();
+        ensure!(made == usize::from(at < 3), "{at}: {made}");
+    }
+    // An ended schedule stays: the same spec does not start it again, another one does.
+    ensure!(declare(&mut queue, T0 + HOUR, &[every("s", "every=1000 limit=2")])? == ["KEPT 0"]);
+    ensure!(ticks(&mut queue, T0 + 2 * HOUR)?.is_empty());
+    let changed = declare(&mut queue, T0 + HOUR, &[every("s", "every=1000 limit=3")])?;
+    ensure!(changed == [format!("CHANGED {}", T0 + HOUR + SECOND)]);
+    Ok(())
+}
+
+#[test]
+fn a_start_that_is_ahead_can_be_made_earlier() -> Result<()> {
+    let mut queue = with(&format!("every=1000 start={}", T0 + 1_000 * HOUR))?;
+    let changed = declare(&mut queue, T0, &[every("s", "every=1000")])?;
+    ensure!(
+        changed == [format!("CHANGED {}", T0 + SECOND)],
+        "{changed:?}"
+    );
+    Ok(())
+}
+
+#[test]
+fn jitter_delays_each_tick_alike_for_every_caller() -> Result<()> {
+    let mut queue = with("every=1000 jitter=900")?;
+    let mut delays = Vec::new();
+    for at in 1..20 {
+        let nominal = T0 + at * SECOND;
+        let hash = redis::Script::new(&tick(nominal)).get_hash().to_owned();
+        let delay = u64::from_str_radix(&hash[..8], 16)? % 900;
+        if delay > 0 {
+            ensure!(ticks(&mut queue, nominal + delay - 1)?.is_empty());
+        }
+        let (ids, token) = claim(&mut queue, nominal + delay, 9)?;
+        ensure!(ids == [tick(nominal)]);
+        queue.ok("ack", nominal + delay, words![&token, 1, tick(nominal)])?;
+        delays.push(delay);
+    }
+    delays.dedup();
+    ensure!(delays.len() > 15);
+    Ok(())
+}
+
+#[test]
+fn no_nominal_time_comes_twice_after_the_clock_went_back() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    ensure!(ticks(&mut queue, T0 + 5 * SECOND)? == [tick(T0 + 5 * SECOND)]);
+    for at in 0..=5 {
+        ensure!(ticks(&mut queue, T0 + at * SECOND)?.is_empty());
+    }
+    // Neither does a change of the schedule bring them back.
+    let changed = declare(&mut queue, T0, &[every("s", "every=1000 missed=all")])?;
+    ensure!(changed == [format!("CHANGED {}", T0 + 6 * SECOND)]);
+    // A timer in the ready list waits for its time again.
+    queue.ok("promote", T0 + 6 * SECOND, words![10])?;
+    ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
+    ensure!(queue.state()?.ready.len() == 1);
+    ensure!(ticks(&mut queue, T0 + 6 * SECOND)? == [tick(T0 + 6 * SECOND)]);
+    Ok(())
+}
+
+#[test]
+fn ticks_are_made_on_a_full_server_and_beyond_max_messages() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    queue.ok("configure", T0, words!["max_messages", 1])?;
+    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 1);
+    queue.command(words!["CONFIG", "SET", "maxmemory", 1])?;
+    let reply = queue.call("schedule", T0, words!["x", "", ""])?;
+    ensure!(reply.code() == Some("OOM"), "{reply:?}");
+    let (ids, token) = claim(&mut queue, T0 + 2 * SECOND, 9)?;
+    ensure!(ids == [tick(T0 + 2 * SECOND)]);
+    queue.ok("ack", T0 + 2 * SECOND, words![&token, 1, &ids[0]])?;
+    queue.ok("amend", T0 + 2 * SECOND, words!["pause", "s"])?;
+    queue.ok("amend", T0 + 2 * SECOND, words!["remove", "s"])?;
+    Ok(())
+}
+
+#[test]
+fn limits_of_a_queue_hold_for_ticks_too() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    declare(&mut queue, T0, &[every("t", "every=1000")])?;
+    queue.ok("configure", T0, words!["max_leased", 1])?;
+    let (ids, token) = claim(&mut queue, T0 + SECOND, 9)?;
+    ensure!(ids.len() == 1 && ticks(&mut queue, T0 + SECOND)?.is_empty());
+    queue.ok("ack", T0 + SECOND, words![&token, 1, &ids[0]])?;
+    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 1);
+    let mut queue = with("every=10")?;
+    queue.ok("configure", T0, words!["rate", "2/60000/2"])?;
+    for at in 1..50 {
+        ticks(&mut queue, T0 + at * 10)?;
+    }
+    ensure!(show(&mut queue, "s")?.counts[0] == 2);
+    Ok(())
+}
+
+#[test]
+fn fires_of_a_paused_queue_are_decided_at_its_resume() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    queue.ok("pause", T0, words![])?;
+    ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
+    queue.ok("resume", T0 + 5 * SECOND, words![])?;
+    ensure!(ticks(&mut queue, T0 + 5 * SECOND)? == [tick(T0 + 5 * SECOND)]);
+    ensure!(show(&mut queue, "s")?.counts == [1, 4, 0, 0]);
+    Ok(())
+}
+
+#[test]
+fn ticks_carry_a_payload_of_one_mebibyte() -> Result<()> {
+    let mut queue = Queue::start()?;
+    let large = "x".repeat(1_048_576);
+    let schedules: Vec<_> = ["a", "b", "c", "d", "e", "f"]
+        .map(|name| words![name, "every=1000", "", "", "", &large])
+        .to_vec();
+    declare(&mut queue, T0, &schedules)?;
+    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 4); // 4 MiB a claim
+    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 2);
+    Ok(())
+}
