@@ -10,10 +10,10 @@ pub enum Role {
     /// `forward`. The queue must exist: an operator creates it with any `configure`.
     Producer,
     /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `reap`, `stats`;
-    /// `remap` with `forward`; receives notices and wake-up tokens.
+    /// `schedules`, `refill`; `remap` with `forward`; receives notices and wake-up tokens.
     Consumer,
-    /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, and the calls of
-    /// the other roles.
+    /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, schedules, and the
+    /// calls of the other roles.
     Operator,
 }
 

@@ -17,9 +17,10 @@ use crate::telemetry::events;
 pub(crate) const LIST: usize = 512;
 /// A list with fewer than this is worth a refill.
 const FULL_ENOUGH: u64 = 448;
-/// How many schedules a page of a refill has. A call with as many full lists occupies Redis for a few
-/// milliseconds.
-const PAGE: usize = 25;
+/// How many schedules a refill reads at once.
+const PAGE: usize = 500;
+/// How many lists one call refills. With full lists it occupies Redis for a few milliseconds.
+const CALL: usize = 25;
 
 /// Which lists a refill looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +76,13 @@ impl Partition {
                     }
                 }
             }
-            self.refill_page(page.schedules, &mut refilled).await?;
+            let has_list =
+                |info: &ScheduleInfo| info.schedule.is_cron() && info.state != ScheduleState::Ended;
+            let mut crons = page.schedules;
+            crons.retain(has_list);
+            for some in crons.chunks(CALL) {
+                self.refill_some(some, &mut refilled).await?;
+            }
             cursor = page.next;
             if cursor.is_none() {
                 return Ok(refilled);
@@ -83,16 +90,17 @@ impl Partition {
         }
     }
 
-    async fn refill_page(
+    async fn refill_some(
         &self,
-        schedules: Vec<ScheduleInfo>,
+        crons: &[ScheduleInfo],
         refilled: &mut Refilled,
     ) -> Result<(), Error> {
         let mut args: Vec<Vec<u8>> = Vec::new();
         let mut names = Vec::new();
-        for info in schedules {
+        for info in crons {
             let (name, version) = (info.name.clone(), info.version);
             let last = info.listed_until_ms.unwrap_or(0);
+            let info = info.clone();
             // Computing 512 fires takes up to some milliseconds: not on the thread of a node.
             let computed = tokio::task::spawn_blocking(move || more_fires(&info)).await;
             let list = match computed.map(Result::transpose) {
@@ -140,9 +148,6 @@ impl Partition {
 
 /// The fires to add to a list, or to replace it with; `None` if it needs none.
 fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
-    if !info.schedule.is_cron() || info.state == ScheduleState::Ended {
-        return Ok(None);
-    }
     let (own, listed_by) = (tzdata_version(), info.tzdata.as_deref());
     let list = match own.as_deref().cmp(&listed_by) {
         // Newer rules replace the list, from the last fire that is over.

@@ -3,7 +3,7 @@
 use crate::files;
 
 /// The types whose public methods all have an example that runs.
-const TYPES: [&str; 9] = [
+const TYPES: [&str; 11] = [
     "Queue",
     "Push",
     "Receipt",
@@ -13,6 +13,8 @@ const TYPES: [&str; 9] = [
     "WorkerHandle",
     "Health",
     "Batch",
+    "ScheduleSet",
+    "ScheduleHandle",
 ];
 
 #[test]

@@ -1,11 +1,9 @@
-//! Building a schedule.
+//! Building a schedule: its rule and when it fires.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serialize;
-
+#[cfg(any(test, feature = "schedules"))]
 use crate::error::Error;
-use crate::model::due::ceil_ms;
 use crate::model::expiry::OnExpire;
 use crate::model::schedule::{Missed, Overlap, Rule, Schedule};
 
@@ -97,6 +95,14 @@ impl Schedule {
     }
 
     /// Its name, one of its queue: 1 to 100 letters, digits and `. _ - : /`.
+    ///
+    /// ```
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("billing/sync");
+    /// # let _ = sync;
+    /// ```
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
@@ -144,53 +150,6 @@ impl Schedule {
         self
     }
 
-    /// The payload of its ticks, byte for byte; empty unless set.
-    #[must_use]
-    pub fn payload(mut self, payload: impl Into<Vec<u8>>) -> Self {
-        self.payload = payload.into();
-        self
-    }
-
-    /// The payload of its ticks: this value as JSON. Fails if the value has no JSON form.
-    ///
-    /// ```
-    /// use dueq::Schedule;
-    /// use std::time::Duration;
-    ///
-    /// let daily = Schedule::every(Duration::from_secs(86_400)).name("prune").json(&42)?;
-    /// # let _ = daily;
-    /// # Ok::<(), dueq::Error>(())
-    /// ```
-    pub fn json<T: Serialize + ?Sized>(self, value: &T) -> Result<Self, Error> {
-        let payload = serde_json::to_vec(value).map_err(|error| {
-            Error::invalid(format!("the payload cannot be written as JSON: {error}"))
-        })?;
-        Ok(self.payload(payload))
-    }
-
-    /// What becomes of fires that were missed; [`Missed::One`] unless set.
-    #[must_use]
-    pub fn missed(mut self, missed: Missed) -> Self {
-        self.missed = missed;
-        self
-    }
-
-    /// A fire that is later than this makes no tick: whole milliseconds, 1 ms to 100 years. Unless
-    /// set, [`Missed`] says it.
-    #[must_use]
-    pub fn within(mut self, time: Duration) -> Self {
-        self.within = Some(time);
-        self
-    }
-
-    /// What becomes of a fire while an earlier tick waits or is with a handler; [`Overlap::Allow`]
-    /// unless set.
-    #[must_use]
-    pub fn overlap(mut self, overlap: Overlap) -> Self {
-        self.overlap = overlap;
-        self
-    }
-
     /// Makes each tick due up to this much later than its nominal time, so that schedules of one
     /// time do not start at once: whole milliseconds, less than the time between two fires. The
     /// delay of a fire follows from the schedule's name and the nominal time, so every process
@@ -212,6 +171,14 @@ impl Schedule {
     }
 
     /// No fire is before this time.
+    ///
+    /// ```
+    /// use dueq::Schedule;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").start(UNIX_EPOCH + Duration::from_secs(1_800_000_000));
+    /// # let _ = sync;
+    /// ```
     #[must_use]
     pub fn start(mut self, time: SystemTime) -> Self {
         self.start_ms = Some(unix_ms(time));
@@ -220,6 +187,14 @@ impl Schedule {
 
     /// No fire is after this time. A schedule that has ended keeps its record: applying it again
     /// does not start it.
+    ///
+    /// ```
+    /// use dueq::Schedule;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").end(UNIX_EPOCH + Duration::from_secs(1_900_000_000));
+    /// # let _ = sync;
+    /// ```
     #[must_use]
     pub fn end(mut self, time: SystemTime) -> Self {
         self.end_ms = Some(unix_ms(time));
@@ -227,31 +202,17 @@ impl Schedule {
     }
 
     /// The schedule ends when it has made so many ticks: 1 to 10^15.
+    ///
+    /// ```
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").limit(10);
+    /// # let _ = sync;
+    /// ```
     #[must_use]
     pub fn limit(mut self, ticks: u64) -> Self {
         self.limit = Some(ticks);
-        self
-    }
-
-    /// The limit of attempts of its ticks, as [`Message::max_attempts`](crate::Message::max_attempts).
-    #[must_use]
-    pub fn max_attempts(mut self, limit: u32) -> Self {
-        self.max_attempts = Some(limit);
-        self
-    }
-
-    /// When its ticks expire, as [`Message::expires_after`](crate::Message::expires_after). A fire
-    /// that is found later than that makes no tick.
-    #[must_use]
-    pub fn expires_after(mut self, time: Duration) -> Self {
-        self.expires_after_ms = Some(ceil_ms(time));
-        self
-    }
-
-    /// What becomes of its ticks that expire, as [`Message::on_expire`](crate::Message::on_expire).
-    #[must_use]
-    pub fn on_expire(mut self, on_expire: OnExpire) -> Self {
-        self.on_expire = on_expire;
         self
     }
 }

@@ -125,7 +125,8 @@ impl ScheduleInfo {
     }
 
     /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them computed
-    /// ones. None if the schedule is paused or has ended.
+    /// ones. None if the schedule is paused or has ended. If workers are behind, or a list was dry,
+    /// fires that are over come first: of them the policy of [missed](crate::Missed) fires chooses.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if fires of a cron must be computed, and the
@@ -141,14 +142,16 @@ impl ScheduleInfo {
         let left = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
         let count = count.min(left);
         let is_over = |ms: &u64| self.schedule.end_ms.is_none_or(|end| *ms <= end);
-        let listed = match self.next_ms.filter(|_| !self.schedule.is_cron()) {
+        // Of `every`, and in pages, only the next fire is known.
+        let listed = match self.next_ms.filter(|_| self.listed_ms.is_empty()) {
             Some(next) => vec![next],
             None => self.listed_ms.clone(),
         };
         let last = listed.last().copied();
         let listed = listed.into_iter().filter(is_over).take(count);
         let mut fires: Vec<_> = listed.map(|ms| self.schedule.fire_at(ms)).collect();
-        if fires.len() < count && !self.is_list_final {
+        let is_known = self.is_list_final && self.listed_ms.len() as u64 == self.listed;
+        if fires.len() < count && !is_known {
             let after = last.unwrap_or(self.last_ms.max(self.listed_until_ms.unwrap_or(0)));
             let endless = Schedule {
                 limit: None,

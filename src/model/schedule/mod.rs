@@ -7,6 +7,7 @@ mod check;
 mod cron;
 mod fires;
 mod info;
+mod options;
 mod policy;
 mod report;
 mod text;

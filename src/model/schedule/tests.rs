@@ -1,3 +1,5 @@
+//! Pure tests: clock changes, random patterns, refusals, texts.
+
 mod clock_changes;
 mod oracle;
 mod refusals;

@@ -11,6 +11,6 @@ mod limits;
 mod outcome;
 mod pushing;
 mod receipts;
-mod rights;
+pub(crate) mod rights;
 mod settling;
 mod uniqueness;

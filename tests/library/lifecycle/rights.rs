@@ -9,7 +9,7 @@ use dueq::{
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
 /// The queue as a user with the rights of this role sees it.
-async fn queue_of(setup: &Setup, name: &str, role: Role) -> Result<Queue> {
+pub(crate) async fn queue_of(setup: &Setup, name: &str, role: Role) -> Result<Queue> {
     let rules = acl_rules("orders", role)?;
     let mut words = vec!["ACL", "SETUSER", name];
     words.extend(rules.iter().map(String::as_str));
