@@ -75,11 +75,14 @@ impl Reader<'_> {
 
     pub(super) fn unknown(&mut self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &[&str]) {
         let (line, name) = (line_of(self.text, key.span()), key.get_ref());
+        let distance = |known: &&&str| strsim::osa_distance(known, name);
         let near = known
             .iter()
-            .filter(|known| strsim::osa_distance(known, name) <= 2);
-        let advice = match near.min_by_key(|known| strsim::osa_distance(known, name)) {
+            .filter(|known| distance(known) <= 2)
+            .min_by_key(distance);
+        let advice = match near {
             Some(near) => format!("did you mean {near}?"),
+            None if known.len() == 1 => format!("write [[{}]] above each schedule", known[0]),
             None => format!("there are {}", known.join(", ")),
         };
         self.fault(line, format!("there is no key {name:?}: {advice}"));

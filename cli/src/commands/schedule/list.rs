@@ -155,7 +155,7 @@ impl Show {
             ("state", info.state.to_string()),
             ("rule", output::visible(rule::shown(&info).as_bytes())),
             ("next fire", info.next_ms.map_or("-".to_owned(), time)),
-            ("last fire", time(info.last_ms)),
+            ("counted until", time(info.last_ms)),
         ] {
             table.add_row([name, &value]);
         }
@@ -171,11 +171,11 @@ impl Show {
             table.add_row([name, &value]);
         }
         for (name, count) in [
-            ("made", info.made),
-            ("missed", info.missed),
-            ("overlapped", info.overlapped),
-            ("paused", info.paused),
-            ("triggered", info.triggered),
+            ("ticks made", info.made),
+            ("fires missed", info.missed),
+            ("fires overlapped", info.overlapped),
+            ("fires paused", info.paused),
+            ("ticks by hand", info.triggered),
         ] {
             table.add_row([name, &count.to_string()]);
         }

@@ -19,7 +19,8 @@ use serde_json::Value;
 use crate::output::{self, Outcome};
 use crate::{Common, existing};
 
-pub(crate) use file::read as read_file;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) use file::{Fault, read as read_file};
 
 #[derive(Args)]
 #[command(
