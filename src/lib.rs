@@ -80,6 +80,9 @@ mod pages {
     struct QuickStart;
     #[doc = include_str!("../docs/guide/retries.md")]
     struct Retries;
+    #[cfg(feature = "schedules")]
+    #[doc = include_str!("../docs/guide/schedules.md")]
+    struct Schedules;
     #[cfg(feature = "business-hours")]
     #[doc = include_str!("../docs/guide/business-hours.md")]
     struct BusinessHours;

@@ -138,6 +138,24 @@ fn invalid_or_past_campaign_time_is_rejected() -> Result<()> {
 }
 
 #[test]
+fn each_night_has_one_report_of_the_day_before() -> Result<()> {
+    for zone in ["Europe/Paris", "Pacific/Chatham"] {
+        let text = run("nightly_report", &["--zone", zone, "--nights", "5"])?;
+        assert_eq!(lines(&text, "next night: "), 3, "{text}");
+        assert_eq!(lines(&text, "an old process is refused"), 1, "{text}");
+        // A clock change moves a night into the five days, or out of them.
+        let reports = lines(&text, "report of ");
+        assert!((4..=6).contains(&reports), "{text}");
+        assert_eq!(
+            lines(&text, &format!("{reports} reports, each of another day")),
+            1,
+            "{text}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
 fn a_webhook_is_retried_dies_and_is_revived() -> Result<()> {
     let text = run("webhook_retry", &["--speed", "200"])?;
     for line in [

@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use commands::{
     acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
-    keys, partitions, push, queues, reschedule, stats, work,
+    keys, partitions, push, queues, reschedule, schedule, stats, work,
 };
 use output::Outcome;
 
@@ -106,6 +106,8 @@ enum Command {
     Cancel(ids::Cancel),
     /// Change the due time of a waiting message
     Reschedule(reschedule::Reschedule),
+    /// Declare, show and change recurring schedules
+    Schedule(schedule::ScheduleCommand),
     /// Make waiting messages due now
     RunNow(ids::RunNow),
     /// Show one message, in any state
@@ -212,6 +214,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Work(work) => work.run(common).await.map(|()| Outcome::Done),
         Command::Cancel(cancel) => cancel.run(common).await,
         Command::Reschedule(reschedule) => reschedule.run(common).await,
+        Command::Schedule(schedule) => schedule.run(common).await,
         Command::RunNow(run_now) => run_now.run(common).await,
         Command::Show(show) => show.run(common).await,
         Command::Ls(ls) => ls.run(common).await,

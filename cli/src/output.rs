@@ -115,6 +115,14 @@ pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
     object.insert("payload_base64".to_owned(), STANDARD.encode(payload).into());
 }
 
+/// The schedule and the fire of a tick, for programs; nothing for any other message.
+pub(crate) fn tick_fields(object: &mut Map<String, Value>, tick: Option<dueq::Tick>) {
+    if let Some(tick) = tick {
+        object.insert("schedule".to_owned(), tick.schedule.into());
+        object.insert("nominal_ms".to_owned(), tick.nominal_ms.into());
+    }
+}
+
 /// An id for people, ready to paste: as text, or as a shell word if it is not UTF-8.
 pub(crate) fn shown_id(id: &[u8]) -> String {
     if std::str::from_utf8(id).is_ok() {

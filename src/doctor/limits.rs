@@ -6,14 +6,6 @@ use crate::error::Error;
 use crate::model::rate::Rate;
 use crate::model::stats::Stats;
 use crate::partition::Partition;
-use crate::protocol::node_id::obeys_limits;
-use crate::protocol::verbs::Verb;
-use crate::server::patience::Repeat;
-
-/// How many nodes are looked at.
-const MOST_NODES: usize = 100;
-/// How long after its last beat a node counts as alive.
-const ALIVE_MS: i64 = 3_000;
 
 impl Checkup {
     /// Whether the stored rate is one, and whether all live nodes obey the limits of the partition.
@@ -54,15 +46,10 @@ impl Checkup {
         if limits.is_empty() {
             return Ok(());
         }
-        let reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
-        let since_ms = reply.header.now_us / 1_000 - ALIVE_MS;
-        let nodes = control
-            .members_above(keys.nodes(), since_ms, MOST_NODES)
-            .await;
-        let Some(nodes) = self.allowed("the nodes (ZRANGE)", nodes)? else {
+        let older = partition.older_nodes().await;
+        let Some(older) = self.allowed("the nodes (ZRANGE)", older)? else {
             return Ok(());
         };
-        let older: Vec<_> = nodes.iter().filter(|node| !obeys_limits(node)).collect();
         if let Some(first) = older.first() {
             let problem = format!(
                 "the queue has {}, and {} of its live nodes may be of an older release that ignores this, such as {first:?}",

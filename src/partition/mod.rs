@@ -4,6 +4,7 @@
 mod ack_push;
 mod claim;
 mod closing;
+mod older_nodes;
 mod producers;
 pub(crate) mod pushing;
 mod remap;

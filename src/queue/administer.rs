@@ -31,6 +31,19 @@ impl<C: Codec> Queue<C> {
         patiently(|| home.control().has(home.keys().meta())).await
     }
 
+    /// The ids of live workers that may be of a release before 0.2. They stop when the queue gets a
+    /// newer layout: see [`ScheduleSet::apply`](crate::ScheduleSet::apply). Empty if there is no such
+    /// queue.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(orders.older_nodes().await?.is_empty());
+    /// # });
+    /// ```
+    pub async fn older_nodes(&self) -> Result<Vec<String>, Error> {
+        self.router.home().older_nodes().await
+    }
+
     /// Revives all messages that are dead now, the oldest first, 1,000 a call; returns how many. A
     /// message that dies again meanwhile stays dead. If the future is dropped, or fails halfway,
     /// some are revived: the same call does the rest.

@@ -7,12 +7,14 @@
 mod ndjson;
 mod rate;
 mod redisson;
+mod schedules;
 mod text;
 mod time;
 
 pub use self::ndjson::ndjson;
 pub use self::rate::rate;
 pub use self::redisson::redisson;
+pub use self::schedules::schedules;
 pub use self::text::shown;
 pub use self::time::{delay, hours, moment};
 use crate::shown::steers;
@@ -21,12 +23,13 @@ use crate::shown::steers;
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 8] = [
     ("delay", delay),
     ("hours", hours),
     ("moment", moment),
     ("ndjson", ndjson),
     ("rate", rate),
+    ("schedules", schedules),
     ("shown", shown),
     ("redisson", redisson),
 ];

@@ -18,6 +18,7 @@ pub(crate) mod push;
 mod push_file;
 pub(crate) mod queues;
 pub(crate) mod reschedule;
+pub(crate) mod schedule;
 mod snippets;
 pub(crate) mod stats;
 pub(crate) mod work;

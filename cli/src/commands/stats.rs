@@ -209,7 +209,7 @@ fn object(name: &str, stats: &Counts) -> String {
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 
-fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 24] {
+fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 27] {
     [
         ("scheduled", stats.scheduled, "wait for their due time"),
         ("due", stats.due, "of these, past their due time"),
@@ -251,5 +251,16 @@ fn counts(stats: &Counts) -> [(&'static str, u64, &'static str); 24] {
             "given back because the receiver asked for a break",
         ),
         ("snoozed", stats.snoozed, ""),
+        ("schedules", stats.schedules, "recurring schedules"),
+        (
+            "low_lists",
+            stats.low_lists,
+            "crons whose list of fires needs a refill: by a worker, or by dueq schedule keep",
+        ),
+        (
+            "dry_lists",
+            stats.dry_lists,
+            "of these, crons whose list is empty: they make no ticks",
+        ),
     ]
 }

@@ -9,11 +9,12 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 25] = [
+const VERBS: [&str; 26] = [
     "push",
     "work",
     "cancel",
     "reschedule",
+    "schedule",
     "run-now",
     "show",
     "ls",
@@ -37,13 +38,27 @@ const VERBS: [&str; 25] = [
     "completions",
 ];
 
+/// The commands of `dueq schedule`.
+const OF_SCHEDULE: [&str; 10] = [
+    "schedule apply",
+    "schedule ls",
+    "schedule show",
+    "schedule next",
+    "schedule trigger",
+    "schedule backfill",
+    "schedule pause",
+    "schedule resume",
+    "schedule rm",
+    "schedule keep",
+];
+
 #[test]
 fn help_matches_the_approved_texts() -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    for verb in ["dueq"].into_iter().chain(VERBS) {
+    for verb in ["dueq"].into_iter().chain(VERBS).chain(OF_SCHEDULE) {
         let mut command = Command::new(DUEQ);
         if verb != "dueq" {
-            command.arg(verb);
+            command.args(verb.split(' '));
         }
         // The URL of no server: help asks none.
         let output = command
@@ -51,7 +66,10 @@ fn help_matches_the_approved_texts() -> Result<()> {
             .env("REDIS_URL", "redis://127.0.0.1:1/")
             .output()?;
         assert_eq!(output.status.code(), Some(0), "{verb}");
-        let (file, help) = (folder.join(format!("{verb}.txt")), text(&output.stdout));
+        let (file, help) = (
+            folder.join(format!("{}.txt", verb.replace(' ', "-"))),
+            text(&output.stdout),
+        );
         if std::env::var_os("DUEQ_BLESS").is_some() {
             fs::write(&file, &help)?;
         }

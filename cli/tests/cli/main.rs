@@ -18,6 +18,8 @@ mod ndjson;
 mod operator;
 mod pasted;
 mod roles;
+mod schedule;
+mod schedule_files;
 mod secrets;
 mod streams;
 mod tls;

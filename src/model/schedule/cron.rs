@@ -35,6 +35,10 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
 
 /// Whether the pattern names fixed times of a day.
 fn is_fixed(cron: &Cron) -> bool {
+    // Of the nicknames, all others fire at midnight.
+    if cron.as_str().trim().eq_ignore_ascii_case("@hourly") {
+        return false;
+    }
     let fields: Vec<_> = cron.as_str().split_whitespace().collect();
     let times = fields.len().saturating_sub(3);
     let is_open = |field: &&str| field.contains(['*', '/']);
@@ -126,12 +130,17 @@ fn next_fixed(
 
 /// The next fire of any other pattern.
 fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Timestamp> {
-    // The last match that is behind the end of the stretch that was searched, and from where.
-    let mut known: Option<(DateTime, DateTime)> = None;
+    // The last match that is behind the end of the stretch that was searched, from where, and whether
+    // the search began with that time.
+    let mut known: Option<(DateTime, bool, DateTime)> = None;
     loop {
-        let reusable = known.filter(|(from, found)| (*from..=*found).contains(&stretch.from));
+        // A search after 02:00 says nothing about 02:00, where the second pass may begin.
+        let reusable = known.filter(|(from, is_inclusive, found)| {
+            (*from..=*found).contains(&stretch.from)
+                && (*is_inclusive || !stretch.is_inclusive || stretch.from > *from)
+        });
         let found = match reusable {
-            Some((_, found)) => found,
+            Some((_, _, found)) => found,
             None => {
                 let found = cron.find_next_occurrence(&stretch.from, stretch.is_inclusive);
                 found.ok()?
@@ -140,7 +149,7 @@ fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Time
         let fire = stretch.offset.to_timestamp(found).ok()?;
         match stretch.end {
             Some(end) if fire >= end => {
-                known = Some((stretch.from, found));
+                known = Some((stretch.from, stretch.is_inclusive, found));
                 *stretch = Stretch::at(zone, end, true);
             }
             _ => {

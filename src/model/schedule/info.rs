@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::model::schedule::{Fire, Schedule};
+use crate::model::schedule::{Fire, Schedule, option_words};
 
 /// A schedule as a queue stores it: its state and what it has counted.
 ///
@@ -113,6 +113,17 @@ pub struct SchedulePage {
 pub struct ScheduleCursor(pub(crate) Vec<u8>);
 
 impl ScheduleInfo {
+    /// The payload of its ticks. Empty in pages.
+    pub fn payload(&self) -> &[u8] {
+        &self.schedule.payload
+    }
+
+    /// The options of its ticks, as the scripts store them: words such as `max_attempts=5` and
+    /// `expires=+60000`.
+    pub fn options(&self) -> String {
+        option_words(&self.schedule)
+    }
+
     /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them computed
     /// ones. None if the schedule is paused or has ended. If workers are behind, or a list was dry,
     /// fires that are over come first: of them the policy of [missed](crate::Missed) fires chooses.

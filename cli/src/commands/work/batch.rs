@@ -23,6 +23,7 @@ pub(super) fn object(delivery: &Delivery) -> Value {
     if let Some(trace_parent) = delivery.trace_parent() {
         object.insert("traceparent".to_owned(), trace_parent.into());
     }
+    output::tick_fields(&mut object, delivery.tick());
     output::payload_fields(&mut object, delivery.payload());
     object.into()
 }

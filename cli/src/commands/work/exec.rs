@@ -74,6 +74,11 @@ impl Exec {
         if let Some(trace_parent) = delivery.trace_parent() {
             command.env("TRACEPARENT", trace_parent);
         }
+        if let Some(tick) = delivery.tick() {
+            command
+                .env("DUEQ_SCHEDULE", tick.schedule)
+                .env("DUEQ_NOMINAL_MS", tick.nominal_ms.to_string());
+        }
         command
             .env("DUEQ_ID", OsStr::from_bytes(delivery.id_bytes()))
             .env("DUEQ_ATTEMPT", delivery.attempt().to_string())
@@ -171,6 +176,9 @@ impl Exec {
         let mut command = Command::new("sh");
         // The worker's own trace is not the message's.
         command.env_remove("TRACEPARENT").env_remove("TRACESTATE");
+        command
+            .env_remove("DUEQ_SCHEDULE")
+            .env_remove("DUEQ_NOMINAL_MS");
         command
             .arg("-c")
             .arg(follow_ups.map_or(BEGIN, |_| BEGIN_WITH_FILE))

@@ -70,7 +70,7 @@ impl Http {
     pub(super) async fn handle(&self, delivery: &Delivery) -> Settlement {
         let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
-            settlement = self.post(delivery.queue(), &id, payload, delivery.trace_parent()) => settlement,
+            settlement = self.post(delivery.queue(), &id, payload, Some(delivery)) => settlement,
             // Neither is the receiver's failure. A message with a lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
             () = delivery.lost() => Settlement::Release,
@@ -98,7 +98,7 @@ impl Http {
         queue: &str,
         id: &str,
         payload: Vec<u8>,
-        trace_parent: Option<&str>,
+        single: Option<&Delivery>,
     ) -> Settlement {
         let now = SystemTime::now();
         let seconds = now
@@ -117,8 +117,13 @@ impl Http {
             .header("dueq-queue", header_id(queue.as_bytes()))
             .header(CONTENT_TYPE, content_type(&payload))
             .body(payload);
-        if let Some(trace_parent) = trace_parent {
+        if let Some(trace_parent) = single.and_then(Delivery::trace_parent) {
             request = request.header("traceparent", trace_parent);
+        }
+        if let Some(tick) = single.and_then(Delivery::tick) {
+            request = request
+                .header("dueq-schedule", tick.schedule)
+                .header("dueq-nominal-ms", tick.nominal_ms);
         }
         match request.send().await {
             Ok(response) => {

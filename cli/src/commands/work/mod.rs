@@ -59,7 +59,8 @@ gets the next free handler.
 
 --exec runs the command by sh -c for each message.
   Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the
-    first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one.
+    first), DUEQ_DUE_MS (Unix milliseconds), DUEQ_QUEUE, and TRACEPARENT if the push had one. The
+    tick of a schedule also has DUEQ_SCHEDULE and DUEQ_NOMINAL_MS, the time for which the work is.
   Result: exit code 0 means done; 65 means hopeless, so the message is dead; any other code, or a
     signal, means retry. The message keeps the end of what the command wrote to stderr as its error.
   Follow-ups: with exit code 0, the lines that the command wrote to its file descriptor 3 are pushed
@@ -73,7 +74,8 @@ gets the next free handler.
 --http posts the payload to a URL, signed after https://www.standardwebhooks.com.
   Headers: webhook-id is the message's id, in which % and . and everything but visible ASCII is
     percent-encoded; webhook-timestamp is the time of this attempt; webhook-signature is an
-    HMAC-SHA256; dueq-queue is the queue; traceparent is the push's.
+    HMAC-SHA256; dueq-queue is the queue; traceparent is the push's. The tick of a schedule also has
+    dueq-schedule and dueq-nominal-ms.
   Secret: whsec_ and base64, from --secret-file or DUEQ_WEBHOOK_SECRET. Several secrets, one a line,
     all sign, so that you can change them.
   Result: 2xx means done; 400, 410, 413, 415 and 422 mean hopeless, so the message is dead;
@@ -89,7 +91,7 @@ gets the next free handler.
 or after --linger, and --concurrency counts batches. A message that failed before comes alone.
   --exec: the standard input has one JSON object a line: id (and id_base64 if it is not UTF-8),
     queue, attempt, due_ms, payload (if it is UTF-8), payload_base64, traceparent if the push had
-    one. The environment has DUEQ_QUEUE and DUEQ_BATCH, the number of messages.
+    one, schedule and nominal_ms of a tick. The environment has DUEQ_QUEUE and DUEQ_BATCH, the number of messages.
     Exit code 0 acks all, any other retries all; 65 with a single message means hopeless.
     With exit code 0, lines on the standard output can settle single messages:
       {\"id\": \"order:42\", \"result\": \"retry\", \"after\": \"5s\", \"error\": \"busy\"}

@@ -75,6 +75,7 @@ impl Print {
             (delivery.due_ms() as f64 + lateness_ms).into(),
         );
         object.insert("lateness_ms".to_owned(), lateness_ms.into());
+        output::tick_fields(&mut object, delivery.tick());
         output::payload_fields(&mut object, delivery.payload());
         output::json_line(&object.into())
     }

@@ -1,0 +1,217 @@
+//! What clock changes do to the fires of a cron.
+
+use dueq::Schedule;
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+
+/// How many local times are looked at within one gap. A day that was skipped has 86,400 seconds.
+const MOST: usize = 100_000;
+
+/// Explains the fires of a cron in a time zone.
+pub(super) struct Clock {
+    zone: TimeZone,
+    /// The same pattern in UTC, which has no clock changes: its fires are the local times that match.
+    local: Option<Schedule>,
+}
+
+impl Clock {
+    /// `pattern` is that of a cron.
+    pub(super) fn new(zone: TimeZone, pattern: Option<&str>) -> Self {
+        let local = pattern.and_then(|pattern| Schedule::cron(pattern).ok());
+        Self {
+            zone,
+            local: local.map(|cron| cron.name("local").zone("UTC")),
+        }
+    }
+
+    pub(super) fn zone(&self) -> &TimeZone {
+        &self.zone
+    }
+
+    /// What clock changes have to do with this fire, as the first one after `before`; empty for
+    /// most.
+    pub(super) fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
+        if self.local.is_none() {
+            return String::new();
+        }
+        let mut remarks = self.skipped(before, fire);
+        remarks.extend(self.pass(fire));
+        remarks.join("; ")
+    }
+
+    /// The local times that match and do not exist, in the gaps between two fires.
+    fn skipped(&self, before: Timestamp, fire: Timestamp) -> Vec<String> {
+        let changes = self.zone.following(before);
+        let changes = changes.take_while(|change| change.timestamp() <= fire);
+        changes
+            .filter_map(|change| self.gap(change.timestamp(), change.offset(), fire))
+            .collect()
+    }
+
+    fn gap(&self, change: Timestamp, after: Offset, fire: Timestamp) -> Option<String> {
+        let last = Timestamp::from_millisecond(change.as_millisecond() - 1).ok()?;
+        let before = self.zone.to_offset(last);
+        let (from, to) = (before.to_datetime(change), after.to_datetime(change));
+        let (first, last) = self.matches(from, to)?;
+        let shown = self.zone.to_datetime(fire);
+        let day = match first.date() == shown.date() {
+            true => "that day".to_owned(),
+            false => format!("on {}", first.date()),
+        };
+        if first != last {
+            return Some(format!(
+                "{} to {} do not exist {day}",
+                time(first),
+                time(last)
+            ));
+        }
+        let first = time(first);
+        // A fixed time moves to the end of the gap. Other patterns have no fire for it.
+        let is_moved = fire == change
+            && self
+                .matches(to, to.saturating_add(jiff::Span::new().seconds(1)))
+                .is_none();
+        Some(match is_moved {
+            true => format!("{first} does not exist {day}: {}", time(shown)),
+            false => format!("{first} does not exist {day}"),
+        })
+    }
+
+    /// The first and the last local time that matches, from `from` to before `to`.
+    fn matches(&self, from: DateTime, to: DateTime) -> Option<(DateTime, DateTime)> {
+        let ms = |local: DateTime| {
+            let local = Offset::UTC.to_timestamp(local).ok()?;
+            u64::try_from(local.as_millisecond()).ok()
+        };
+        let (from, to) = (ms(from)?, ms(to)?);
+        let fires = self.local.as_ref()?.fires(from.checked_sub(1)?).ok()?;
+        let mut fires = fires.map(|fire| fire.nominal_ms);
+        let mut fires = fires.by_ref().take_while(|ms| *ms < to).take(MOST);
+        let first = fires.next()?;
+        let last = fires.last().unwrap_or(first);
+        let local = |ms: u64| {
+            let ms = Timestamp::from_millisecond(i64::try_from(ms).ok()?).ok()?;
+            Some(Offset::UTC.to_datetime(ms))
+        };
+        Some((local(first)?, local(last)?))
+    }
+
+    /// Which pass of a repeated hour the fire is in.
+    fn pass(&self, fire: Timestamp) -> Option<String> {
+        let shown = self.zone.to_datetime(fire);
+        let AmbiguousOffset::Fold { before, .. } = self.zone.to_ambiguous_timestamp(shown).offset()
+        else {
+            return None;
+        };
+        let first = before.to_timestamp(shown).ok()?;
+        let pass = if first == fire { "first" } else { "second" };
+        Some(format!(
+            "{} occurs twice that day: {pass} pass",
+            time(shown)
+        ))
+    }
+}
+
+/// `02:30`, and the seconds if there are any.
+fn time(local: DateTime) -> String {
+    let format = if local.second() == 0 {
+        "%H:%M"
+    } else {
+        "%H:%M:%S"
+    };
+    local.strftime(format).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn remarks(pattern: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
+        let cron = Schedule::cron(pattern).expect("a pattern").zone(zone);
+        let clock = Clock::new(crate::time::zone(zone).expect("a zone"), Some(pattern));
+        let mut before: Timestamp = from.parse().expect("a time");
+        let after = u64::try_from(before.as_millisecond()).expect("after 1970");
+        let fires = cron.fires(after).expect("fires").take(count);
+        let lines = fires.map(|fire| {
+            let ms = i64::try_from(fire.nominal_ms).expect("a time");
+            let fire = Timestamp::from_millisecond(ms).expect("a time");
+            let remark = clock.remark(before, fire);
+            before = fire;
+            format!(
+                "{} {remark}",
+                clock.zone().to_datetime(fire).strftime("%d %H:%M")
+            )
+        });
+        lines.map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    #[test]
+    fn fixed_time_in_a_gap_moves_to_its_end() {
+        assert_eq!(
+            remarks("30 2 * * *", "Europe/Paris", "2027-03-27T00:00:00Z", 3),
+            [
+                "27 02:30",
+                "28 03:00 02:30 does not exist that day: 03:00",
+                "29 02:30"
+            ]
+        );
+        assert_eq!(
+            remarks("0,30 2,3 * * *", "Europe/Paris", "2027-03-27T22:00:00Z", 2),
+            ["28 03:00 02:00 to 02:30 do not exist that day", "28 03:30"]
+        );
+    }
+
+    #[test]
+    fn wildcards_skip_a_gap_and_fire_in_both_passes() {
+        assert_eq!(
+            remarks("30 * * * *", "Europe/Paris", "2027-03-28T00:00:00Z", 2),
+            ["28 01:30", "28 03:30 02:30 does not exist that day"]
+        );
+        assert_eq!(
+            remarks("30 * * * *", "Europe/Paris", "2027-10-30T23:00:00Z", 4),
+            [
+                "31 01:30",
+                "31 02:30 02:30 occurs twice that day: first pass",
+                "31 02:30 02:30 occurs twice that day: second pass",
+                "31 03:30",
+            ]
+        );
+        assert_eq!(
+            remarks("30 2 * * *", "Europe/Paris", "2027-10-30T23:00:00Z", 2),
+            [
+                "31 02:30 02:30 occurs twice that day: first pass",
+                "01 02:30"
+            ]
+        );
+    }
+
+    #[test]
+    fn hourly_nickname_fires_in_both_passes() {
+        assert_eq!(
+            remarks("@hourly", "Europe/Paris", "2027-10-30T23:30:00Z", 3),
+            [
+                "31 02:00 02:00 occurs twice that day: first pass",
+                "31 02:00 02:00 occurs twice that day: second pass",
+                "31 03:00",
+            ]
+        );
+    }
+
+    #[test]
+    fn gap_of_another_day_is_named_with_its_date() {
+        assert_eq!(
+            remarks("15 */2 28 3 *", "Europe/Paris", "2027-03-28T00:30:00Z", 1),
+            ["28 04:15 02:15 does not exist that day"]
+        );
+        assert_eq!(
+            remarks(
+                "30 2-2/1 * 3 SUN",
+                "Europe/Paris",
+                "2027-03-27T12:00:00Z",
+                1
+            ),
+            ["05 02:30 02:30 does not exist on 2027-03-28"]
+        );
+    }
+}
