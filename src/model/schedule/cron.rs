@@ -28,9 +28,15 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
         .seconds(Seconds::Optional)
         .year(Year::Disallowed)
         .build();
-    parser
-        .parse(pattern)
-        .map_err(|error| refused(&error.to_string()))
+    parser.parse(pattern).map_err(|error| {
+        // It repeats characters of the pattern, which may steer a terminal.
+        let why: String = error.to_string().chars().take(300).collect();
+        let shown = why.chars().flat_map(|c| match c.is_ascii() {
+            true => vec![c],
+            false => c.escape_default().collect(),
+        });
+        refused(shown.collect::<String>().trim_end_matches('.'))
+    })
 }
 
 /// Whether the pattern names fixed times of a day.

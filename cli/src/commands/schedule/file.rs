@@ -8,6 +8,8 @@ use dueq::Schedule;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::output::visible;
+
 /// A schedule of a file.
 pub(crate) struct Entry {
     pub(super) schedule: Schedule,
@@ -32,7 +34,7 @@ pub(crate) fn read(text: &str, now: SystemTime) -> Result<Vec<Entry>, Vec<Fault>
         let faults = errors.iter().map(|error| Fault {
             line: line_of(text, error.span().unwrap_or_default()),
             name: None,
-            reason: error.message().replace('\n', ", "),
+            reason: visible(error.message().replace('\n', ", ").as_bytes()),
         });
         return Err(faults.collect());
     }
