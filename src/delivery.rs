@@ -48,6 +48,7 @@ struct Inner {
     expires_at_ms: Option<u64>,
     cost: u32,
     snoozes: u32,
+    is_tick: bool,
     /// When the handler started; before that, when the message was claimed.
     started_us: AtomicU64,
     settled: AtomicBool,
@@ -73,6 +74,7 @@ impl Delivery {
             expires_at_ms: granted.expires_at_ms,
             cost: granted.cost,
             snoozes: granted.snoozes,
+            is_tick: granted.is_tick,
             started_us: AtomicU64::new(u64::try_from(granted.claimed_us).unwrap_or(0)),
             settled: AtomicBool::new(false),
             settling: AtomicUsize::new(0),
@@ -152,6 +154,7 @@ impl Delivery {
             expires_at_ms: None,
             cost: 1,
             snoozes: 0,
+            is_tick: false,
         };
         Self::new(Partition::unconnected(), granted)
     }

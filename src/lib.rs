@@ -45,10 +45,14 @@ pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
+pub use model::schedule::{
+    Backfilled, Declared, Fire, Fires, Missed, Overlap, Refilled, Schedule, ScheduleChanges,
+    ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState, Tick, Triggered,
+};
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::{Push, Queue};
+pub use queue::{Push, Queue, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{

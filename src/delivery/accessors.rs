@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Delivery;
 use crate::error::Error;
+use crate::model::schedule::Tick;
 
 impl Delivery {
     /// The name of the message's queue.
@@ -216,6 +217,35 @@ impl Delivery {
     /// ```
     pub fn cost(&self) -> u32 {
         self.0.cost
+    }
+
+    /// The fire of a [schedule](crate::Schedule) that this message was made for; `None` for any
+    /// other message.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_millis(10)).name("beat")]).await?;
+    /// # tokio::time::sleep(Duration::from_millis(30)).await;
+    /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
+    ///     if let Some(tick) = delivery.tick() {
+    ///         assert_eq!(tick.schedule, "beat");
+    ///         assert_eq!(delivery.id(), format!("beat@{}", tick.nominal_ms));
+    ///     }
+    /// }
+    /// # });
+    /// ```
+    pub fn tick(&self) -> Option<Tick> {
+        let id = std::str::from_utf8(&self.0.id)
+            .ok()
+            .filter(|_| self.0.is_tick)?;
+        let (schedule, nominal_ms) = id.rsplit_once('@')?;
+        Some(Tick {
+            schedule: schedule.to_owned(),
+            nominal_ms: nominal_ms.parse().ok()?,
+        })
     }
 
     /// When the lease that the claim granted ends, in Unix milliseconds of the server. Extensions

@@ -8,6 +8,7 @@ mod findings;
 mod limits;
 mod partitions;
 mod queue;
+mod schedules;
 mod server;
 mod server_findings;
 mod shell;

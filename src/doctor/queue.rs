@@ -128,6 +128,12 @@ impl<C: Codec> Queue<C> {
         for partition in partitions.list() {
             checkup.limits(partition).await?;
         }
+        if let Ok(stats) = &stats {
+            let home = partitions.home();
+            let reply = home.call(Verb::Stats, &[], Repeat::Harmless).await?;
+            let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
+            checkup.schedules(home, stats, now_ms).await?;
+        }
         let mut frames = frames?;
         if repair && frames.iter().any(|frame| !frame.findings.is_empty()) {
             frames = verify_all(&partitions, true).await?;

@@ -16,7 +16,10 @@ pub(crate) mod partition_info;
 pub(crate) mod rate;
 pub(crate) mod receipt;
 pub(crate) mod retry;
+pub(crate) mod schedule;
 pub(crate) mod settlement;
 pub(crate) mod stats;
 pub(crate) mod stored;
 pub(crate) mod uniqueness;
+#[cfg(any(test, feature = "business-hours", feature = "schedules"))]
+pub(crate) mod zone;

@@ -74,6 +74,12 @@ pub struct Stats {
     pub throttled: u64,
     /// Deliveries settled with `snooze` that were scheduled again.
     pub snoozed: u64,
+    /// Recurring schedules.
+    pub schedules: u64,
+    /// Crons whose list of fires needs more: [`refill_schedules`](crate::Queue::refill_schedules).
+    pub low_lists: u64,
+    /// Of these, crons whose list is empty: they do not fire.
+    pub dry_lists: u64,
     /// The limit of attempts of messages without one of their own.
     pub max_attempts: u64,
     /// How many crashes a message survives: at the next one it is dead.
@@ -123,6 +129,9 @@ impl Stats {
             (&mut self.expired, other.expired),
             (&mut self.throttled, other.throttled),
             (&mut self.snoozed, other.snoozed),
+            (&mut self.schedules, other.schedules),
+            (&mut self.low_lists, other.low_lists),
+            (&mut self.dry_lists, other.dry_lists),
             (&mut self.max_leased, other.max_leased),
             (&mut self.max_messages, other.max_messages),
             (&mut self.keep_dead, other.keep_dead),

@@ -13,6 +13,7 @@ use crate::node::handling::{HandlerContext, Handling};
 use crate::node::newest_reply::{NewestReply, Verdict};
 use crate::node::oldest_due::OldestDue;
 use crate::node::queue_number::QueueNumber;
+use crate::node::refills::RefillState;
 use crate::node::slots::{HandlerPermits, QueueSlots};
 use crate::node::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
 use crate::partition::Partition;
@@ -62,6 +63,7 @@ pub(crate) struct AttendedQueue {
     /// Whether notices arrive.
     pub(crate) is_subscribed: bool,
     pub(crate) last_beat: Instant,
+    pub(crate) refills: RefillState,
     newest: NewestReply,
     seen: Seen,
     /// Failed calls since the last beat that succeeded.
@@ -118,6 +120,7 @@ impl AttendedQueue {
             phase: Phase::Attending,
             attended: Attended::Listening,
             is_subscribed: false,
+            refills: RefillState::default(),
             newest: NewestReply::default(),
             seen: Seen::default(),
             failures: 0,

@@ -182,6 +182,7 @@ impl Coordinator {
                             self.want(number, now);
                         }
                         self.check_epoch(number, beat.header.epoch);
+                        self.refill(number, &beat, now);
                     }
                     Err(error) => {
                         health.failed(queue.name(), number, &error);
@@ -198,6 +199,7 @@ impl Coordinator {
             }
             Reply::Reaped(result) => queue.moved(Action::Reap, &result, timers, now),
             Reply::Claimed(claimed) => self.claimed(number, *claimed, now),
+            Reply::Refilled(reply) => self.refilled(number, *reply, now),
             Reply::TokenReturned => {}
             Reply::Left => self.left(number, now),
         }

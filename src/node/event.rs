@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::node::attention::Attended;
 use crate::node::commands::NodeCommand;
 use crate::node::queue_number::QueueNumber;
+use crate::node::refills::RefillReply;
 use crate::node::scanner::Found;
 use crate::node::slots::HandlerPermits;
 use crate::node::subscriptions::Hint;
@@ -42,6 +43,7 @@ pub(crate) enum Reply {
     Promoted(Result<Moved, Error>),
     Reaped(Result<Moved, Error>),
     Claimed(Box<Claimed>),
+    Refilled(Box<RefillReply>),
     /// A wake-up token was given back, or the call failed.
     TokenReturned,
     /// The node has left the queue, or could not say so.

@@ -39,6 +39,7 @@ pub(crate) mod node_queue;
 pub(crate) mod oldest_due;
 pub(crate) mod precise_timer;
 pub(crate) mod queue_number;
+pub(crate) mod refills;
 pub(crate) mod registered;
 pub(crate) mod rosters;
 pub(crate) mod run;

@@ -8,6 +8,7 @@ mod producers;
 pub(crate) mod pushing;
 mod remap;
 mod roles;
+mod schedules;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
@@ -30,6 +31,7 @@ pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
 pub(crate) use remap::{StoredMap, Take};
 pub(crate) use roles::{Presence, Standing};
+pub(crate) use schedules::{LIST, Lists};
 
 /// Which partition of its queue a partition is, by one map.
 #[derive(Clone)]

@@ -37,13 +37,13 @@ impl Partition {
         })
     }
 
-    /// Whether the partition has layout 3, which a change of the map keeps.
+    /// Whether the partition has layout 3 or a newer one, which a change of the map keeps.
     pub(crate) async fn has_layout3(&self) -> Result<bool, Error> {
         let [layout] = self
             .control()
             .fields(self.keys().meta(), ["layout"])
             .await?;
-        Ok(layout.as_deref() == Some("3"))
+        Ok(layout.as_deref() >= Some("3"))
     }
 
     /// Gives the partition this map, if it has an older one or none. Creates the partition if it

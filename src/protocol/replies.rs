@@ -130,6 +130,14 @@ impl Body {
         (0..parts.len()).map(|_| parts.text()).collect()
     }
 
+    /// The next part, an array of texts; or a word in the place of the array.
+    pub(crate) fn texts_or_word(&mut self) -> Result<Result<Vec<String>, String>, Error> {
+        match self.parts.as_slice().first() {
+            Some(Value::BulkString(_)) => self.text().map(Err),
+            _ => self.texts().map(Ok),
+        }
+    }
+
     /// The next part, a text of words: first N counts, then options.
     pub(crate) fn counts_and_options<const N: usize>(
         &mut self,
@@ -204,6 +212,8 @@ pub(crate) struct Options {
     pub(crate) due_by_ms: Option<u64>,
     /// How many leases ran out before. Only a claim says it, and only if there is one.
     pub(crate) crashes: u32,
+    /// Whether a schedule made it.
+    pub(crate) is_tick: bool,
 }
 
 impl Options {
@@ -230,6 +240,7 @@ impl Options {
                 Some(("traceparent", parent)) if limits::check_trace_parent(parent).is_ok() => {
                     options.trace_parent = Some(parent.to_owned());
                 }
+                None if word == "tick" => options.is_tick = true,
                 _ => {}
             }
         }

@@ -12,6 +12,8 @@ mod partitions;
 mod produce;
 mod push;
 mod routed;
+mod schedule;
+mod schedules;
 mod whole;
 
 use std::fmt;
@@ -23,6 +25,8 @@ use crate::router::Router;
 use crate::telemetry::metrics::Metrics;
 
 pub use push::Push;
+pub use schedule::ScheduleHandle;
+pub use schedules::ScheduleSet;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.

@@ -204,6 +204,22 @@ pub(crate) fn queue_refused(queue: &str, error: &Error) {
         "the worker cannot attend this queue");
 }
 
+pub(crate) fn schedule_dry(queue: &str, schedule: &str) {
+    warn!(name: "dueq.schedule_dry", target: "dueq", queue, schedule,
+        "the schedule had no more listed fires: it goes on by its policy of missed fires");
+}
+
+pub(crate) fn cannot_refill(queue: &str) {
+    warn!(name: "dueq.cannot_refill", target: "dueq", queue,
+        "lists of fires run low, and this worker cannot compute crons: compile dueq with the feature schedules, \
+         or run dueq schedule keep");
+}
+
+pub(crate) fn refill_refused(queue: &str, reason: &str) {
+    warn!(name: "dueq.refill_refused", target: "dueq", queue, reason,
+        "the fires of a schedule cannot be listed");
+}
+
 pub(crate) fn scan_failed(pattern: &str, error: &Error) {
     warn!(name: "dueq.scan_failed", target: "dueq", pattern, %error,
         "the scan for queues failed: it is repeated until it succeeds");

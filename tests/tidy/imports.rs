@@ -26,11 +26,12 @@ fn only_the_server_layers_name_the_redis_crates() {
 }
 
 #[test]
-fn only_business_hours_name_the_crate_jiff() {
+fn only_hours_and_schedules_name_the_crate_jiff() {
     let mut count = 0;
     for (name, text) in files("src", "rs") {
         let is_named = code(&text).contains("jiff");
-        let may = name.starts_with("src/model/business_hours/");
+        let may = name.starts_with("src/model/business_hours/")
+            || name.starts_with("src/model/schedule/");
         assert!(may || !is_named, "{name} names jiff");
         // Private functions may have its types.
         let lines = text.lines().map(str::trim_start);

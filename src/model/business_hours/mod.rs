@@ -8,6 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::Error;
 use crate::model::business_hours::week::Week;
+use crate::model::zone::is_place;
 
 /// No zone removes the same hours in two consecutive weeks. So the next opening is at most two
 /// weeks away, and a day more where clocks are put back.
@@ -177,15 +178,6 @@ fn zone_of(name: &str) -> Result<TimeZone, Error> {
              abbreviations and offsets do not say when clocks change"
         ))
     })
-}
-
-/// Whether an IANA name stands for a place or for UTC. `EST`, `GMT+0` and `Etc/GMT-5` are also IANA
-/// names.
-fn is_place(name: &str) -> bool {
-    match name.split_once('/') {
-        Some((area, rest)) => area != "Etc" || rest == "UTC",
-        None => name == "UTC",
-    }
 }
 
 #[cfg(test)]

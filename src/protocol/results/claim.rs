@@ -21,6 +21,8 @@ pub(crate) struct Granted {
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) cost: u32,
     pub(crate) snoozes: u32,
+    /// Whether a schedule made it.
+    pub(crate) is_tick: bool,
 }
 
 /// The reply to a claim.
@@ -80,6 +82,7 @@ impl Claim {
                 expires_at_ms: options.expires_at_ms(due_ms),
                 cost: options.cost.unwrap_or(1),
                 snoozes: options.snoozes,
+                is_tick: options.is_tick,
             });
         }
         Ok(Self {

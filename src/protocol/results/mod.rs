@@ -8,6 +8,7 @@ pub(crate) mod inspect;
 pub(crate) mod produce;
 pub(crate) mod remap;
 pub(crate) mod roles;
+pub(crate) mod schedules;
 pub(crate) mod settle;
 
 use crate::error::{Applied, Error, ErrorKind};

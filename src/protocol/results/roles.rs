@@ -12,6 +12,9 @@ pub(crate) struct Beat {
     pub(crate) nodes: u64,
     /// How many messages are ready to be claimed.
     pub(crate) ready: u64,
+    /// How many lists of fires need more; `None` of a queue without schedules, or of an older
+    /// Functions library.
+    pub(crate) low_lists: Option<u64>,
 }
 
 impl Beat {
@@ -25,6 +28,7 @@ impl Beat {
             leader,
             nodes,
             ready: body.count()?,
+            low_lists: body.count().ok(),
         })
     }
 }

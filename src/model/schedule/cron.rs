@@ -1,0 +1,165 @@
+//! Crons: the crate croner matches patterns with local times, and this file turns those into
+//! instants. Croner treats `30 2,14 * * *` as a wildcard at a clock change, and gives up at gaps of
+//! more than 2 h.
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::Timestamp;
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
+
+use crate::error::Error;
+
+/// Reads a pattern of five fields, or of six with the second.
+pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
+    let refused = |why: &str| {
+        let start: String = pattern.chars().take(100).collect();
+        Error::invalid(format!(
+            "{start:?} is no cron pattern: {why}; it has the fields minute, hour, day of the month, month, day of the week, \
+             and before them perhaps the second"
+        ))
+    };
+    if pattern.len() > 256 || pattern.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(refused(
+            "it must have 1 to 256 bytes, none of them a control byte",
+        ));
+    }
+    let parser = CronParser::builder()
+        .seconds(Seconds::Optional)
+        .year(Year::Disallowed)
+        .build();
+    parser
+        .parse(pattern)
+        .map_err(|error| refused(&error.to_string()))
+}
+
+/// Whether the pattern names fixed times of a day.
+fn is_fixed(cron: &Cron) -> bool {
+    let fields: Vec<_> = cron.as_str().split_whitespace().collect();
+    let times = fields.len().saturating_sub(3);
+    let is_open = |field: &&str| field.contains(['*', '/']);
+    !fields.iter().take(times).any(is_open)
+}
+
+/// The fires of a cron in a time zone.
+#[derive(Debug, Clone)]
+pub(super) struct CronFires {
+    cron: Cron,
+    zone: TimeZone,
+    search: Search,
+}
+
+#[derive(Debug, Clone)]
+enum Search {
+    /// Fixed times: the local time of the last match, and the last fire.
+    Fixed(DateTime, Timestamp),
+    /// Others: stretches between clock changes are searched one after the other.
+    Open(Stretch),
+}
+
+/// A stretch of time without a clock change.
+#[derive(Debug, Clone)]
+struct Stretch {
+    offset: Offset,
+    end: Option<Timestamp>,
+    /// The search goes on after this local time, or with it.
+    from: DateTime,
+    is_inclusive: bool,
+}
+
+impl CronFires {
+    /// The fires after this time in Unix ms.
+    pub(super) fn new(pattern: &str, zone: TimeZone, after_ms: u64) -> Result<Self, Error> {
+        let cron = parse(pattern)?;
+        // Fires are at whole seconds.
+        let after = i64::try_from(after_ms / 1_000).map(Timestamp::from_second);
+        let after = after.ok().and_then(Result::ok).ok_or_else(|| {
+            Error::invalid(format!(
+                "the Unix time of {after_ms} ms is after the year 9999"
+            ))
+        })?;
+        let search = if is_fixed(&cron) {
+            Search::Fixed(zone.to_datetime(after), after)
+        } else {
+            Search::Open(Stretch::at(&zone, after, false))
+        };
+        Ok(Self { cron, zone, search })
+    }
+
+    /// The next fire in Unix ms.
+    pub(super) fn next(&mut self) -> Option<u64> {
+        let fire = match &mut self.search {
+            Search::Fixed(matched, last) => next_fixed(&self.cron, &self.zone, matched, last),
+            Search::Open(stretch) => next_open(&self.cron, &self.zone, stretch),
+        };
+        u64::try_from(fire?.as_millisecond()).ok()
+    }
+}
+
+/// The next fire of a pattern with fixed times. Each local time that matches fires once. So several
+/// that are skipped together fire once.
+fn next_fixed(
+    cron: &Cron,
+    zone: &TimeZone,
+    matched: &mut DateTime,
+    last: &mut Timestamp,
+) -> Option<Timestamp> {
+    loop {
+        *matched = cron.find_next_occurrence(matched, false).ok()?;
+        let fire = match zone.to_ambiguous_timestamp(*matched).offset() {
+            AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(*matched).ok()?,
+            // The first of the two.
+            AmbiguousOffset::Fold { before, .. } => before.to_timestamp(*matched).ok()?,
+            // The clock change itself. The offset after it makes of the skipped time an instant
+            // that is before.
+            AmbiguousOffset::Gap { after, .. } => {
+                let before = after.to_timestamp(*matched).ok()?;
+                zone.following(before).next()?.timestamp()
+            }
+        };
+        if fire > *last {
+            *last = fire;
+            return Some(fire);
+        }
+    }
+}
+
+/// The next fire of any other pattern.
+fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Timestamp> {
+    // The last match that is behind the end of the stretch that was searched, and from where.
+    let mut known: Option<(DateTime, DateTime)> = None;
+    loop {
+        let reusable = known.filter(|(from, found)| (*from..=*found).contains(&stretch.from));
+        let found = match reusable {
+            Some((_, found)) => found,
+            None => {
+                let found = cron.find_next_occurrence(&stretch.from, stretch.is_inclusive);
+                found.ok()?
+            }
+        };
+        let fire = stretch.offset.to_timestamp(found).ok()?;
+        match stretch.end {
+            Some(end) if fire >= end => {
+                known = Some((stretch.from, found));
+                *stretch = Stretch::at(zone, end, true);
+            }
+            _ => {
+                stretch.from = found;
+                stretch.is_inclusive = false;
+                return Some(fire);
+            }
+        }
+    }
+}
+
+impl Stretch {
+    fn at(zone: &TimeZone, from: Timestamp, is_inclusive: bool) -> Self {
+        let offset = zone.to_offset(from);
+        Self {
+            offset,
+            end: zone.following(from).next().map(|change| change.timestamp()),
+            from: offset.to_datetime(from),
+            is_inclusive,
+        }
+    }
+}

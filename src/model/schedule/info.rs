@@ -1,0 +1,151 @@
+//! A schedule as a queue stores it.
+
+use std::fmt;
+
+use crate::error::Error;
+use crate::model::schedule::{Fire, Schedule};
+
+/// A schedule as a queue stores it: its state and what it has counted.
+///
+/// All fires from `since` up to `last` are counted once:
+/// `made + missed + overlapped + paused`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ScheduleInfo {
+    /// Its name.
+    pub name: String,
+    /// The set that declares it.
+    pub set: String,
+    /// Whether it fires.
+    pub state: ScheduleState,
+    /// The nominal time of its next fire, in Unix milliseconds; `None` unless it is active.
+    pub next_ms: Option<u64>,
+    /// Up to when its fires are over, in Unix milliseconds.
+    pub last_ms: u64,
+    /// Its first fire, from which the counts begin, in Unix milliseconds. A change of the schedule
+    /// begins them again.
+    pub since_ms: u64,
+    /// Fires that made a tick.
+    pub made: u64,
+    /// Fires that were dropped because they were [missed](crate::Missed).
+    pub missed: u64,
+    /// Fires that made no tick because an earlier one was there: see [`Overlap`](crate::Overlap).
+    pub overlapped: u64,
+    /// Fires while the schedule was paused.
+    pub paused: u64,
+    /// Ticks made by hand: by [`trigger`](crate::ScheduleHandle::trigger),
+    /// [`backfill`](crate::ScheduleHandle::backfill) and
+    /// [`fire_now`](crate::ScheduleSet::fire_now).
+    pub triggered: u64,
+    /// It changes when the schedule is changed.
+    pub version: u64,
+    /// The schedule itself. In pages its payload is empty.
+    pub schedule: Schedule,
+    /// Its spec, as the scripts store it: words such as `every=900000` and `overlap=skip`.
+    pub spec: String,
+    /// The pattern of a cron; empty for `every`.
+    pub pattern: String,
+    /// The time zone of a cron.
+    pub zone: Option<String>,
+    /// The version of the time zone rules by which the fires of a cron were listed, such as `2026a`.
+    pub tzdata: Option<String>,
+    /// How many fires of a cron are listed ahead. A schedule whose list runs dry fires again after
+    /// the next refill: see [`refill_schedules`](crate::Queue::refill_schedules).
+    pub listed: u64,
+    /// The last listed fire of a cron, in Unix milliseconds.
+    pub listed_until_ms: Option<u64>,
+    /// Whether a cron has no fires after the listed ones.
+    pub is_list_final: bool,
+    /// The listed fires in Unix milliseconds. Empty in pages.
+    pub listed_ms: Vec<u64>,
+}
+
+/// Whether a schedule fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ScheduleState {
+    /// It fires.
+    Active,
+    /// An operator paused it.
+    Paused,
+    /// It is a cron whose list of fires is empty: it waits for a
+    /// [refill](crate::Queue::refill_schedules).
+    Dry,
+    /// It has no more fires, or has made as many ticks as its limit.
+    Ended,
+}
+
+impl ScheduleState {
+    /// The state as the protocol names it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Paused => "paused",
+            Self::Dry => "dry",
+            Self::Ended => "ended",
+        }
+    }
+
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let all = [Self::Active, Self::Paused, Self::Dry, Self::Ended];
+        all.into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+impl fmt::Display for ScheduleState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A page of the schedules of a queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SchedulePage {
+    /// The schedules, in the order of their sets and names.
+    pub schedules: Vec<ScheduleInfo>,
+    /// For the next page; `None` at the end.
+    pub next: Option<ScheduleCursor>,
+}
+
+/// Where the next page of schedules begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleCursor(pub(crate) Vec<u8>);
+
+impl ScheduleInfo {
+    /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them computed
+    /// ones. None if the schedule is paused or has ended.
+    ///
+    /// # Errors
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if fires of a cron must be computed, and the
+    /// program has not the cargo feature `schedules`.
+    pub fn next_fires(&self, count: usize) -> Result<Vec<Fire>, Error> {
+        if matches!(self.state, ScheduleState::Paused | ScheduleState::Ended) {
+            return Ok(Vec::new());
+        }
+        let left = self
+            .schedule
+            .limit
+            .map(|limit| limit.saturating_sub(self.made));
+        let left = usize::try_from(left.unwrap_or(u64::MAX)).unwrap_or(usize::MAX);
+        let count = count.min(left);
+        let is_over = |ms: &u64| self.schedule.end_ms.is_none_or(|end| *ms <= end);
+        let listed = match self.next_ms.filter(|_| !self.schedule.is_cron()) {
+            Some(next) => vec![next],
+            None => self.listed_ms.clone(),
+        };
+        let last = listed.last().copied();
+        let listed = listed.into_iter().filter(is_over).take(count);
+        let mut fires: Vec<_> = listed.map(|ms| self.schedule.fire_at(ms)).collect();
+        if fires.len() < count && !self.is_list_final {
+            let after = last.unwrap_or(self.last_ms.max(self.listed_until_ms.unwrap_or(0)));
+            let endless = Schedule {
+                limit: None,
+                ..self.schedule.clone()
+            };
+            let missing = count - fires.len();
+            fires.extend(endless.fires(after)?.take(missing));
+        }
+        Ok(fires)
+    }
+}

@@ -1,0 +1,4 @@
+mod clock_changes;
+mod oracle;
+mod refusals;
+mod text;

@@ -1,0 +1,161 @@
+//! Calls about the schedules of a queue, and the refill of their lists of fires.
+
+use std::collections::HashSet;
+
+use crate::error::Error;
+use crate::model::schedule::{
+    FireList, Refilled, ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState, listed_fires,
+    tzdata_version,
+};
+use crate::partition::Partition;
+use crate::protocol::results::schedules::{self, ListRefilled};
+use crate::protocol::verbs::Verb;
+use crate::server::patience::Repeat;
+use crate::telemetry::events;
+
+/// How many fires a list holds at most.
+pub(crate) const LIST: usize = 512;
+/// A list with fewer than this is worth a refill.
+const FULL_ENOUGH: u64 = 448;
+/// How many schedules a page of a refill has. A call with as many full lists occupies Redis for a few
+/// milliseconds.
+const PAGE: usize = 25;
+
+/// Which lists a refill looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lists {
+    /// Those that the queue counts as low.
+    Low,
+    /// All: also those that were listed by older rules of the time zones.
+    All,
+}
+
+impl Partition {
+    /// A page of up to `limit` schedules.
+    pub(crate) async fn schedules(
+        &self,
+        cursor: Option<&ScheduleCursor>,
+        limit: usize,
+        lists: Lists,
+    ) -> Result<SchedulePage, Error> {
+        let cursor = cursor.map_or(&[][..], |cursor| &cursor.0);
+        let limit = limit.to_string();
+        let low: &[u8] = if lists == Lists::Low { b"low" } else { b"" };
+        let args = [cursor, limit.as_bytes(), low];
+        let reply = self.call(Verb::Schedules, &args, Repeat::Harmless).await;
+        let mut reply = reply.map_err(Error::of_read)?;
+        schedules::page(&mut reply.body)
+    }
+
+    /// One schedule, with its payload and its list; `None` if there is none of this name.
+    pub(crate) async fn schedule(&self, name: &str) -> Result<Option<ScheduleInfo>, Error> {
+        let args = [name.as_bytes()];
+        let reply = self.call(Verb::Schedules, &args, Repeat::Harmless).await;
+        let mut reply = reply.map_err(Error::of_read)?;
+        Ok(schedules::page(&mut reply.body)?.schedules.pop())
+    }
+
+    /// Adds fires to the lists of crons. `warned` are the schedules whose dry list was logged.
+    pub(crate) async fn refill(
+        &self,
+        lists: Lists,
+        warned: &mut HashSet<String>,
+    ) -> Result<Refilled, Error> {
+        let mut refilled = Refilled::default();
+        let mut cursor = None;
+        loop {
+            let page = self.schedules(cursor.as_ref(), PAGE, lists).await?;
+            for info in &page.schedules {
+                if info.state != ScheduleState::Dry {
+                    warned.remove(&info.name);
+                } else {
+                    refilled.dry.push(info.name.clone());
+                    if warned.insert(info.name.clone()) {
+                        events::schedule_dry(self.queue_name(), &info.name);
+                    }
+                }
+            }
+            self.refill_page(page.schedules, &mut refilled).await?;
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(refilled);
+            }
+        }
+    }
+
+    async fn refill_page(
+        &self,
+        schedules: Vec<ScheduleInfo>,
+        refilled: &mut Refilled,
+    ) -> Result<(), Error> {
+        let mut args: Vec<Vec<u8>> = Vec::new();
+        let mut names = Vec::new();
+        for info in schedules {
+            let (name, version) = (info.name.clone(), info.version);
+            let last = info.listed_until_ms.unwrap_or(0);
+            // Computing 512 fires takes up to some milliseconds: not on the thread of a node.
+            let computed = tokio::task::spawn_blocking(move || more_fires(&info)).await;
+            let list = match computed.map(Result::transpose) {
+                Ok(None) => continue,
+                Ok(Some(Ok(list))) => list,
+                Ok(Some(Err(error))) => {
+                    refilled.failed.push(format!("{name}: {error}"));
+                    continue;
+                }
+                Err(panic) => match panic.try_into_panic() {
+                    Ok(panic) => std::panic::resume_unwind(panic),
+                    // The runtime ends.
+                    Err(_) => return Ok(()),
+                },
+            };
+            args.extend([
+                name.clone().into_bytes(),
+                version.to_string().into_bytes(),
+                last.to_string().into_bytes(),
+                list.encode().into_bytes(),
+            ]);
+            names.push(name);
+        }
+        if names.is_empty() {
+            return Ok(());
+        }
+        let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+        // A second call finds the lists changed.
+        let mut reply = self.call(Verb::Refill, &args, Repeat::Harmless).await?;
+        let results = schedules::refilled(&mut reply.body)?;
+        for (name, result) in names.into_iter().zip(results) {
+            match result {
+                ListRefilled::Done(fires) => {
+                    refilled.lists += 1;
+                    refilled.fires += fires;
+                }
+                ListRefilled::Kept => {}
+                ListRefilled::Overtaken => refilled.overtaken += 1,
+                ListRefilled::Refused(why) => refilled.failed.push(format!("{name}: {why}")),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The fires to add to a list, or to replace it with; `None` if it needs none.
+fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
+    if !info.schedule.is_cron() || info.state == ScheduleState::Ended {
+        return Ok(None);
+    }
+    let (own, listed_by) = (tzdata_version(), info.tzdata.as_deref());
+    let list = match own.as_deref().cmp(&listed_by) {
+        // Newer rules replace the list, from the last fire that is over.
+        std::cmp::Ordering::Greater => listed_fires(&info.schedule, info.last_ms, LIST)?,
+        std::cmp::Ordering::Equal if !info.is_list_final && info.listed < FULL_ENOUGH => {
+            let after_ms = info.listed_until_ms.unwrap_or(0).max(info.last_ms);
+            let missing = LIST - usize::try_from(info.listed).unwrap_or(LIST).min(LIST);
+            listed_fires(&info.schedule, after_ms, missing)?
+        }
+        // Without the feature, the reason is an error.
+        _ if own.is_none() => listed_fires(&info.schedule, info.last_ms, 1)?,
+        _ => return Ok(None),
+    };
+    let needs = !list.times.is_empty() || list.is_final();
+    Ok(needs.then_some(list))
+}

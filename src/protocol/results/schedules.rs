@@ -1,0 +1,218 @@
+//! The replies to calls about schedules: schedule, schedules, amend, trigger, refill.
+
+use super::ItemText;
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::schedule::{
+    Declared, Schedule, ScheduleChanges, ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState,
+    Triggered,
+};
+use crate::protocol::replies::{Body, Reply};
+use crate::protocol::verbs::Verb;
+
+/// How many refused schedules an error names.
+const MOST_NAMED: usize = 5;
+
+/// The reply to an apply of these schedules, in their order.
+pub(crate) fn changes(
+    set: &str,
+    revision: Option<u64>,
+    names: &[&str],
+    mut reply: Reply,
+) -> Result<ScheduleChanges, Error> {
+    let body = &mut reply.body;
+    let outcome = body.text()?;
+    if let Some(stored) = outcome.strip_prefix("STALE ") {
+        let message = format!(
+            "the set {set} of schedules has revision {stored}, and this call has {}: nothing was changed, as a newer \
+             release has declared the set",
+            revision.unwrap_or_default()
+        );
+        return Err(Error::new(ErrorKind::InvalidInput, Applied::No, message).with_code("STALE"));
+    }
+    let items = body.texts()?;
+    if items.len() != names.len() {
+        return Err(body.unexpected(&format!(
+            "{} results of {} schedules",
+            items.len(),
+            names.len()
+        )));
+    }
+    let items = names.iter().zip(items.iter().map(String::as_str));
+    let items: Vec<_> = items
+        .map(|(name, text)| (*name, ItemText::new(Verb::Schedule, text)))
+        .collect();
+    match outcome.as_str() {
+        "OK" => {}
+        "INVALID" => {
+            let refused = items.iter().filter(|(_, item)| item.word == "INVALID");
+            let reasons: Vec<_> = refused
+                .map(|(name, item)| format!("schedule {name:?}: {}", item.detail))
+                .collect();
+            let more = match reasons.len().saturating_sub(MOST_NAMED) {
+                0 => String::new(),
+                more => format!("; and {more} more"),
+            };
+            let named = reasons[..reasons.len().min(MOST_NAMED)].join("; ");
+            return Err(Error::invalid(format!(
+                "{named}{more} (nothing was changed)"
+            )));
+        }
+        other => return Err(body.unexpected(&format!("the outcome {other:?}"))),
+    }
+    let mut changes = ScheduleChanges::default();
+    for (name, item) in items {
+        let list = match item.word {
+            "CREATED" => &mut changes.created,
+            "CHANGED" => &mut changes.changed,
+            "KEPT" => &mut changes.kept,
+            _ => return Err(item.unexpected()),
+        };
+        list.push(Declared {
+            name: name.to_owned(),
+            next_ms: Some(item.time_ms()?).filter(|ms| *ms > 0),
+        });
+    }
+    changes.removed = body.texts()?;
+    Ok(changes)
+}
+
+/// A page of schedules.
+pub(crate) fn page(body: &mut Body) -> Result<SchedulePage, Error> {
+    let next = Some(body.bytes()?).filter(|cursor| !cursor.is_empty());
+    let mut items = body.parts()?;
+    let mut schedules = Vec::with_capacity(items.len());
+    while !items.is_empty() {
+        schedules.push(info(items.parts()?)?);
+    }
+    Ok(SchedulePage {
+        schedules,
+        next: next.map(ScheduleCursor),
+    })
+}
+
+fn info(mut item: Body) -> Result<ScheduleInfo, Error> {
+    let item = &mut item;
+    let name = item.text()?;
+    let state = item.text()?;
+    let state = ScheduleState::parse(&state)
+        .ok_or_else(|| item.unexpected(&format!("the state {state:?} of a schedule")))?;
+    let next_ms = Some(item.count()?).filter(|_| state == ScheduleState::Active);
+    let [
+        last_ms,
+        since_ms,
+        made,
+        missed,
+        overlapped,
+        paused,
+        triggered,
+    ] = counts(item)?;
+    let version = item.text()?;
+    let version = version.parse();
+    let version = version.map_err(|_| item.unexpected("the version of a schedule is no number"))?;
+    let (spec, options, pattern) = (item.text()?, item.text()?, item.text()?);
+    let tzdata = Some(item.text()?).filter(|version| !version.is_empty());
+    let listed_until_ms = Some(item.count()?).filter(|ms| *ms > 0);
+    let is_list_final = item.integer()? == 1;
+    let listed = item.count()?;
+    let schedule = Schedule::parse(&name, &spec, &options, &pattern);
+    let mut schedule =
+        schedule.ok_or_else(|| item.unexpected(&format!("the spec {spec:?} of a schedule")))?;
+    let mut listed_ms = Vec::new();
+    if !item.is_empty() {
+        schedule.payload = item.bytes()?;
+        let times = item.text()?;
+        listed_ms = times.split(' ').filter_map(|ms| ms.parse().ok()).collect();
+    }
+    let set = spec.split(' ').find_map(|word| word.strip_prefix("set="));
+    Ok(ScheduleInfo {
+        set: set.unwrap_or_default().to_owned(),
+        zone: schedule.zone.clone(),
+        name,
+        state,
+        next_ms,
+        last_ms,
+        since_ms,
+        made,
+        missed,
+        overlapped,
+        paused,
+        triggered,
+        version,
+        schedule,
+        spec,
+        pattern,
+        tzdata,
+        listed,
+        listed_until_ms,
+        is_list_final,
+        listed_ms,
+    })
+}
+
+fn counts<const N: usize>(item: &mut Body) -> Result<[u64; N], Error> {
+    let mut counts = [0; N];
+    for count in &mut counts {
+        *count = item.count()?;
+    }
+    Ok(counts)
+}
+
+/// Whether a schedule was there for an amend.
+pub(crate) fn amended(body: &mut Body) -> Result<bool, Error> {
+    let items = body.texts()?;
+    let item = items.first().map(|text| ItemText::new(Verb::Amend, text));
+    let item = item.ok_or_else(|| body.unexpected("no result"))?;
+    match item.word {
+        "OK" => Ok(true),
+        "GONE" => Ok(false),
+        _ => Err(item.refusal()),
+    }
+}
+
+/// The results of a trigger; `None` if there is no such schedule.
+pub(crate) fn triggered(body: &mut Body) -> Result<Option<Vec<Result<Triggered, Error>>>, Error> {
+    // `GONE` takes the place of the list.
+    let items = match body.texts_or_word()? {
+        Ok(items) => items,
+        Err(word) if word == "GONE" => return Ok(None),
+        Err(word) => return Err(body.unexpected(&format!("the word {word:?}"))),
+    };
+    let results = items.iter().map(|text| {
+        let item = ItemText::new(Verb::Trigger, text);
+        match item.word {
+            "CREATED" => Ok(Triggered::Created(item.detail.to_owned())),
+            "EXISTS" => Ok(Triggered::Exists(item.detail.to_owned())),
+            "OVERLAPS" => Ok(Triggered::Overlaps),
+            _ => Err(item.refusal()),
+        }
+    });
+    Ok(Some(results.collect()))
+}
+
+/// What became of one list of fires.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ListRefilled {
+    /// It has so many fires now.
+    Done(u64),
+    /// It was listed by newer rules of the time zones.
+    Kept,
+    /// Another client was faster, or the schedule is gone.
+    Overtaken,
+    Refused(String),
+}
+
+/// The results of a refill, in the order of its lists.
+pub(crate) fn refilled(body: &mut Body) -> Result<Vec<ListRefilled>, Error> {
+    let items = body.texts()?;
+    let results = items.iter().map(|text| {
+        let item = ItemText::new(Verb::Refill, text);
+        match item.word {
+            "OK" => item.time_ms().map(ListRefilled::Done),
+            "KEPT" => Ok(ListRefilled::Kept),
+            "CHANGED" | "GONE" => Ok(ListRefilled::Overtaken),
+            "INVALID" => Ok(ListRefilled::Refused(item.detail.to_owned())),
+            _ => Err(item.unexpected()),
+        }
+    });
+    results.collect()
+}

@@ -1,0 +1,225 @@
+//! One schedule of a queue: reading it, ticks by hand, pausing and removing it.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::error::Error;
+use crate::model::due::Due;
+use crate::model::schedule::{Backfilled, Fire, Schedule, ScheduleInfo, Triggered, check_name};
+use crate::partition::Partition;
+use crate::protocol::results::schedules;
+use crate::protocol::verbs::Verb;
+use crate::server::patience::Repeat;
+
+/// How many ticks one call of a backfill makes.
+const BACKFILL: usize = 100;
+
+/// One schedule of a queue: see [`Queue::schedule`](crate::Queue::schedule). Cheap to clone.
+#[derive(Clone)]
+pub struct ScheduleHandle {
+    home: Arc<Partition>,
+    name: String,
+}
+
+impl ScheduleHandle {
+    pub(super) fn new(home: Arc<Partition>, name: String) -> Self {
+        Self { home, name }
+    }
+
+    /// The schedule with its state and its counts; `None` if there is none of this name.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Schedule, ScheduleState};
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// let info = orders.schedule("sync").get().await?.unwrap();
+    /// assert_eq!((info.state, info.made), (ScheduleState::Active, 0));
+    /// # });
+    /// ```
+    pub async fn get(&self) -> Result<Option<ScheduleInfo>, Error> {
+        check_name(&self.name)?;
+        self.home.schedule(&self.name).await
+    }
+
+    /// The next `count` fires: see [`ScheduleInfo::next_fires`]. None if there is no such schedule.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// let fires = orders.schedule("sync").next(5).await?;
+    /// assert_eq!(fires[4].nominal_ms - fires[0].nominal_ms, 240_000);
+    /// # });
+    /// ```
+    pub async fn next(&self, count: usize) -> Result<Vec<Fire>, Error> {
+        match self.get().await? {
+            Some(info) => info.next_fires(count),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Makes a tick now. It obeys the schedule's [`Overlap`](crate::Overlap), and moves no fire. Not
+    /// repeated when the reply is lost. The caller needs the rights of an operator, as for the
+    /// following calls.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Schedule, Triggered};
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// match orders.schedule("sync").trigger().await? {
+    ///     Triggered::Created(id) => assert!(id.starts_with("sync@")),
+    ///     other => println!("no tick: {other:?}"),
+    /// }
+    /// # });
+    /// ```
+    pub async fn trigger(&self) -> Result<Triggered, Error> {
+        check_name(&self.name)?;
+        let args = [self.name.as_bytes(), b"now"];
+        let mut reply = self.home.call(Verb::Trigger, &args, Repeat::Unsafe).await?;
+        let results = schedules::triggered(&mut reply.body)?;
+        let result = results.map(|mut results| results.pop());
+        match result {
+            None => Ok(Triggered::Gone),
+            Some(Some(result)) => result,
+            Some(None) => Err(reply.body.unexpected("no result")),
+        }
+    }
+
+    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100 a
+    /// call, the oldest first. Ticks whose message is there already are not made again. It ignores
+    /// [`Overlap`](crate::Overlap) and the limit. If it fails halfway, the same call does the rest.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such schedule, or if
+    /// 1,000 ticks of a schedule that minds overlaps wait.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// let from = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    /// let made = orders.schedule("sync").backfill(from, from + Duration::from_secs(3_600)).await?;
+    /// assert_eq!((made.created, made.existing), (60, 0));
+    /// # });
+    /// ```
+    pub async fn backfill(&self, from: SystemTime, to: SystemTime) -> Result<Backfilled, Error> {
+        let Some(info) = self.get().await? else {
+            return Err(self.gone());
+        };
+        let (Due::AtMs(from_ms) | Due::AfterMs(from_ms)) = Due::from(from);
+        let (Due::AtMs(to_ms) | Due::AfterMs(to_ms)) = Due::from(to);
+        let schedule = Schedule {
+            limit: None,
+            ..info.schedule
+        };
+        let mut done = Backfilled::default();
+        let mut fires = schedule.fires(from_ms.saturating_sub(1))?;
+        loop {
+            let times = fires.by_ref().map(|fire| fire.nominal_ms);
+            let times: Vec<_> = times.take_while(|ms| *ms <= to_ms).take(BACKFILL).collect();
+            if times.is_empty() {
+                return Ok(done);
+            }
+            let is_last = times.len() < BACKFILL;
+            let ended = self.backfill_some(&times, &mut done).await;
+            let ended = ended.map_err(|error| match done.created {
+                0 => error,
+                made => error.after(&format!("{made} ticks were made")),
+            })?;
+            if ended || is_last {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// Makes the ticks of these nominal times. Returns whether they reach beyond the present.
+    async fn backfill_some(&self, times: &[u64], done: &mut Backfilled) -> Result<bool, Error> {
+        let texts: Vec<_> = times.iter().map(u64::to_string).collect();
+        let mut args = vec![self.name.as_bytes()];
+        args.extend(texts.iter().map(String::as_bytes));
+        let mut reply = self
+            .home
+            .call(Verb::Trigger, &args, Repeat::Harmless)
+            .await?;
+        let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
+        let Some(results) = schedules::triggered(&mut reply.body)? else {
+            return Err(self.gone());
+        };
+        for (time, result) in times.iter().zip(results) {
+            match result {
+                Ok(Triggered::Created(_)) => done.created += 1,
+                Ok(_) => done.existing += 1,
+                Err(_) if *time > now_ms => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    fn gone(&self) -> Error {
+        let name = &self.name;
+        Error::invalid(format!("there is no schedule {name:?} in the queue"))
+    }
+
+    /// Pauses the schedule until it is resumed, also if an apply changes it; returns whether there is
+    /// one of this name. It makes no ticks, and its fires count as
+    /// [`paused`](ScheduleInfo::paused). Ticks that it has made stay.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Schedule, ScheduleState};
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// assert!(orders.schedule("sync").pause().await?);
+    /// assert_eq!(orders.schedule("sync").get().await?.unwrap().state, ScheduleState::Paused);
+    /// # });
+    /// ```
+    pub async fn pause(&self) -> Result<bool, Error> {
+        self.amend("pause").await
+    }
+
+    /// Resumes the schedule: its next fire is the first one after now. Returns whether there is one of
+    /// this name.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(!orders.schedule("sync").resume().await?, "there is none");
+    /// # });
+    /// ```
+    pub async fn resume(&self) -> Result<bool, Error> {
+        self.amend("resume").await
+    }
+
+    /// Removes the schedule; returns whether there was one of this name. Ticks that it has made stay.
+    /// The next [`apply`](crate::ScheduleSet::apply) that declares it creates it again.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// assert!(orders.schedule("sync").remove().await?);
+    /// assert!(orders.schedule("sync").get().await?.is_none());
+    /// # });
+    /// ```
+    pub async fn remove(&self) -> Result<bool, Error> {
+        self.amend("remove").await
+    }
+
+    async fn amend(&self, change: &str) -> Result<bool, Error> {
+        check_name(&self.name)?;
+        let args = [change.as_bytes(), self.name.as_bytes()];
+        let mut reply = self.home.call(Verb::Amend, &args, Repeat::Harmless).await?;
+        schedules::amended(&mut reply.body)
+    }
+}

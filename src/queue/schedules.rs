@@ -1,0 +1,340 @@
+//! Recurring schedules: declaring sets of them, reading them, and refilling the lists of crons.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::model::codec::Codec;
+use crate::model::schedule::{
+    Refilled, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
+    listed_fires, option_words,
+};
+use crate::partition::{LIST, Lists, Partition};
+use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::results::schedules;
+use crate::protocol::verbs::Verb;
+use crate::queue::Queue;
+use crate::queue::schedule::ScheduleHandle;
+use crate::server::patience::Repeat;
+
+/// How many fires the lists of one apply have together. Each list has 64 at least: workers, or
+/// [`refill_schedules`](Queue::refill_schedules), add the rest.
+const FIRES_OF_APPLY: usize = 16_384;
+const LEAST_FIRES: usize = 64;
+/// The largest revision that scripts take.
+const MAX_REVISION: u64 = 1 << 53;
+
+impl<C: Codec> Queue<C> {
+    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to whoever
+    /// declares it, such as a service: an apply of one set changes no schedule of another.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let sync = Schedule::every(Duration::from_secs(900)).name("sync").payload("all");
+    /// let changes = orders.schedules("billing").revision(42).prune(true).apply([sync]).await?;
+    /// assert_eq!(changes.created[0].name, "sync");
+    /// # });
+    /// ```
+    pub fn schedules(&self, set: impl Into<String>) -> ScheduleSet {
+        ScheduleSet {
+            home: Arc::clone(self.router().current().home()),
+            set: set.into(),
+            revision: None,
+            prune: false,
+            fire_now: false,
+            dry_run: false,
+        }
+    }
+
+    /// The schedule of this name, for reading it and changing its state. Asks nothing of the server.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(orders.schedule("report").get().await?.is_none());
+    /// # });
+    /// ```
+    pub fn schedule(&self, name: impl Into<String>) -> ScheduleHandle {
+        let home = Arc::clone(self.router().current().home());
+        ScheduleHandle::new(home, name.into())
+    }
+
+    /// A page of up to `limit` (1 to 1,000) schedules of all sets. Without a cursor it is the first
+    /// page.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// for schedule in orders.list_schedules(None, 100).await?.schedules {
+    ///     println!("{} ({}): {:?}", schedule.name, schedule.state, schedule.next_ms);
+    /// }
+    /// # assert_eq!(orders.list_schedules(None, 100).await?.schedules.len(), 1);
+    /// # });
+    /// ```
+    pub async fn list_schedules(
+        &self,
+        cursor: Option<&ScheduleCursor>,
+        limit: usize,
+    ) -> Result<SchedulePage, Error> {
+        if !(1..=MAX_ITEMS).contains(&limit) {
+            return Err(Error::invalid(format!(
+                "a page of {limit} schedules: a page has 1 to {MAX_ITEMS}"
+            )));
+        }
+        let known = self.router().current();
+        known.home().schedules(cursor, limit, Lists::All).await
+    }
+
+    /// Lists the next fires of all crons of the queue, up to 512 each, and lists them again if this
+    /// program has newer rules of the time zones. A list of a minutely cron then lasts 8.5 h, that of
+    /// a daily one 17 months, without any further call.
+    ///
+    /// The leader of the queue's workers does this if it has the cargo feature `schedules`. Call it
+    /// once an hour if no such worker runs: `dueq schedule keep`. The caller needs the rights of a
+    /// consumer. Cheap if nothing is to be done.
+    ///
+    /// A schedule whose list was dry fires again, by its policy of [missed](crate::Missed) fires.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert_eq!(orders.refill_schedules().await?.lists, 0);
+    /// # });
+    /// ```
+    pub async fn refill_schedules(&self) -> Result<Refilled, Error> {
+        let known = self.router().current();
+        known.home().refill(Lists::All, &mut HashSet::new()).await
+    }
+}
+
+/// Declares a set of schedules: see [`Queue::schedules`].
+#[derive(Clone)]
+#[must_use = "nothing happens until `apply`"]
+pub struct ScheduleSet {
+    home: Arc<Partition>,
+    set: String,
+    revision: Option<u64>,
+    prune: bool,
+    fire_now: bool,
+    dry_run: bool,
+}
+
+impl ScheduleSet {
+    /// The revision of the declaration, such as the number of a release: 0 to 2^53. An apply of a
+    /// lower revision than the stored one fails, so that an old process of a rolling deploy cannot
+    /// undo the new one's.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.schedules("billing").revision(42).apply([]).await?;
+    /// let error = orders.schedules("billing").revision(41).apply([]).await.unwrap_err();
+    /// assert_eq!(error.code(), Some("STALE"));
+    /// # });
+    /// ```
+    pub fn revision(mut self, revision: u64) -> Self {
+        self.revision = Some(revision);
+        self
+    }
+
+    /// Whether schedules of the set that are not given are removed; `false` unless set. Their ticks
+    /// stay.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
+    /// let changes = orders.schedules("billing").prune(true).apply([]).await?;
+    /// assert_eq!(changes.removed, ["sync"]);
+    /// # });
+    /// ```
+    pub fn prune(mut self, prune: bool) -> Self {
+        self.prune = prune;
+        self
+    }
+
+    /// Whether each schedule that is created makes a tick at once; `false` unless set. Changed and
+    /// kept ones do not.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let daily = Schedule::every(Duration::from_secs(86_400)).name("report");
+    /// orders.schedules("billing").fire_now(true).apply([daily]).await?;
+    /// assert_eq!(orders.schedule("report").get().await?.unwrap().triggered, 1);
+    /// # });
+    /// ```
+    pub fn fire_now(mut self, fire_now: bool) -> Self {
+        self.fire_now = fire_now;
+        self
+    }
+
+    /// Whether the call only tells what it would change; `false` unless set.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let daily = Schedule::every(Duration::from_secs(86_400)).name("report");
+    /// let changes = orders.schedules("billing").dry_run(true).apply([daily]).await?;
+    /// assert_eq!(changes.created.len(), 1);
+    /// assert!(orders.schedule("report").get().await?.is_none());
+    /// # });
+    /// ```
+    pub fn dry_run(mut self, dry_run: bool) -> Self {
+        self.dry_run = dry_run;
+        self
+    }
+
+    /// Creates and changes the given schedules of the set, up to 1,000, in one call: all or nothing.
+    /// A schedule that is stored with the same spec and payload keeps its next fire and its counts.
+    /// Nothing fires unless [`fire_now`](ScheduleSet::fire_now) is set. The caller needs the rights of
+    /// an operator.
+    ///
+    /// The queue gets layout 4, which cannot be taken back. Releases before 0.2 refuse it: their
+    /// workers stop, and their producers get errors. So apply schedules only when every client and
+    /// worker of the queue has release 0.2 or newer; `dueq doctor QUEUE` names live workers that may
+    /// be older, if messages of the queue expire or it has a rate or `max_leased`. A queue of several
+    /// partitions has no schedules: declare them at a queue of one partition, whose handler pushes to
+    /// the other.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a schedule is refused: the error
+    /// names it. Also if the set has a higher revision: then [`Error::code`] is `STALE`. In both cases
+    /// nothing was changed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Missed, Overlap, Schedule};
+    /// use std::time::Duration;
+    ///
+    /// let set = || [
+    ///     Schedule::every(Duration::from_millis(500)).name("heartbeat").missed(Missed::Skip),
+    ///     Schedule::every(Duration::from_secs(3_600)).name("sync").overlap(Overlap::Skip),
+    /// ];
+    /// assert_eq!(orders.schedules("billing").apply(set()).await?.created.len(), 2);
+    /// assert_eq!(orders.schedules("billing").apply(set()).await?.kept.len(), 2);
+    /// # });
+    /// ```
+    pub async fn apply(
+        self,
+        schedules: impl IntoIterator<Item = Schedule>,
+    ) -> Result<ScheduleChanges, Error> {
+        let schedules: Vec<_> = schedules.into_iter().collect();
+        self.check(&schedules)?;
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        Box::pin(self.apply_all(schedules)).await
+    }
+
+    fn check(&self, schedules: &[Schedule]) -> Result<(), Error> {
+        check_set(&self.set)?;
+        if let Some(revision) = self.revision.filter(|revision| *revision > MAX_REVISION) {
+            return Err(Error::invalid(format!(
+                "revision is {revision}, it must be 0 to {MAX_REVISION}"
+            )));
+        }
+        if schedules.len() > MAX_ITEMS {
+            return Err(Error::invalid(format!(
+                "{} schedules: one call declares up to {MAX_ITEMS}; make several sets of them",
+                schedules.len()
+            )));
+        }
+        let mut names = HashSet::new();
+        for schedule in schedules {
+            check_name(&schedule.name)?;
+            if !names.insert(&schedule.name) {
+                return Err(Error::invalid(format!(
+                    "two schedules of the set {} have the name {:?}",
+                    self.set, schedule.name
+                )));
+            }
+            limits::check_payload(&schedule.payload).map_err(|error| of(schedule, &error))?;
+        }
+        Ok(())
+    }
+
+    async fn apply_all(self, schedules: Vec<Schedule>) -> Result<ScheduleChanges, Error> {
+        // For the server's clock: fires are listed from it on.
+        let args: [&[u8]; 3] = [b"", b"1", b""];
+        let reply = self
+            .home
+            .call(Verb::Schedules, &args, Repeat::Harmless)
+            .await;
+        let now_us = reply.map_err(Error::of_read)?.header.now_us;
+        let now_ms = u64::try_from(now_us / 1_000).unwrap_or(0);
+        let encoding = tokio::task::spawn_blocking(move || {
+            let encoded = encode(&schedules, now_ms);
+            encoded.map(|args| (schedules, args))
+        });
+        let (schedules, items) = match encoding.await {
+            Ok(encoded) => encoded?,
+            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        };
+        let revision = self.revision.map(|revision| revision.to_string());
+        let words = [
+            (self.prune, "prune"),
+            (self.fire_now, "now"),
+            (self.dry_run, "dry_run"),
+        ];
+        let words = words
+            .iter()
+            .filter(|(asked, _)| *asked)
+            .map(|(_, word)| *word);
+        let words = words.collect::<Vec<_>>().join(" ");
+        let revision = revision.unwrap_or_default();
+        let mut args = vec![self.set.as_bytes(), revision.as_bytes(), words.as_bytes()];
+        args.extend(items.iter().map(Vec::as_slice));
+        let reply = self
+            .home
+            .call(Verb::Schedule, &args, Repeat::Harmless)
+            .await?;
+        let names: Vec<_> = schedules.iter().map(|schedule| &*schedule.name).collect();
+        schedules::changes(&self.set, self.revision, &names, reply)
+    }
+}
+
+/// The arguments of these schedules.
+fn encode(schedules: &[Schedule], now_ms: u64) -> Result<Vec<Vec<u8>>, Error> {
+    let crons = schedules
+        .iter()
+        .filter(|schedule| schedule.is_cron())
+        .count();
+    let fires = (FIRES_OF_APPLY / crons.max(1)).clamp(LEAST_FIRES, LIST);
+    let mut args = Vec::with_capacity(6 * schedules.len());
+    for schedule in schedules {
+        let item = encode_one(schedule, now_ms, fires);
+        args.extend(item.map_err(|error| of(schedule, &error))?);
+    }
+    Ok(args)
+}
+
+fn encode_one(schedule: &Schedule, now_ms: u64, fires: usize) -> Result<[Vec<u8>; 6], Error> {
+    schedule.check_at(now_ms)?;
+    let zone = schedule.zone_name()?;
+    let fires = match schedule.is_cron() {
+        true => listed_fires(schedule, now_ms, fires)?.encode(),
+        false => String::new(),
+    };
+    Ok([
+        schedule.name.clone().into_bytes(),
+        schedule.spec_words(zone.as_deref()).into_bytes(),
+        schedule.pattern().into(),
+        option_words(schedule).into_bytes(),
+        fires.into_bytes(),
+        schedule.payload.clone(),
+    ])
+}
+
+/// The error of a schedule.
+fn of(schedule: &Schedule, error: &Error) -> Error {
+    let message = format!("schedule {:?}: {error}", schedule.name);
+    Error::new(error.kind(), error.was_applied(), message)
+}
