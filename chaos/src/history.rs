@@ -131,6 +131,15 @@ pub enum Event {
         state: State,
         items: Vec<LeftItem>,
     },
+    /// A schedule that remains, as it is stored. `numbers`: next, last, since, made, missed,
+    /// overlapped, paused, triggered, resumed, version.
+    Schedule {
+        queue: String,
+        name: String,
+        state: String,
+        numbers: [u64; 10],
+        spec: String,
+    },
     /// An inconsistency in the remaining keys, such as an id in two states.
     Broken { queue: String, what: String },
     /// The heartbeat of the harness was late by this much: the machine did not schedule it.

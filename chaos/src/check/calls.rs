@@ -136,7 +136,9 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             // A lease without messages ends without being counted.
             "reap" if words.first().is_some_and(|word| word == "0") => Change::Perhaps,
             "reap" => Change::Yes,
-            "get" | "peek" | "stats" => Change::No,
+            "get" | "peek" | "stats" | "schedules" => Change::No,
+            "schedule" => yes(words.first().is_some_and(|word| word == "OK")),
+            "trigger" => yes(words.iter().any(|word| word.starts_with("CREATED "))),
             _ => Change::Perhaps,
         },
         _ => Change::Perhaps,

@@ -6,6 +6,7 @@ use super::context::{Epoch, Queue};
 use super::order::{Change, Reply};
 use super::partitions::Partitions;
 use super::record::Record;
+use super::ticks::Ticks;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
 use crate::queues::PARKING;
@@ -45,6 +46,7 @@ pub(super) struct Collection {
     /// The masters of a cluster. The first entry is empty: calls of unknown masters have its index.
     pub(super) masters: Vec<String>,
     pub(super) partitions: Partitions,
+    pub(super) ticks: Ticks,
     /// By queue: the numbers of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
@@ -93,6 +95,7 @@ impl Collection {
             queues: Vec::new(),
             masters: vec![String::new()],
             partitions: Partitions::default(),
+            ticks: Ticks::default(),
             ids: Vec::new(),
             queue_of: Vec::new(),
             epochs: Vec::new(),
@@ -227,6 +230,7 @@ impl Collection {
 
     /// Derives everything that needs all histories.
     pub(super) fn settle(&mut self) {
+        self.ticks.settle();
         let open = self
             .faults
             .values()
@@ -296,6 +300,10 @@ impl Collection {
                     .any(|kind| self.verdict.faults.contains_key(*kind))
                     && self.verdict.replicated == 0,
                 "there were failovers, and no push was acknowledged as replicated",
+            ),
+            (
+                self.verdict.schedules.applied > 0 && self.verdict.schedules.granted == 0,
+                "schedules were declared, and no tick was claimed",
             ),
             (
                 self.has_starts_without_shares,

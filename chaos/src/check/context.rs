@@ -7,6 +7,7 @@ use super::missing::MissingChange;
 use super::operators::Operators;
 use super::order::Reply;
 use super::record::Record;
+use super::ticks::Tick;
 
 /// A call without an answer that may have changed its queue, once.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -164,6 +165,8 @@ pub(super) struct Context<'a> {
     pub(super) unknown: &'a [Record],
     pub(super) records: &'a [Record],
     pub(super) chains: &'a Chains,
+    /// If it is the id of a tick that a schedule may make.
+    pub(super) tick: Option<Tick<'a>>,
 }
 
 impl Context<'_> {

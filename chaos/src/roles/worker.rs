@@ -16,7 +16,7 @@ use super::settling::{short, soon};
 use super::{Options, Stop, by_hand};
 use crate::history::{self, Event, Verb};
 use crate::payload;
-use crate::queues::{Limit, PARKING, PATTERN, Planned, planned_queues};
+use crate::queues::{Limit, PARKING, PATTERN, Planned, TICKS, served_queues};
 use crate::recorder::Diary;
 use crate::workload::{AGAIN, POISON, hash, trace_parent};
 
@@ -29,7 +29,7 @@ pub(super) async fn run(
     mut stop: Stop,
     mut changes: Signal,
 ) -> Result<()> {
-    let planned = planned_queues(queues.len());
+    let planned = served_queues(options.queues);
     let (lease, mut by_hand) = (Duration::from_millis(options.lease_ms), JoinSet::new());
     let time_limit = Duration::from_millis(options.time_limit_ms);
     let mut worker = client
@@ -187,6 +187,7 @@ impl Notes {
             due_ms: delivery.due_ms(),
             started_us: delivery.started_us(),
         });
+        self.judge_tick(&id, delivery);
         // A message whose id the library made has no version, and no trace.
         let is_made = payload::version_of(&id, delivery.payload()) == 0;
         if !is_made && delivery.trace_parent() != trace_parent(&id).as_deref() {
@@ -203,6 +204,19 @@ impl Notes {
             std::process::abort();
         }
         id
+    }
+
+    /// A handler of the schedules' queue learns the schedule and the fire of its tick.
+    fn judge_tick(&self, id: &str, delivery: &Delivery) {
+        let tick = delivery.tick();
+        let told = tick.map(|tick| format!("{}@{}", tick.schedule, tick.nominal_ms));
+        let wanted = (self.queue.name() == TICKS).then_some(id);
+        if told.as_deref() != wanted {
+            self.diary.write(&Event::Broken {
+                queue: self.queue.name().to_owned(),
+                what: format!("{id} was delivered as the tick {told:?}"),
+            });
+        }
     }
 
     pub(super) fn ended(&self, id: &str, wants: &str) {
@@ -312,7 +326,8 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("bury");
             return Ok(Settlement::bury("chaos"));
         }
-        310..330 => notes.ack_and_push(id, delivery).await,
+        // A tick is made by its schedule only.
+        310..330 if notes.queue.name() != TICKS => notes.ack_and_push(id, delivery).await,
         330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
         340..350 => drop(notes.settle(delivery, Verb::Bury).await),
         350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
