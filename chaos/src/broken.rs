@@ -199,8 +199,8 @@ pub const OF_SCHEDULES: [Variant; 5] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[(
-            "  move_on(s)\n  write_schedule(s)\n",
-            "  s = read_schedule(s.name)\n",
+            "    move_on(s)\n    write_schedule(s)\n",
+            "    s = read_schedule(s.name)\n",
         )],
         seconds: SCHEDULE_SECONDS,
     },
