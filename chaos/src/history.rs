@@ -250,6 +250,11 @@ pub enum Call {
     },
     /// ack, again, retry, release, bury, snooze, throttle, extend: each with the token.
     Settle { verb: Verb, items: Vec<SettleItem> },
+    /// ack_push: an ack with its token, and the messages that follow it.
+    Follow {
+        ack: SettleItem,
+        items: Vec<PushItem>,
+    },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
     /// All other verbs, which name no messages.
@@ -266,6 +271,7 @@ impl Call {
                 "requeue_oldest"
             }
             Self::Push { .. } => "push",
+            Self::Follow { .. } => "ack_push",
             Self::Claim { .. } => "claim",
             Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
             Self::Other { verb, .. } => verb,

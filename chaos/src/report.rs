@@ -57,6 +57,7 @@ impl Report<'_> {
                 .for_each(|(key, value)| add(&key, value));
         }
         add("limits", json!(self.verdict.limits));
+        add("follow_ups", self.verdict.follow_ups.into());
         add("schedules", json!(self.verdict.schedules));
         add(
             "excuses",
@@ -130,6 +131,10 @@ impl Report<'_> {
         line(format!(
             "- Messages that expired: {}; snoozes: {}; throttles: {}",
             limits.expired, limits.snoozed, limits.throttled
+        ));
+        line(format!(
+            "- Messages that were stored together with an ack: {}",
+            verdict.follow_ups
         ));
         let of = verdict.schedules;
         line(format!(

@@ -58,6 +58,8 @@ pub(super) struct Collection {
     pub(super) unknown: Vec<Record>,
     /// Ids of which a push was refused.
     pub(super) refused: HashSet<u32>,
+    /// Ids that followed a delivery whose ack was refused.
+    pub(super) refused_children: HashSet<u32>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
     pub(super) stalls: Vec<(u64, u64)>,
@@ -103,6 +105,7 @@ impl Collection {
             records: Vec::new(),
             unknown: Vec::new(),
             refused: HashSet::new(),
+            refused_children: HashSet::new(),
             left: Vec::new(),
             faults: BTreeMap::new(),
             stalls: Vec::new(),

@@ -161,6 +161,8 @@ pub(super) struct Context<'a> {
     pub(super) clock_faults: &'a [(u64, u64)],
     /// A push of this id was refused.
     pub(super) refused: bool,
+    /// It followed a delivery whose ack was refused.
+    pub(super) refused_child: bool,
     /// Calls without an answer that name this id; and all others, in the server's order.
     pub(super) unknown: &'a [Record],
     pub(super) records: &'a [Record],

@@ -70,8 +70,7 @@ impl Case<'_> {
 
     /// Uses hidden claims only if nothing else explains an answer, or wherever they are possible.
     fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
-        let (mut lives, mut next, mut left) =
-            (vec![Tick::start(self.context.tick)], Vec::new(), false);
+        let (mut lives, mut next, mut left) = (Tick::starts(self.context.tick), Vec::new(), false);
         let mut waits = Vec::new();
         for (place, record) in self.records.iter().enumerate() {
             let tell = || {

@@ -198,6 +198,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             epoch,
             clock_faults: &all.clock_faults,
             refused: all.refused.contains(&first.id),
+            refused_child: all.refused_children.contains(&first.id),
             unknown: &of_epoch,
             records,
             chains: &chains,

@@ -271,8 +271,11 @@ impl Ticks {
 }
 
 impl Tick<'_> {
-    pub(super) fn start(tick: Option<Self>) -> Hypothesis {
-        tick.map_or(Hypothesis::NONE, |tick| tick.start)
+    /// The states before the first record: after a FLUSHALL a tick may be settled that is not made
+    /// again.
+    pub(super) fn starts(tick: Option<Self>) -> Vec<Hypothesis> {
+        let made = tick.map(|tick| tick.start);
+        made.into_iter().chain([Hypothesis::NONE]).collect()
     }
 }
 

@@ -85,10 +85,12 @@ pub enum Kind {
     /// A fire of a schedule that is in none of its counts or in two, or a tick in its counts that no
     /// claim granted.
     UnaccountedFires,
+    /// A message that follows a delivery is there, although the ack was refused.
+    ChildOfRefusedAck,
 }
 
 impl Kind {
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -126,6 +128,7 @@ impl Kind {
         Self::OldMapAccepted,
         Self::Unattended,
         Self::UnaccountedFires,
+        Self::ChildOfRefusedAck,
     ];
 }
 
@@ -217,6 +220,8 @@ pub struct Verdict {
     pub violations: BTreeMap<Kind, u64>,
     pub limits: Limited,
     pub schedules: OfSchedules,
+    /// Messages that were stored together with an ack.
+    pub follow_ups: u64,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,

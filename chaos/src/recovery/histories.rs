@@ -226,6 +226,13 @@ pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(Strin
             }
             Event::Invoke {
                 queue,
+                what: Call::Follow { ack, .. },
+                ..
+            } => {
+                held.remove(&(queue, ack.0));
+            }
+            Event::Invoke {
+                queue,
                 what: Call::Settle { verb, items },
                 ..
             } if verb != crate::history::Verb::Extend => {

@@ -60,8 +60,8 @@ fn ticks_of_a_declared_schedule_are_clean() {
 #[test]
 fn a_tick_that_no_schedule_makes() {
     let mut story = declared("");
-    tick(story.at(1_005), 1_001, 1);
-    story.has(Kind::Unexpected);
+    let token = tick(story.at(1_005), 1_001, 1);
+    story.ack(&id(1_001), &token).has(Kind::Unexpected);
     let mut story = Story::new();
     story.queue = TICKS;
     let token = tick(story.at(1_005), 1_000, 1);
@@ -90,12 +90,12 @@ fn a_tick_that_is_granted_twice() {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_000, 1);
     story.at(1_010).ack(&id(1_000), &token);
-    tick(story.at(1_020), 1_000, 1);
-    story.has(Kind::ClaimedAfterAck);
+    let token = tick(story.at(1_020), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::ClaimedAfterAck);
     let mut story = declared("");
     tick(story.at(1_005), 1_000, 1);
-    tick(story.at(1_010), 1_000, 1);
-    story.has(Kind::OverlappingLeases);
+    let token = tick(story.at(1_010), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::OverlappingLeases);
     // Its lease ran out.
     let mut story = declared("");
     tick(story.at(1_005), 1_000, 1);
@@ -108,6 +108,21 @@ fn a_tick_that_is_granted_twice() {
         .unanswered(claim_without_answer(1_000), true);
     let token = tick(story.at(2_010), 1_000, 2);
     story.at(2_020).ack(&id(1_000), &token).is_clean();
+}
+
+#[test]
+fn a_tick_that_is_gone_after_a_flushall() {
+    let mut story = declared("");
+    let token = tick(story.at(1_005), 1_000, 1);
+    story.write(Event::Emptied {
+        queue: TICKS.into(),
+        incarnation: "b1".into(),
+    });
+    (story.incarnation, story.seq) = ("b2", 0);
+    apply(&mut story, "7", "", &["OK", "CREATED 1000002000"]);
+    story
+        .settle(Verb::Ack, &id(1_000), &token, "GONE")
+        .is_clean();
 }
 
 #[test]

@@ -162,7 +162,10 @@ impl Process<'_> {
                 self.all.queues[usize::from(open.queue)].died += died;
             }
             (
-                call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }),
+                call @ (Call::Push { .. }
+                | Call::Settle { .. }
+                | Call::Follow { .. }
+                | Call::Change { .. }),
                 Answer::Items(verdicts),
             ) => {
                 self.judged(call, open, record, &verdicts)?;
@@ -194,7 +197,16 @@ impl Process<'_> {
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
+        // With another result of the ack, none of its messages is stored.
+        let follows = matches!(call, Call::Follow { .. });
+        let stores_none = follows && verdicts.first().is_none_or(|word| word != "OK");
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
+            if stores_none && matches!(what, What::Push { .. }) {
+                let id = self.all.id(queue, id);
+                self.all.refused_children.insert(id);
+                continue;
+            }
+            self.all.verdict.follow_ups += u64::from(follows && word == "CREATED");
             if word.starts_with("FULL") {
                 self.all.queues[usize::from(queue)]
                     .operators

@@ -371,7 +371,7 @@ impl Process<'_> {
         let queue = &mut self.all.queues[usize::from(queue)];
         queue.operators.asked(t_us, call);
         match call {
-            Call::Push { items, .. } => {
+            Call::Push { items, .. } | Call::Follow { items, .. } => {
                 queue.pushed = true;
                 queue.expires |= items.iter().any(|item| item.4.contains("expires="));
             }
