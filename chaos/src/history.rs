@@ -131,6 +131,15 @@ pub enum Event {
         state: State,
         items: Vec<LeftItem>,
     },
+    /// A schedule that remains, as it is stored. `numbers`: next, last, since, made, missed,
+    /// overlapped, paused, triggered, resumed, version.
+    Schedule {
+        queue: String,
+        name: String,
+        state: String,
+        numbers: [u64; 10],
+        spec: String,
+    },
     /// An inconsistency in the remaining keys, such as an id in two states.
     Broken { queue: String, what: String },
     /// The heartbeat of the harness was late by this much: the machine did not schedule it.
@@ -241,6 +250,11 @@ pub enum Call {
     },
     /// ack, again, retry, release, bury, snooze, throttle, extend: each with the token.
     Settle { verb: Verb, items: Vec<SettleItem> },
+    /// ack_push: an ack with its token, and the messages that follow it.
+    Follow {
+        ack: SettleItem,
+        items: Vec<PushItem>,
+    },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.
     Change { verb: Verb, items: Vec<ChangeItem> },
     /// All other verbs, which name no messages.
@@ -257,6 +271,7 @@ impl Call {
                 "requeue_oldest"
             }
             Self::Push { .. } => "push",
+            Self::Follow { .. } => "ack_push",
             Self::Claim { .. } => "claim",
             Self::Settle { verb, .. } | Self::Change { verb, .. } => verb.name(),
             Self::Other { verb, .. } => verb,

@@ -22,4 +22,5 @@ pub mod report;
 pub mod roles;
 pub mod run;
 pub mod stored;
+pub mod ticks;
 pub mod workload;

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dueq_chaos::broken::{OF_MAPS, VARIANTS, Variant};
+use dueq_chaos::broken::{OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
 use dueq_chaos::check::{self, Verdict};
 use dueq_chaos::queues::MOST;
 use dueq_chaos::report::Report;
@@ -154,7 +154,7 @@ async fn run(options: Options) -> Result<bool> {
 }
 
 async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
-    let known = || VARIANTS.into_iter().chain(OF_MAPS);
+    let known = || VARIANTS.into_iter().chain(OF_SCHEDULES).chain(OF_MAPS);
     for name in names {
         anyhow::ensure!(
             known().any(|variant| variant.name == name),
@@ -201,6 +201,9 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
     Ok(caught == all)
 }
 
+/// Messages per second beside schedules whose scripts are broken: the ticks have their own.
+const QUIET_RATE: u64 = 100;
+
 /// Runs with a broken script and prints what caught it, if anything did.
 async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
     let folder = Path::new("target/chaos/broken").join(variant.name);
@@ -210,10 +213,14 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
         let verdict = drills::run(options.server.clone(), Some(&scripts), &folder).await?;
         return Ok(tell(variant, &verdict));
     }
+    let of_schedules = OF_SCHEDULES.iter();
+    let mut of_schedules = of_schedules.map(|known| known.name);
     let options = Options {
         seed: options.seed,
         duration: options.duration.min(variant.seconds),
-        rate: None,
+        rate: of_schedules
+            .any(|name| name == variant.name)
+            .then_some(QUIET_RATE),
         messages: None,
         queues: options.queues,
         scripts: Some(folder.join("lua").canonicalize()?),

@@ -8,7 +8,9 @@ use fastrand::Rng;
 
 /// The most queues of a run.
 pub const MOST: usize = 7;
-/// The pattern by which workers find the last of these queues.
+/// The queue of the schedules, beside all others of a run on one server: only its claims make messages.
+pub const TICKS: &str = "chaos-ticks";
+/// The pattern by which workers find the last of the others.
 pub const PATTERN: &str = "found-*";
 /// For how long the nodes of that queue are silent at most while it is parked.
 pub const PARKING: Duration = Duration::from_secs(10);
@@ -69,7 +71,7 @@ const RATE: Limit = Limit::Rate {
 };
 const LEASED: Limit = Limit::Leased(8);
 
-const ALL: [Planned; MOST] = [
+const ALL: [Planned; MOST + 1] = [
     planned("chaos", 6, 0, 44),
     planned("chaos-3", 3, 0, 18),
     Planned {
@@ -89,6 +91,7 @@ const ALL: [Planned; MOST] = [
         is_found: true,
         ..planned("found-bursts", 1, 0, 15)
     },
+    planned(TICKS, 1, 0, 0),
 ];
 
 const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) -> Planned {
@@ -144,6 +147,14 @@ pub fn planned_queues(number: usize) -> &'static [Planned] {
         return &CLUSTER[..number.min(ON_CLUSTER)];
     }
     &ALL[..number.clamp(1, MOST)]
+}
+
+/// The same and, if these are all queues of a run on one server, the queue of the schedules.
+pub fn served_queues(number: usize) -> &'static [Planned] {
+    if number == MOST {
+        return &ALL;
+    }
+    planned_queues(number)
 }
 
 /// Whether the name is that of a queue that workers find by the pattern.

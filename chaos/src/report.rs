@@ -57,6 +57,8 @@ impl Report<'_> {
                 .for_each(|(key, value)| add(&key, value));
         }
         add("limits", json!(self.verdict.limits));
+        add("follow_ups", self.verdict.follow_ups.into());
+        add("schedules", json!(self.verdict.schedules));
         add(
             "excuses",
             serde_json::to_value(&self.verdict.excuses).unwrap_or_default(),
@@ -129,6 +131,24 @@ impl Report<'_> {
         line(format!(
             "- Messages that expired: {}; snoozes: {}; throttles: {}",
             limits.expired, limits.snoozed, limits.throttled
+        ));
+        line(format!(
+            "- Messages that were stored together with an ack: {}",
+            verdict.follow_ups
+        ));
+        let of = verdict.schedules;
+        line(format!(
+            "- Schedules left: {}, with {} fires: made {}, missed {}, overlapped {}, paused {}; triggered {}; deliveries of ticks {}; declarations applied {}, refused as older {}",
+            of.left,
+            of.fires,
+            of.made,
+            of.missed,
+            of.overlapped,
+            of.paused,
+            of.triggered,
+            of.granted,
+            of.applied,
+            of.stale
         ));
         let late = verdict.lateness;
         line(format!(

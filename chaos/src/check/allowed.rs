@@ -116,6 +116,7 @@ impl Hypothesis {
     /// The violation if a message exists that should not.
     pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
+            Gone::NeverPushed if context.refused_child => Kind::ChildOfRefusedAck,
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
             Gone::NeverPushed => Kind::Unexpected,
             Gone::Acked => Kind::ClaimedAfterAck,

@@ -28,6 +28,25 @@ pub(super) fn what_of(call: &Call) -> Vec<(&str, What)> {
                 )
             })
             .collect(),
+        Call::Follow { ack, items } => {
+            let acked = What::Settle {
+                verb: Verb::Ack,
+                verdict: Settled::Unknown,
+                token: token_of(&ack.1),
+                time: Time::default(),
+                answered_ms: 0,
+            };
+            let pushed = items.iter().map(|item| {
+                let what = What::Push {
+                    push: Push::of(item, 0, ""),
+                    verdict: Pushed::Unknown,
+                };
+                (item.0.as_str(), what)
+            });
+            std::iter::once((ack.0.as_str(), acked))
+                .chain(pushed)
+                .collect()
+        }
         Call::Settle { verb, items } => items
             .iter()
             .map(|item| {
@@ -94,6 +113,9 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
     let perhaps = |perhaps: bool| if perhaps { Change::Perhaps } else { Change::No };
     match (call, answer) {
         (Call::Push { .. }, _) => yes(one_of(&["CREATED", "MOVED"])),
+        (Call::Follow { .. }, Answer::Items(words)) => {
+            yes(words.first().is_some_and(|word| word == "OK"))
+        }
         (Call::Settle { .. }, _) => yes(one_of(&["OK", "SCHEDULED", "DEAD", "DROPPED"])),
         (
             Call::Change {
@@ -136,7 +158,9 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             // A lease without messages ends without being counted.
             "reap" if words.first().is_some_and(|word| word == "0") => Change::Perhaps,
             "reap" => Change::Yes,
-            "get" | "peek" | "stats" => Change::No,
+            "get" | "peek" | "stats" | "schedules" => Change::No,
+            "schedule" => yes(words.first().is_some_and(|word| word == "OK")),
+            "trigger" => yes(words.iter().any(|word| word.starts_with("CREATED "))),
             _ => Change::Perhaps,
         },
         _ => Change::Perhaps,

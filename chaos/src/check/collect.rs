@@ -6,6 +6,7 @@ use super::context::{Epoch, Queue};
 use super::order::{Change, Reply};
 use super::partitions::Partitions;
 use super::record::Record;
+use super::ticks::Ticks;
 use super::verdict::Verdict;
 use crate::history::{LeftItem, Phase, State};
 use crate::queues::PARKING;
@@ -45,6 +46,7 @@ pub(super) struct Collection {
     /// The masters of a cluster. The first entry is empty: calls of unknown masters have its index.
     pub(super) masters: Vec<String>,
     pub(super) partitions: Partitions,
+    pub(super) ticks: Ticks,
     /// By queue: the numbers of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
@@ -56,6 +58,8 @@ pub(super) struct Collection {
     pub(super) unknown: Vec<Record>,
     /// Ids of which a push was refused.
     pub(super) refused: HashSet<u32>,
+    /// Ids that followed a delivery whose ack was refused.
+    pub(super) refused_children: HashSet<u32>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
     pub(super) stalls: Vec<(u64, u64)>,
@@ -93,6 +97,7 @@ impl Collection {
             queues: Vec::new(),
             masters: vec![String::new()],
             partitions: Partitions::default(),
+            ticks: Ticks::default(),
             ids: Vec::new(),
             queue_of: Vec::new(),
             epochs: Vec::new(),
@@ -100,6 +105,7 @@ impl Collection {
             records: Vec::new(),
             unknown: Vec::new(),
             refused: HashSet::new(),
+            refused_children: HashSet::new(),
             left: Vec::new(),
             faults: BTreeMap::new(),
             stalls: Vec::new(),
@@ -227,6 +233,7 @@ impl Collection {
 
     /// Derives everything that needs all histories.
     pub(super) fn settle(&mut self) {
+        self.ticks.settle();
         let open = self
             .faults
             .values()
@@ -296,6 +303,10 @@ impl Collection {
                     .any(|kind| self.verdict.faults.contains_key(*kind))
                     && self.verdict.replicated == 0,
                 "there were failovers, and no push was acknowledged as replicated",
+            ),
+            (
+                self.verdict.schedules.applied > 0 && self.verdict.schedules.granted == 0,
+                "schedules were declared, and no tick was claimed",
             ),
             (
                 self.has_starts_without_shares,

@@ -7,6 +7,7 @@ use super::missing::MissingChange;
 use super::operators::Operators;
 use super::order::Reply;
 use super::record::Record;
+use super::ticks::Tick;
 
 /// A call without an answer that may have changed its queue, once.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -160,10 +161,14 @@ pub(super) struct Context<'a> {
     pub(super) clock_faults: &'a [(u64, u64)],
     /// A push of this id was refused.
     pub(super) refused: bool,
+    /// It followed a delivery whose ack was refused.
+    pub(super) refused_child: bool,
     /// Calls without an answer that name this id; and all others, in the server's order.
     pub(super) unknown: &'a [Record],
     pub(super) records: &'a [Record],
     pub(super) chains: &'a Chains,
+    /// If it is the id of a tick that a schedule may make.
+    pub(super) tick: Option<Tick<'a>>,
 }
 
 impl Context<'_> {

@@ -41,8 +41,10 @@ impl Granted {
 
     /// A settlement returns the message, or follows a handler's start.
     pub(super) fn invoked(&mut self, call: &Call) {
-        let Call::Settle { verb, items } = call else {
-            return;
+        let (verb, items) = match call {
+            Call::Settle { verb, items } => (verb, &items[..]),
+            Call::Follow { ack, .. } => (&Verb::Ack, std::slice::from_ref(ack)),
+            _ => return,
         };
         for item in items.iter().filter(|_| *verb != Verb::Extend) {
             if self.remove(&item.0, |delivery| delivery.token == item.1) {

@@ -247,10 +247,10 @@ impl Hypothesis {
                 .queue
                 .operators
                 .revived(self, record, context, lives),
-            _ => {}
+            Status::Absent(_) => lives.extend(self.made_again(record, context)),
         }
         self.expired_before(record, context, lives);
-        if self.may_be_trimmed(context) {
+        if self.may_be_trimmed(context) || self.may_be_replaced(record, context) {
             lives.push(Self {
                 swept: self.swept,
                 ..self.purged(record)

@@ -10,6 +10,7 @@ use super::hypothesis::{Hypothesis, Status};
 use super::lateness::Wait;
 use super::options::Expiry;
 use super::record::{Pushed, Record, Settled, What};
+use super::ticks::Tick;
 use super::unknown::{hide, spread};
 use super::verdict::{Kind, Verdict};
 use crate::history::Verb;
@@ -69,7 +70,7 @@ impl Case<'_> {
 
     /// Uses hidden claims only if nothing else explains an answer, or wherever they are possible.
     fn pass(&self, eager: bool, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
-        let (mut lives, mut next, mut left) = (vec![Hypothesis::NONE], Vec::new(), false);
+        let (mut lives, mut next, mut left) = (Tick::starts(self.context.tick), Vec::new(), false);
         let mut waits = Vec::new();
         for (place, record) in self.records.iter().enumerate() {
             let tell = || {
@@ -224,7 +225,9 @@ impl Case<'_> {
                 life.expired_before(&end, &self.context, &mut later);
             }
             for life in later {
-                if !life.is_there() || life.may_be_trimmed(&self.context) {
+                let is_over =
+                    life.may_be_trimmed(&self.context) || life.may_be_replaced(&end, &self.context);
+                if !life.is_there() || is_over {
                     gone.push(life);
                 } else if operators.may_purge(&life, &end, &self.context) {
                     gone.push(life.purged(&end));

@@ -29,6 +29,7 @@ mod record;
 mod repeats;
 mod rollback;
 mod running;
+mod ticks;
 mod times;
 mod transitions;
 mod unknown;
@@ -113,6 +114,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     operators::judge(&all, verdict.swept, &mut verdict);
     limits::judge(&all, &records, &unknown, &mut verdict);
     partitions::judge(&all, &mut verdict);
+    ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
     all.verdict.invalid_because = all.doubts();
     all.verdict.valid = all.verdict.invalid_because.is_empty();
@@ -168,6 +170,7 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
     let name = |record: &Record| all.name_of(record.id);
     let (mut of_epoch, chains) = (Vec::new(), Chains::default());
     excuses::count(&all.queues, unknown, verdict);
+    let ticks = ticks::names(all);
     for records in records.chunk_by(|one, other| (one.id, one.epoch) == (other.id, other.epoch)) {
         let Some(first) = records.first() else {
             continue;
@@ -195,9 +198,13 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
             epoch,
             clock_faults: &all.clock_faults,
             refused: all.refused.contains(&first.id),
+            refused_child: all.refused_children.contains(&first.id),
             unknown: &of_epoch,
             records,
             chains: &chains,
+            tick: ticks
+                .get(&first.id)
+                .and_then(|id| all.ticks.tick(id, records)),
         };
         let before = sums(verdict);
         let found = Case {
@@ -214,7 +221,10 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
         counts.violations += after[2] - before[2];
         excuses::use_up(&of_epoch, found.used, verdict);
         needs[usize::from(queue)].extend(found.needs.into_iter().map(|need| (epoch, need)));
-        waits[usize::from(first.epoch)].extend(found.waits);
+        // A claim may find timers only, and the tick of a timer may be due later than the timer.
+        if !ticks.contains_key(&first.id) {
+            waits[usize::from(first.epoch)].extend(found.waits);
+        }
     }
     for (queue, needs) in all.queues.iter().zip(&needs) {
         excuses::judge(queue, needs, verdict);

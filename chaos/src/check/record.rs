@@ -279,7 +279,7 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
         "DROPPED" => Settled::Dropped,
         "GONE" => Settled::Gone,
         "LOST" => Settled::Lost,
-        "INVALID" => Settled::Refused,
+        "INVALID" | "REFUSED" => Settled::Refused,
         _ => return None,
     };
     Some((settled, rest.parse().unwrap_or(0)))

@@ -82,10 +82,15 @@ pub enum Kind {
     OldMapAccepted,
     /// No worker called a partition for more than 4 s.
     Unattended,
+    /// A fire of a schedule that is in none of its counts or in two, or a tick in its counts that no
+    /// claim granted.
+    UnaccountedFires,
+    /// A message that follows a delivery is there, although the ack was refused.
+    ChildOfRefusedAck,
 }
 
 impl Kind {
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -122,6 +127,8 @@ impl Kind {
         Self::InNone,
         Self::OldMapAccepted,
         Self::Unattended,
+        Self::UnaccountedFires,
+        Self::ChildOfRefusedAck,
     ];
 }
 
@@ -138,6 +145,23 @@ pub enum Cause {
     Requeue,
     /// A call without an answer.
     UnknownOutcome,
+}
+
+/// What schedules did: the fires and their counts are of the schedules that remain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OfSchedules {
+    pub left: u64,
+    pub fires: u64,
+    pub made: u64,
+    pub missed: u64,
+    pub overlapped: u64,
+    pub paused: u64,
+    pub triggered: u64,
+    /// Deliveries of ticks.
+    pub granted: u64,
+    /// Declarations that were applied, and those that were refused as older.
+    pub applied: u64,
+    pub stale: u64,
 }
 
 /// How long due messages waited for a claim, in ms, clock steps left out.
@@ -195,6 +219,9 @@ pub struct Verdict {
     #[serde(flatten)]
     pub violations: BTreeMap<Kind, u64>,
     pub limits: Limited,
+    pub schedules: OfSchedules,
+    /// Messages that were stored together with an ack.
+    pub follow_ups: u64,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use anyhow::Result;
 
-use super::{STEP, Scan, WINDOW};
+use super::{STEP, Scan, WINDOW, is_timer};
 use crate::claims::Claims;
 use crate::history::{Event, State};
 use crate::payload;
@@ -185,9 +185,42 @@ impl<T: FnMut(Event)> Scan<'_, T> {
         Ok(())
     }
 
+    /// Each schedule has a timer, and each timer a schedule.
+    pub(super) async fn schedules(&mut self) -> Result<()> {
+        let mut found = HashSet::new();
+        self.hash(9, |scan, field, value| {
+            let Some(name) = field.strip_prefix(b"schedule:") else {
+                return;
+            };
+            let timer = [b"\x04", name].concat();
+            if scan.places.get(&timer) != Some(&State::Scheduled) {
+                scan.break_("a schedule without its timer", name);
+            }
+            found.insert(timer);
+            match schedule(scan.queue, name, &value) {
+                Some(event) => (scan.tell)(event),
+                None => scan.break_("a schedule that cannot be read", name),
+            }
+        })
+        .await?;
+        let timers = self.places.keys().filter(|id| is_timer(id));
+        for timer in timers
+            .filter(|timer| !found.contains(*timer))
+            .cloned()
+            .collect::<Vec<_>>()
+        {
+            self.break_("a timer without its schedule", &timer);
+        }
+        Ok(())
+    }
+
     /// Every pushed message still exists, or left the queue in one of four ways, or was dropped as
     /// expired. The counter `expired` also has the dead ones.
     pub(super) async fn counters(&mut self) -> Result<()> {
+        // No process pushes ticks.
+        if self.places.keys().any(|id| is_timer(id)) {
+            return Ok(());
+        }
         let mut command = redis::cmd("HMGET");
         command.arg(&self.keys[9]).arg(&[
             "pushed",
@@ -215,6 +248,22 @@ fn sentinel() -> Vec<u8> {
     let mut sentinel = vec![b'-'; 71];
     sentinel[0] = 0;
     sentinel
+}
+
+/// `<state> <ten numbers>`, LF, live ticks, LF, spec, and other lines.
+fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
+    let text = std::str::from_utf8(value).ok()?;
+    let mut lines = text.split('\n');
+    let (state, numbers) = lines.next()?.split_once(' ')?;
+    let numbers = numbers.split(' ').map(|word| word.parse().ok());
+    let numbers = numbers.collect::<Option<Vec<u64>>>()?;
+    Some(Event::Schedule {
+        queue: queue.to_owned(),
+        name: String::from_utf8_lossy(name).into_owned(),
+        state: state.to_owned(),
+        numbers: numbers.try_into().ok()?,
+        spec: lines.nth(1)?.to_owned(),
+    })
 }
 
 /// `<failures> <crashes> <due or -> <options>`, LF, error.

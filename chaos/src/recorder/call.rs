@@ -66,6 +66,13 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
             verb: Verb::Ack,
             items: acked(args),
         },
+        ("ack_push", [given, items @ ..]) => {
+            let (given, id) = given.split_at(given.len().min(16));
+            Call::Follow {
+                ack: SettleItem(text(id), token(given), String::new()),
+                items: items.chunks_exact(4).map(push_item).collect(),
+            }
+        }
         ("release", _) => settle(Verb::Release, 2),
         ("again", _) => settle(Verb::Again, 3),
         ("extend", _) => settle(Verb::Extend, 3),

@@ -64,6 +64,24 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
                 .chain(found.iter().map(finding))
                 .collect(),
         ),
+        // Unless it is OK, its result is that of all its messages.
+        ("ack_push", [outcome, Reply::List(words)]) => {
+            let outcome = word(outcome);
+            let is_done = outcome == "OK";
+            let words = words.iter().filter(|_| is_done).map(word);
+            Answer::Items(std::iter::once(outcome).chain(words).collect())
+        }
+        // Their items are schedules, and no messages.
+        ("trigger" | "amend", [Reply::List(words)]) => {
+            Answer::Other(words.iter().map(word).collect())
+        }
+        ("schedule", [outcome, Reply::List(items), Reply::List(removed)]) => Answer::Other(
+            std::iter::once(word(outcome))
+                .chain(items.iter().map(word))
+                .chain(removed.iter().map(|name| format!("REMOVED {}", word(name))))
+                .collect(),
+        ),
+        ("schedules", [_, Reply::List(found)]) => Answer::Other(vec![found.len().to_string()]),
         (_, [Reply::List(words)]) => Answer::Items(words.iter().map(word).collect()),
         _ => Answer::Other(body.iter().map(word).collect()),
     };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use crate::history::{Answer, Call, Event, Phase};
-use crate::queues::planned_queues;
+use crate::queues::{TICKS, planned_queues};
 
 /// When a claim was sent and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +162,7 @@ pub(super) fn read_claims(
             queue,
             what: Call::Claim { .. },
             ..
-        } => drop(asked.insert(call, (t_us, queue))),
+        } if queue != TICKS => drop(asked.insert(call, (t_us, queue))),
         Event::Ok {
             call,
             seq,
@@ -209,7 +209,10 @@ pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(Strin
                 ..
             } => {
                 let queue: String = queues.remove(&call).unwrap_or_default();
-                let first = items.into_iter().filter(|item| item.3 == 1);
+                // Other ticks may replace a tick.
+                let first = items
+                    .into_iter()
+                    .filter(|item| item.3 == 1 && queue != TICKS);
                 held.extend(first.map(|item| (queue.clone(), item.0)));
             }
             Event::Invoke {
@@ -220,6 +223,13 @@ pub(super) fn held_by(path: &Path, lease_ms: &mut u64) -> Result<BTreeSet<(Strin
             } => {
                 queues.insert(call, queue);
                 *lease_ms = its.max(*lease_ms);
+            }
+            Event::Invoke {
+                queue,
+                what: Call::Follow { ack, .. },
+                ..
+            } => {
+                held.remove(&(queue, ack.0));
             }
             Event::Invoke {
                 queue,

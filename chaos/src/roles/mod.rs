@@ -6,6 +6,7 @@ mod canceller;
 pub(crate) mod drill;
 mod operator;
 mod producer;
+mod scheduler;
 mod settling;
 mod worker;
 
@@ -24,7 +25,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::history::{Event, Role};
-use crate::queues::planned_queues;
+use crate::queues::{planned_queues, served_queues};
 use crate::recorder::Diary;
 use crate::workload::hash;
 
@@ -101,6 +102,8 @@ pub enum Kind {
     Worker,
     Canceller,
     Operator,
+    /// Applies, triggers, pauses and removes schedules
+    Scheduler,
     /// Calls with old maps of the partitions, and ends after the last call
     Drill,
 }
@@ -111,7 +114,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
-        Kind::Operator | Kind::Drill => Role::Operator,
+        Kind::Operator | Kind::Scheduler | Kind::Drill => Role::Operator,
     };
     if let Some(folder) = options.scripts.as_ref().or(options.older.as_ref()) {
         dueq::harness::replace_scripts(folder)
@@ -137,6 +140,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Worker => worker::run(&options, &client, queues, &diary, stop, changes).await?,
         Kind::Canceller => canceller::run(&options, queues, &diary, stop).await?,
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
+        Kind::Scheduler => scheduler::run(&options, queues, stop).await?,
         Kind::Drill => drill::run(&options, &client, &diary).await?,
     }
     diary.write(&Event::End);
@@ -169,8 +173,12 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, V
     loop {
         let connecting = async {
             let client = Client::connect(&options.url).await?;
-            let names = planned_queues(options.queues).iter();
-            let queues = names
+            let planned = match options.role {
+                Kind::Worker | Kind::Scheduler => served_queues(options.queues),
+                _ => planned_queues(options.queues),
+            };
+            let queues = planned
+                .iter()
                 .map(|planned| client.queue(planned.name))
                 .collect::<Result<Vec<_>, _>>()?;
             for queue in &queues {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Queue, Retry, Settlement, Share};
+use dueq::{Client, Delivery, Due, Queue, Retry, Settlement, Share};
 
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
@@ -16,9 +16,9 @@ use super::settling::{short, soon};
 use super::{Options, Stop, by_hand};
 use crate::history::{self, Event, Verb};
 use crate::payload;
-use crate::queues::{Limit, PARKING, PATTERN, Planned, planned_queues};
+use crate::queues::{Limit, PARKING, PATTERN, Planned, TICKS, served_queues};
 use crate::recorder::Diary;
-use crate::workload::{AGAIN, POISON, hash, trace_parent};
+use crate::workload::{AGAIN, POISON, Push, hash, trace_parent};
 
 /// At each SIGUSR2 it removes a queue from its worker, and adds it again later.
 pub(super) async fn run(
@@ -29,7 +29,7 @@ pub(super) async fn run(
     mut stop: Stop,
     mut changes: Signal,
 ) -> Result<()> {
-    let planned = planned_queues(queues.len());
+    let planned = served_queues(options.queues);
     let (lease, mut by_hand) = (Duration::from_millis(options.lease_ms), JoinSet::new());
     let time_limit = Duration::from_millis(options.time_limit_ms);
     let mut worker = client
@@ -51,6 +51,7 @@ pub(super) async fn run(
             seed: options.seed,
             lease,
             throttles: throttles(planned),
+            follows: !options.url.contains("cluster://"),
         });
         // A claim by hand would find what the nodes of a parked queue must find.
         if !planned.is_found {
@@ -104,6 +105,9 @@ pub(super) async fn run(
     }
     Ok(())
 }
+
+/// A due time that no queue accepts: in the year 2130.
+const TOO_FAR_MS: u64 = 5_049_000_000_000;
 
 /// For how long a queue that was removed from a worker is absent, in ms.
 const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
@@ -172,6 +176,8 @@ pub(super) struct Notes {
     lease: Duration,
     /// So many of 10,000 messages throttle the queue, each time with a chance of one half.
     throttles: u64,
+    /// Not on a cluster: the messages may belong to other partitions.
+    follows: bool,
 }
 
 impl Notes {
@@ -187,6 +193,7 @@ impl Notes {
             due_ms: delivery.due_ms(),
             started_us: delivery.started_us(),
         });
+        self.judge_tick(&id, delivery);
         // A message whose id the library made has no version, and no trace.
         let is_made = payload::version_of(&id, delivery.payload()) == 0;
         if !is_made && delivery.trace_parent() != trace_parent(&id).as_deref() {
@@ -205,6 +212,21 @@ impl Notes {
         id
     }
 
+    /// A handler of the schedules' queue learns the schedule and the fire of its tick.
+    fn judge_tick(&self, id: &str, delivery: &Delivery) {
+        let tick = delivery.tick();
+        let told = tick.map(|tick| format!("{}@{}", tick.schedule, tick.nominal_ms));
+        // A message that follows a tick is none.
+        let is_tick = self.queue.name() == TICKS && !id.contains('/');
+        let wanted = is_tick.then_some(id);
+        if told.as_deref() != wanted {
+            self.diary.write(&Event::Broken {
+                queue: self.queue.name().to_owned(),
+                what: format!("{id} was delivered as the tick {told:?}"),
+            });
+        }
+    }
+
     pub(super) fn ended(&self, id: &str, wants: &str) {
         self.diary.write(&Event::Ended {
             queue: self.queue.name().to_owned(),
@@ -219,6 +241,21 @@ impl Notes {
         let version = payload::version_of(id, delivery.payload());
         if self.settle(delivery, Verb::Ack).await == "OK" && version < AGAIN {
             super::again::push(&self.queue, &self.diary, id).await;
+        }
+    }
+
+    /// Acks by hand and stores two messages with the ack, one of them due then.
+    async fn follow(&self, id: &str, delivery: &Delivery, due: Due) {
+        if !self.follows {
+            return;
+        }
+        let child = |number: usize, due| {
+            let push = Push::again(format!("{id}/{number}"), due);
+            push.message()
+        };
+        let children = [child(1, Due::AfterMs(0)), child(2, due)];
+        if let Err(error) = delivery.ack_push(children).await {
+            tracing::info!(%error, "an ack with messages failed");
         }
     }
 
@@ -312,7 +349,8 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
             ended("bury");
             return Ok(Settlement::bury("chaos"));
         }
-        310..330 => notes.ack_and_push(id, delivery).await,
+        // A tick is made by its schedule only.
+        310..330 if notes.queue.name() != TICKS => notes.ack_and_push(id, delivery).await,
         330..340 if coin => drop(notes.settle(delivery, Verb::Again).await),
         340..350 => drop(notes.settle(delivery, Verb::Bury).await),
         350..360 if first => drop(notes.settle(delivery, Verb::Retry).await),
@@ -330,6 +368,15 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
                 .work(id, delivery, Duration::from_millis(20 + detail % 40))
                 .await
         }
+        // The messages that follow it have its options, and are handled as others.
+        470..500 => notes.follow(id, delivery, Due::AfterMs(detail % 300)).await,
+        500..515 if coin => {
+            notes.settle(delivery, Verb::Release).await;
+            tokio::time::sleep(Duration::from_millis(detail % 40)).await;
+            notes.follow(id, delivery, Due::AfterMs(0)).await;
+        }
+        // The script refuses one of them, and none is stored.
+        515..530 => notes.follow(id, delivery, Due::AtMs(TOO_FAR_MS)).await,
         // These charge no attempt: chance ends the repetition.
         400..425 if coin => {
             ended("snooze");

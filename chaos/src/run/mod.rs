@@ -20,7 +20,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use crate::faults::Kind;
 use crate::history::{Role, now_us};
 use crate::proxy::{Direction, Mode, Proxy};
-use crate::queues::{MOST, Planned, planned_queues};
+use crate::queues::{MOST, Planned, planned_queues, served_queues};
 use crew::Place;
 use heartbeat::Heartbeat;
 use log::Log;
@@ -35,6 +35,7 @@ const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/compat/0.1/lu
 /// The default, which the operator sets as well.
 pub(crate) const MAX_ATTEMPTS: u32 = 20;
 const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
+const SCHEDULER: &str = "s1";
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, the rate is higher by this factor, because outages cost time.
 const OUTAGES: f64 = 1.25;
@@ -122,6 +123,11 @@ impl Options {
 
     pub fn planned(&self) -> &'static [Planned] {
         planned_queues(self.queues)
+    }
+
+    /// The same, with the queue of the schedules if there is one.
+    pub fn served(&self) -> &'static [Planned] {
+        served_queues(self.queues)
     }
 
     /// The arguments for every process of the workload.
@@ -254,7 +260,7 @@ async fn stage_run(stage: &Arc<Stage>, server: String) -> Result<Ran> {
 /// Creates the queues: workers find one of them by its keys.
 async fn create(options: &Options, store: &Store) -> Result<()> {
     let client = Client::connect(store.url()).await?;
-    for queue in options.planned() {
+    for queue in options.served() {
         client
             .queue(queue.name)?
             .configure(Limits::new().max_attempts(MAX_ATTEMPTS))
@@ -271,17 +277,23 @@ async fn crew(
 ) -> Result<Vec<Arc<Place>>> {
     let (mut crew, epoch_us) = (Vec::new(), now_us());
     let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
+    // One of them, if there are schedules, is the scheduler: it dies with the operators.
+    let operators: &[&str] = match options.served().len() > options.planned().len() {
+        true => &["o1", SCHEDULER],
+        false => &["o1"],
+    };
     for (role, names) in [
         (Role::Producer, &PRODUCERS[..]),
         (Role::Worker, &WORKERS),
         (Role::Canceller, &["c1"]),
-        (Role::Operator, &["o1"]),
+        (Role::Operator, operators),
     ] {
         for name in names {
             let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
             let mut arguments = options.role_arguments(match role {
                 Role::Producer => "producer",
                 Role::Worker => "worker",
+                Role::Operator if *name == SCHEDULER => "scheduler",
                 Role::Operator => "operator",
                 _ => "canceller",
             });

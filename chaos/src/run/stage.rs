@@ -80,9 +80,9 @@ impl Stage {
         }
     }
 
-    /// The queues of the workload.
+    /// The queues of the workload, with that of the schedules.
     pub fn queues(&self) -> &'static [Planned] {
-        self.options.planned()
+        self.options.served()
     }
 
     /// The first queue, which has the most traffic.

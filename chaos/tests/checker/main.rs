@@ -13,5 +13,6 @@ mod shares;
 mod simulated;
 mod simulation;
 mod story;
+mod ticks;
 mod whole_queues;
 mod wrong;

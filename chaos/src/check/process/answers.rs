@@ -100,6 +100,10 @@ impl Process<'_> {
         self.all.queues[usize::from(open.queue)]
             .operators
             .answered(&open.call, &answer, &record);
+        if self.is_ticks(open.queue) {
+            let place = (epoch, reply.seq);
+            self.all.ticks.answered(&open.call, &answer, place);
+        }
         match (&open.call, answer) {
             (
                 Call::Claim {
@@ -114,8 +118,10 @@ impl Process<'_> {
                     paused,
                 },
             ) => {
+                // All that it looked at may have been timers that made no tick.
+                let is_ticks = self.is_ticks(open.queue);
                 let queue = &mut self.all.queues[usize::from(open.queue)];
-                let proves = *due && *n > 0 && !paused && !is_limited(&queue.name);
+                let proves = *due && *n > 0 && !paused && !is_limited(&queue.name) && !is_ticks;
                 if items.is_empty() && proves {
                     let pauses = &mut queue.operators.pauses;
                     pauses.found_empty(&record, deadline_ms > 0);
@@ -156,7 +162,10 @@ impl Process<'_> {
                 self.all.queues[usize::from(open.queue)].died += died;
             }
             (
-                call @ (Call::Push { .. } | Call::Settle { .. } | Call::Change { .. }),
+                call @ (Call::Push { .. }
+                | Call::Settle { .. }
+                | Call::Follow { .. }
+                | Call::Change { .. }),
                 Answer::Items(verdicts),
             ) => {
                 self.judged(call, open, record, &verdicts)?;
@@ -188,7 +197,16 @@ impl Process<'_> {
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
+        // With another result of the ack, none of its messages is stored.
+        let follows = matches!(call, Call::Follow { .. });
+        let stores_none = follows && verdicts.first().is_none_or(|word| word != "OK");
         for ((id, mut what), word) in items.into_iter().zip(verdicts) {
+            if stores_none && matches!(what, What::Push { .. }) {
+                let id = self.all.id(queue, id);
+                self.all.refused_children.insert(id);
+                continue;
+            }
+            self.all.verdict.follow_ups += u64::from(follows && word == "CREATED");
             if word.starts_with("FULL") {
                 self.all.queues[usize::from(queue)]
                     .operators
@@ -278,9 +296,14 @@ impl Process<'_> {
     }
 
     pub(super) fn unknown(&mut self, open: &Open) {
+        if self.is_ticks(open.queue) {
+            self.all.ticks.unknown(open.asked_us, &open.call);
+        }
         let queue = &mut self.all.queues[usize::from(open.queue)];
         match &open.call {
-            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats") => return,
+            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats" | "schedules") => {
+                return;
+            }
             Call::Change {
                 verb: Verb::Get, ..
             } => return,

@@ -14,9 +14,10 @@ use crate::check::handlers::Granted;
 use crate::check::order::{Change, Reply};
 use crate::check::record::{Held, Push, What};
 use crate::check::running::Running;
+use crate::check::ticks::Stored;
 use crate::check::verdict::Kind;
 use crate::history::{Answer, BY_HAND, Call, Event, Role};
-use crate::queues::is_limited;
+use crate::queues::{TICKS, is_limited};
 
 struct Open {
     number: u64,
@@ -104,6 +105,9 @@ impl Process<'_> {
             } => {
                 let (queue, master) = (self.queue(&queue), self.all.master(&master));
                 self.invoked(t_us, queue, &what);
+                if self.is_ticks(queue) {
+                    self.all.ticks.invoked(&what);
+                }
                 let whole = self.whole(queue);
                 self.granted[whole].invoked(&what);
                 self.asking[whole].invoked(call, &what);
@@ -259,6 +263,18 @@ impl Process<'_> {
                     self.all.left.push((id, state, item));
                 }
             }
+            Event::Schedule {
+                name,
+                state,
+                numbers,
+                spec,
+                ..
+            } => self.all.ticks.stored.push(Stored {
+                name,
+                state,
+                numbers,
+                spec,
+            }),
             Event::Broken { queue, what } => {
                 self.all
                     .verdict
@@ -310,6 +326,11 @@ impl Process<'_> {
         }
     }
 
+    /// Whether it is the queue of the schedules.
+    fn is_ticks(&self, queue: u16) -> bool {
+        self.all.queues[usize::from(queue)].name == TICKS
+    }
+
     fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
         let queue = self.all.queue(queue);
         usize::from(self.all.epoch(queue, incarnation))
@@ -350,7 +371,7 @@ impl Process<'_> {
         let queue = &mut self.all.queues[usize::from(queue)];
         queue.operators.asked(t_us, call);
         match call {
-            Call::Push { items, .. } => {
+            Call::Push { items, .. } | Call::Follow { items, .. } => {
                 queue.pushed = true;
                 queue.expires |= items.iter().any(|item| item.4.contains("expires="));
             }

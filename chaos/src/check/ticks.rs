@@ -1,0 +1,513 @@
+//! Schedules: which ticks there may be, and whether every fire is accounted for.
+//!
+//! No process pushes a tick: the claim that reaches a schedule's timer makes it. So an id of a tick
+//! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
+//! may have triggered it. After that it is judged like every other message.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use super::collect::Collection;
+use super::context::{Context, Epoch};
+use super::hypothesis::{Hypothesis, Status};
+use super::record::{Record, What};
+use super::verdict::{Kind, Verdict};
+use crate::history::{Answer, Call, ClaimedItem};
+use crate::queues::TICKS;
+
+/// What a call declares of a schedule, as far as it decides its fires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Spec {
+    every_ms: u64,
+    anchor_ms: u64,
+    jitter_ms: u64,
+    replaces: bool,
+}
+
+impl Spec {
+    /// None without an interval.
+    fn read(words: &str) -> Option<Self> {
+        let number = |name: &str| {
+            let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
+            let (_, value) = pairs.find(|(word, _)| *word == name)?;
+            value.parse().ok()
+        };
+        Some(Self {
+            every_ms: number("every").filter(|every_ms| *every_ms > 0)?,
+            anchor_ms: number("anchor").unwrap_or(0),
+            jitter_ms: number("jitter").unwrap_or(0),
+            replaces: words.split(' ').any(|word| word == "overlap=replace"),
+        })
+    }
+
+    fn has_fire(&self, nominal_ms: u64) -> bool {
+        nominal_ms % self.every_ms == self.anchor_ms % self.every_ms
+    }
+
+    /// As the scripts compute it.
+    fn due_ms(&self, id: &str, nominal_ms: u64) -> u64 {
+        if self.jitter_ms == 0 {
+            return nominal_ms;
+        }
+        let [a, b, c, d, ..] = sha1_smol::Sha1::from(id).digest().bytes();
+        nominal_ms + u64::from(u32::from_be_bytes([a, b, c, d])) % self.jitter_ms
+    }
+
+    /// How many fires are from one time to another, both included; None if these are no fires.
+    fn fires(&self, since_ms: u64, last_ms: u64) -> Option<u64> {
+        if last_ms < since_ms {
+            return Some(0);
+        }
+        let is_whole = self.has_fire(since_ms) && self.has_fire(last_ms);
+        is_whole.then(|| (last_ms - since_ms) / self.every_ms + 1)
+    }
+}
+
+/// The calls about schedules of one name.
+#[derive(Debug, Default)]
+struct Named {
+    specs: BTreeSet<Spec>,
+    /// A call that may have removed it was made.
+    removed: bool,
+    /// When a trigger without an answer was sent, by the clock of the processes.
+    lost_triggers_us: Vec<u64>,
+    /// When a tick of it was made, or granted for the first time: the epoch, and the `seq`.
+    births: Vec<(u16, u64)>,
+}
+
+/// An answered call that declares or removes schedules.
+#[derive(Debug)]
+struct Told {
+    epoch: u16,
+    seq: u64,
+    call: Call,
+    words: Vec<String>,
+}
+
+/// A schedule that remains.
+#[derive(Debug)]
+pub(super) struct Stored {
+    pub(super) name: String,
+    pub(super) state: String,
+    /// next, last, since, made, missed, overlapped, paused, triggered, resumed, version
+    pub(super) numbers: [u64; 10],
+    pub(super) spec: String,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Ticks {
+    named: HashMap<String, Named>,
+    /// Ids that an answered call triggered.
+    triggered: HashSet<String>,
+    told: Vec<Told>,
+    pub(super) stored: Vec<Stored>,
+}
+
+/// What the checker knows of an id before its first record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tick<'a> {
+    start: Hypothesis,
+    /// Another message may have the same id after it.
+    again: Again,
+    /// The ticks of a schedule that removes those that wait.
+    replaced_by: &'a [(u16, u64)],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Again {
+    Never,
+    /// The schedule was removed, and created again after a step back of the server's clock.
+    AfterStep,
+    /// A call triggered the id, or may have.
+    Once,
+}
+
+fn parts(id: &str) -> Option<(&str, u64)> {
+    let (name, ms) = id.rsplit_once('@')?;
+    let nominal_ms: u64 = ms.parse().ok()?;
+    (nominal_ms.to_string() == ms).then_some((name, nominal_ms))
+}
+
+/// The schedules that a call declares: name, spec, and all arguments.
+fn declared(args: &[String]) -> impl Iterator<Item = (&str, &str, &[String])> {
+    let items = args.get(3..).unwrap_or_default().chunks_exact(6);
+    items.map(|item| (&*item[0], &*item[1], item))
+}
+
+impl Ticks {
+    pub(super) fn invoked(&mut self, call: &Call) {
+        let Call::Other { verb, args } = call else {
+            return;
+        };
+        match (verb.as_str(), &args[..]) {
+            ("schedule", args) => {
+                for (name, spec, _) in declared(args) {
+                    let named = self.named.entry(name.to_owned()).or_default();
+                    named.specs.extend(Spec::read(spec));
+                }
+                if args.get(2).is_some_and(|words| words.contains("prune")) {
+                    let kept: HashSet<_> = declared(args).map(|(name, ..)| name).collect();
+                    let gone = |name: &String| !kept.contains(name.as_str());
+                    let pruned = self.named.iter_mut().filter(|(name, _)| gone(name));
+                    pruned.for_each(|(_, named)| named.removed = true);
+                }
+            }
+            ("amend", [change, names @ ..]) if change == "remove" => {
+                for name in names {
+                    self.named.entry(name.clone()).or_default().removed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `place` has the epoch and the `seq`.
+    pub(super) fn answered(&mut self, call: &Call, answer: &Answer, place: (u16, u64)) {
+        match (call, answer) {
+            (Call::Claim { .. }, Answer::Claimed { items, .. }) => {
+                for ClaimedItem(id, _, _, attempt, ..) in items {
+                    if let (Some((name, _)), 1) = (parts(id), *attempt) {
+                        self.born(name, place);
+                    }
+                }
+            }
+            (Call::Other { verb, args }, Answer::Other(words)) => match verb.as_str() {
+                "trigger" => {
+                    for id in words
+                        .iter()
+                        .filter_map(|word| word.strip_prefix("CREATED "))
+                    {
+                        self.triggered.insert(id.to_owned());
+                        self.born(&args[0], place);
+                    }
+                }
+                "schedule" | "amend" => self.told.push(Told {
+                    epoch: place.0,
+                    seq: place.1,
+                    call: call.clone(),
+                    words: words.clone(),
+                }),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
+        if let Call::Other { verb, args } = call
+            && verb == "trigger"
+            && let Some(name) = args.first()
+        {
+            let named = self.named.entry(name.clone()).or_default();
+            named.lost_triggers_us.push(asked_us);
+        }
+    }
+
+    fn born(&mut self, name: &str, place: (u16, u64)) {
+        let named = self.named.entry(name.to_owned()).or_default();
+        named.births.push(place);
+    }
+
+    /// After the last history.
+    pub(super) fn settle(&mut self) {
+        for named in self.named.values_mut() {
+            named.births.sort_unstable();
+        }
+    }
+
+    /// None if no call can have made this tick.
+    pub(super) fn tick(&self, id: &str, records: &[Record]) -> Option<Tick<'_>> {
+        let (name, nominal_ms) = parts(id)?;
+        let named = self.named.get(name)?;
+        let dues: BTreeSet<_> = named
+            .specs
+            .iter()
+            .filter(|spec| spec.has_fire(nominal_ms))
+            .map(|spec| spec.due_ms(id, nominal_ms))
+            .collect();
+        let known_us = records
+            .first()
+            .map_or(u64::MAX, |record| record.answered_us);
+        let may_be_triggered = self.triggered.contains(id)
+            || named
+                .lost_triggers_us
+                .iter()
+                .any(|asked_us| *asked_us < known_us);
+        let earliest_ms = match dues.first() {
+            Some(due_ms) if !may_be_triggered => *due_ms,
+            _ if may_be_triggered => nominal_ms,
+            _ => return None,
+        };
+        let mut start = Hypothesis::NONE;
+        start.wait_at_least(earliest_ms);
+        start.due_ms = (dues.len() == 1 && !may_be_triggered).then_some(earliest_ms);
+        // The payload and the options are those of its first delivery: all others must be alike.
+        let first = records.iter().find_map(|record| match record.what {
+            What::Claim {
+                version,
+                bytes,
+                options,
+                expiry,
+                ..
+            } => Some((version, bytes, options, expiry)),
+            _ => None,
+        });
+        if let Some((version, bytes, options, expiry)) = first {
+            start.version = u16::try_from(version).unwrap_or(u16::MAX);
+            (start.bytes, start.options, start.expiry) = (bytes, options, expiry);
+        }
+        let again = match (may_be_triggered && !dues.is_empty(), named.removed) {
+            (true, _) => Again::Once,
+            (_, true) => Again::AfterStep,
+            _ => Again::Never,
+        };
+        let replaces = named.specs.iter().any(|spec| spec.replaces);
+        let replaced_by = if replaces { &named.births[..] } else { &[] };
+        Some(Tick {
+            start,
+            again,
+            replaced_by,
+        })
+    }
+}
+
+impl Tick<'_> {
+    /// The states before the first record: after a FLUSHALL a tick may be settled that is not made
+    /// again.
+    pub(super) fn starts(tick: Option<Self>) -> Vec<Hypothesis> {
+        let made = tick.map(|tick| tick.start);
+        made.into_iter().chain([Hypothesis::NONE]).collect()
+    }
+}
+
+impl Hypothesis {
+    /// A later tick of the same schedule may have removed it while it waited.
+    pub(super) fn may_be_replaced(&self, record: &Record, context: &Context<'_>) -> bool {
+        let Some(tick) = context.tick.filter(|_| self.is_waiting()) else {
+            return false;
+        };
+        let is_later = |(epoch, seq): &&(u16, u64)| {
+            *epoch == record.epoch
+                && self.seq < *seq
+                && *seq <= record.seq()
+                && !context.epoch.is_void(*seq)
+        };
+        !tick.replaced_by.is_empty()
+            && (tick.replaced_by.iter().any(|birth| is_later(&birth))
+                || !context.epoch.gaps(self.seq, record.seq()).is_empty())
+    }
+
+    /// The same id once more, if a correct queue may make it.
+    pub(super) fn made_again(&self, record: &Record, context: &Context<'_>) -> Option<Self> {
+        let tick = context.tick.filter(|_| !self.is_there())?;
+        let first = context.records.first().map_or(0, Record::seq);
+        let may = match tick.again {
+            Again::Never => false,
+            Again::AfterStep => context.epoch.stepped(first, record.seq()),
+            Again::Once => true,
+        };
+        let mut life = tick.start;
+        (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
+        (life.swept, life.expired) = (self.swept, self.expired);
+        (life.seq, life.now_ms) = (self.seq, self.now_ms);
+        (may && self.status != Status::Absent(super::hypothesis::Gone::Vanished)).then_some(life)
+    }
+}
+
+/// The names of the ids of the queue of schedules, by number.
+pub(super) fn names(all: &Collection) -> HashMap<u32, &str> {
+    let queues = all.queues.iter().zip(&all.ids);
+    let ids = queues.filter(|(queue, _)| queue.name == TICKS);
+    ids.flat_map(|(_, ids)| ids.iter().map(|(name, number)| (*number, &**name)))
+        .collect()
+}
+
+/// Judges the declarations and the counts.
+pub(super) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict) {
+    declarations(all, verdict);
+    let names = names(all);
+    // The last epoch of the queue: the schedules that remain are of it.
+    let of_ticks = all
+        .epochs
+        .iter()
+        .enumerate()
+        .filter(|(_, epoch)| epoch.last && all.queues[usize::from(epoch.queue)].name == TICKS);
+    let Some((last, epoch)) = of_ticks.last() else {
+        return;
+    };
+    let mut fires: HashMap<&str, BTreeSet<u64>> = HashMap::new();
+    for record in records {
+        let is_seen = matches!(record.what, What::Claim { .. } | What::Left { .. });
+        let Some(id) = names.get(&record.id).filter(|_| is_seen) else {
+            continue;
+        };
+        let Some((name, nominal_ms)) = parts(id) else {
+            continue;
+        };
+        verdict.schedules.granted += u64::from(matches!(record.what, What::Claim { .. }));
+        if usize::from(record.epoch) == last {
+            fires.entry(name).or_default().insert(nominal_ms);
+        }
+    }
+    verdict.schedules.left = all.ticks.stored.len() as u64;
+    for stored in &all.ticks.stored {
+        let none = BTreeSet::new();
+        let seen = fires.get(&*stored.name).unwrap_or(&none);
+        counts(all, epoch, stored, seen, verdict);
+    }
+}
+
+/// The counts of one schedule, of which these fires were granted or remain.
+fn counts(
+    all: &Collection,
+    epoch: &Epoch,
+    stored: &Stored,
+    seen: &BTreeSet<u64>,
+    verdict: &mut Verdict,
+) {
+    let [
+        next,
+        last,
+        since,
+        made,
+        missed,
+        overlapped,
+        paused,
+        triggered,
+        ..,
+    ] = stored.numbers;
+    let sums = &mut verdict.schedules;
+    sums.made += made;
+    sums.missed += missed;
+    sums.overlapped += overlapped;
+    sums.paused += paused;
+    sums.triggered += triggered;
+    let tell = |what: String| format!("{what}: {stored:?}");
+    let Some(spec) = Spec::read(&stored.spec) else {
+        return verdict.found(Kind::UnaccountedFires, || tell("no interval".to_owned()));
+    };
+    let counted = made + missed + overlapped + paused;
+    let Some(fires) = spec.fires(since, last) else {
+        let what = "its first or its last fire is none";
+        return verdict.found(Kind::UnaccountedFires, || tell(what.to_owned()));
+    };
+    verdict.schedules.fires += fires;
+    for _ in 0..fires.abs_diff(counted) {
+        let what = format!("{fires} fires, {counted} counted");
+        verdict.found(Kind::UnaccountedFires, || tell(what));
+    }
+    let wanted = if last < since {
+        since
+    } else {
+        last + spec.every_ms
+    };
+    if next != wanted && stored.state != "ended" {
+        let what = format!("its next fire must be {wanted}");
+        verdict.found(Kind::UnaccountedFires, || tell(what));
+    }
+    // Each fire that was made was granted, or remains.
+    let Some(named) = all.ticks.named.get(&stored.name) else {
+        return verdict.found(Kind::Unexpected, || tell("never declared".to_owned()));
+    };
+    // Its counts began again at a fire that an earlier schedule of the name had as well.
+    if named.removed && !epoch.steps.is_empty() {
+        return;
+    }
+    let is_fire = |ms: &&u64| (since..=last).contains(*ms) && spec.has_fire(**ms);
+    let seen: Vec<_> = seen.iter().filter(is_fire).collect();
+    let by_hand = |ms: &&&u64| {
+        all.ticks
+            .triggered
+            .contains(&format!("{}@{ms}", stored.name))
+    };
+    let perhaps = seen.iter().filter(by_hand).count() + named.lost_triggers_us.len();
+    let (seen, perhaps) = (seen.len() as u64, perhaps as u64);
+    // A tick whose claim got no answer may have been replaced before its next one.
+    let queue = all.queues.iter().find(|queue| queue.name == TICKS);
+    let lost = queue.map_or(0, |queue| {
+        let claims = queue.lost.iter().filter(|lost| lost.most > 0);
+        claims.count() as u64
+    });
+    let unseen = if spec.replaces { lost } else { 0 };
+    if seen > made + perhaps || made > seen + perhaps + unseen {
+        verdict.found(Kind::UnaccountedFires, || {
+            tell(format!("{seen} of its fires were granted"))
+        });
+    }
+}
+
+/// Older revisions are refused, and a schedule that is declared as before is kept.
+fn declarations(all: &Collection, verdict: &mut Verdict) {
+    let told = all.ticks.told.iter();
+    let mut told: Vec<_> = told
+        .filter(|told| !all.epochs[usize::from(told.epoch)].is_void(told.seq))
+        .collect();
+    // A call that changed nothing has the `seq` of the change before it.
+    told.sort_by_key(|told| (told.epoch, told.seq, !changed(told)));
+    for told in told.chunk_by(|one, other| one.epoch == other.epoch) {
+        let epoch = told.first().map_or(0, |told| usize::from(told.epoch));
+        of_epoch(&all.epochs[epoch], told, verdict);
+    }
+}
+
+fn changed(told: &Told) -> bool {
+    told.words.first().is_some_and(|word| word == "OK")
+}
+
+fn of_epoch(epoch: &Epoch, told: &[&Told], verdict: &mut Verdict) {
+    let (mut highest, mut known, mut last) = (0_u64, HashMap::<&str, &[String]>::new(), 0);
+    for told in told {
+        let Call::Other { verb, args } = &told.call else {
+            continue;
+        };
+        // A call without an answer may have declared others.
+        if !epoch.gaps(last, told.seq).is_empty() {
+            known.clear();
+        }
+        last = told.seq;
+        if verb == "amend" {
+            let names = args.iter().skip(1).filter(|_| args[0] == "remove");
+            names.for_each(|name| {
+                known.remove(&**name);
+            });
+            continue;
+        }
+        let revision: u64 = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let stored = told
+            .words
+            .first()
+            .and_then(|word| word.strip_prefix("STALE "));
+        if let Some(stored) = stored {
+            verdict.schedules.stale += 1;
+            if stored.parse().is_ok_and(|stored: u64| stored <= revision) {
+                verdict.found(Kind::Contradictions, || {
+                    format!("revision {revision} was refused, and {stored} is stored")
+                });
+            }
+            continue;
+        }
+        if !changed(told) {
+            continue;
+        }
+        verdict.schedules.applied += 1;
+        if revision < highest {
+            verdict.found(Kind::Contradictions, || {
+                format!("revision {revision} was applied after {highest}")
+            });
+        }
+        highest = highest.max(revision);
+        for ((name, _, item), word) in declared(args).zip(told.words.iter().skip(1)) {
+            let is_kept = word.starts_with("KEPT ");
+            let before = known.insert(name, item);
+            if before.is_some_and(|before| (before == item) != is_kept) {
+                verdict.found(Kind::Contradictions, || {
+                    format!("declared {item:?} after {before:?}: {word}")
+                });
+            }
+        }
+        for word in &told.words {
+            if let Some(name) = word.strip_prefix("REMOVED ") {
+                known.remove(name);
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! Applies, triggers, pauses, resumes and removes schedules, while their ticks are claimed.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Error, Queue, ScheduleState};
+use fastrand::Rng;
+use tokio::task::JoinSet;
+
+use super::{Options, Stop};
+use crate::history::now_us;
+use crate::queues::TICKS;
+use crate::ticks::{SCHEDULES, SET, is_removed, name, schedule};
+use crate::workload::hash;
+
+/// Between two actions, in ms.
+const PAUSE_MS: std::ops::Range<u64> = 50..300;
+/// How long the queue or a schedule is paused, in ms.
+const SHORT_MS: std::ops::Range<u64> = 40..400;
+/// By how much an older revision is older: 10 s, as revisions are a clock in us.
+const OLDER: u64 = 10_000_000;
+
+pub(super) async fn run(options: &Options, queues: Vec<Queue>, stop: Stop) -> Result<()> {
+    let queue = queues.into_iter().find(|queue| queue.name() == TICKS);
+    let mut scheduler = Scheduler {
+        queue: queue.context("no queue of schedules")?,
+        generations: [0; SCHEDULES],
+        rng: Rng::with_seed(options.seed ^ hash(options.name.as_bytes())),
+    };
+    let (mut restored, mut deck) = (false, Act::FIRST.to_vec());
+    while !*stop.borrow() {
+        // A former process may have been killed while it paused something, and a failover may have
+        // undone the end of a pause.
+        let acted = match restored {
+            true => {
+                if deck.is_empty() {
+                    deck.extend(Act::ALL);
+                    scheduler.rng.shuffle(&mut deck);
+                }
+                match deck.pop() {
+                    Some(act) => scheduler.act(act).await,
+                    None => Ok(()),
+                }
+            }
+            false => scheduler.restore().await,
+        };
+        if let Err(error) = &acted {
+            tracing::warn!(%error, "an act failed");
+        }
+        restored = acted.is_ok();
+        scheduler.rest(PAUSE_MS).await;
+    }
+    // So that the queue drains.
+    while let Err(error) = scheduler.end().await {
+        tracing::warn!(%error, "pausing all schedules failed");
+        scheduler.rest(PAUSE_MS).await;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    /// Declares all schedules as they are.
+    Same,
+    /// Declares all, one of them with a change.
+    Change,
+    /// Declares some of them.
+    Some,
+    /// Removes some of those that may be removed.
+    Prune,
+    /// Declares all with an older revision: that is refused.
+    Older,
+    Trigger,
+    Pause,
+    /// Removes one, and mostly only reads some.
+    Remove,
+    PauseQueue,
+    Examine,
+}
+
+impl Act {
+    /// The last ones come first, so that a short run has them.
+    const FIRST: [Self; 4] = [Self::Trigger, Self::Pause, Self::Same, Self::Older];
+    const ALL: [Self; 22] = [
+        Self::Same,
+        Self::Same,
+        Self::Same,
+        Self::Change,
+        Self::Change,
+        Self::Change,
+        Self::Some,
+        Self::Some,
+        Self::Prune,
+        Self::Older,
+        Self::Older,
+        Self::Trigger,
+        Self::Trigger,
+        Self::Trigger,
+        Self::Trigger,
+        Self::Pause,
+        Self::Pause,
+        Self::Remove,
+        Self::Remove,
+        Self::Remove,
+        Self::PauseQueue,
+        Self::Examine,
+    ];
+}
+
+struct Scheduler {
+    queue: Queue,
+    /// Of each schedule.
+    generations: [u32; SCHEDULES],
+    rng: Rng,
+}
+
+impl Scheduler {
+    /// Declares all schedules, and ends all pauses.
+    async fn restore(&mut self) -> Result<(), Error> {
+        if self.queue.stats().await?.paused {
+            self.queue.resume().await?;
+        }
+        self.apply(0..SCHEDULES, now_us(), true).await?;
+        for found in self.queue.list_schedules(None, 1_000).await?.schedules {
+            if found.state == ScheduleState::Paused {
+                self.queue.schedule(found.name).resume().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&mut self) -> Result<(), Error> {
+        if self.queue.stats().await?.paused {
+            self.queue.resume().await?;
+        }
+        let mut pausing = JoinSet::new();
+        for number in 0..SCHEDULES {
+            let handle = self.queue.schedule(name(number));
+            pausing.spawn(async move { handle.pause().await });
+        }
+        let paused = pausing.join_all().await;
+        paused.into_iter().try_for_each(|paused| paused.map(drop))
+    }
+
+    async fn act(&mut self, act: Act) -> Result<(), Error> {
+        let number = self.rng.usize(0..SCHEDULES);
+        let handle = self.queue.schedule(name(number));
+        match act {
+            Act::Same => self.apply(0..SCHEDULES, now_us(), false).await,
+            Act::Change => {
+                self.change(number);
+                self.apply(0..SCHEDULES, now_us(), true).await
+            }
+            Act::Some => {
+                self.change(number);
+                self.apply(number..SCHEDULES, now_us(), false).await
+            }
+            Act::Prune => self.prune().await,
+            Act::Older => {
+                let revision = now_us().saturating_sub(OLDER);
+                match self.apply(0..SCHEDULES, revision, true).await {
+                    Err(error) if error.code() == Some("STALE") => Ok(()),
+                    other => other,
+                }
+            }
+            Act::Trigger => handle.trigger().await.map(drop),
+            Act::Pause => {
+                handle.pause().await?;
+                self.rest(SHORT_MS).await;
+                handle.resume().await.map(drop)
+            }
+            Act::Remove if is_removed(number) => {
+                handle.remove().await?;
+                if self.rng.bool() {
+                    self.apply(0..SCHEDULES, now_us(), false).await?;
+                }
+                Ok(())
+            }
+            Act::Remove => self.queue.list_schedules(None, 10).await.map(drop),
+            Act::PauseQueue => {
+                self.queue.pause().await?;
+                self.rest(SHORT_MS).await;
+                self.queue.resume().await
+            }
+            Act::Examine => self.queue.examine(self.rng.bool()).await.map(drop),
+        }
+    }
+
+    fn change(&mut self, number: usize) {
+        self.generations[number] += 1;
+    }
+
+    async fn prune(&mut self) -> Result<(), Error> {
+        let kept: Vec<_> = (0..SCHEDULES)
+            .filter(|number| !is_removed(*number) || self.rng.bool())
+            .collect();
+        self.apply(kept, now_us(), true).await
+    }
+
+    async fn apply(
+        &self,
+        numbers: impl IntoIterator<Item = usize>,
+        revision: u64,
+        prune: bool,
+    ) -> Result<(), Error> {
+        let declared = numbers.into_iter();
+        let declared = declared.map(|number| schedule(number, self.generations[number]));
+        let set = self.queue.schedules(SET).revision(revision).prune(prune);
+        set.apply(declared).await.map(drop)
+    }
+
+    async fn rest(&mut self, range_ms: std::ops::Range<u64>) {
+        tokio::time::sleep(Duration::from_millis(self.rng.u64(range_ms))).await;
+    }
+}

@@ -1,0 +1,200 @@
+//! Histories of schedules and their ticks.
+
+use dueq_chaos::check::Kind;
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, Verb};
+use dueq_chaos::queues::TICKS;
+
+use crate::story::{Story, claim_without_answer};
+
+/// A schedule `t` with a fire every second, from the first second on.
+fn declared(more: &str) -> Story {
+    let mut story = Story::new();
+    story.queue = TICKS;
+    apply(&mut story, "7", more, &["OK", "CREATED 1000001000"]);
+    story
+}
+
+fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
+    let spec = format!("every=1000{more}");
+    let args = ["chaos", revision, "", "t", &spec, "", "", "", "-"];
+    let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let what = Call::Other {
+        verb: "schedule".into(),
+        args: strings(&args),
+    };
+    story.call(what, Answer::Other(strings(answer)), answer[0] == "OK");
+}
+
+fn id(ms: u64) -> String {
+    format!("t@{}", Story::server(ms))
+}
+
+/// A claim grants the tick of this fire.
+fn tick(story: &mut Story, ms: u64, attempt: u32) -> String {
+    let due_ms = Story::server(ms);
+    story.grant(&[ClaimedItem(id(ms), 0, due_ms, attempt, 1, "tick".into())])
+}
+
+/// What remains of the schedule: the times of its last and next fire, made and missed fires.
+fn stored(story: &mut Story, last: u64, next: u64, made: u64, missed: u64) -> &mut Story {
+    let [last, next, since] = [last, next, 1_000].map(Story::server);
+    story.write(Event::Schedule {
+        queue: TICKS.into(),
+        name: "t".into(),
+        state: "paused".into(),
+        numbers: [next, last, since, made, missed, 0, 0, 0, 0, 1],
+        spec: "set=chaos every=1000".into(),
+    })
+}
+
+#[test]
+fn ticks_of_a_declared_schedule_are_clean() {
+    let mut story = declared("");
+    let token = tick(story.at(1_005), 1_000, 1);
+    story.at(1_010).ack(&id(1_000), &token);
+    let token = tick(story.at(3_002), 3_000, 1);
+    story.at(3_010).ack(&id(3_000), &token);
+    stored(&mut story, 3_000, 4_000, 2, 1).is_clean();
+}
+
+#[test]
+fn a_tick_that_no_schedule_makes() {
+    let mut story = declared("");
+    let token = tick(story.at(1_005), 1_001, 1);
+    story.ack(&id(1_001), &token).has(Kind::Unexpected);
+    let mut story = Story::new();
+    story.queue = TICKS;
+    let token = tick(story.at(1_005), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::Unexpected);
+    // A trigger makes one at any time.
+    let mut story = declared("");
+    let created = format!("CREATED {}", id(1_001));
+    story.at(1_001).other("trigger", &["t", "now"], &[&created]);
+    let token = tick(story.at(1_005), 1_001, 1);
+    story.ack(&id(1_001), &token).is_clean();
+}
+
+#[test]
+fn a_tick_before_its_fire_or_its_jitter() {
+    let mut story = declared("");
+    let token = tick(story.at(999), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::Early);
+    // No fire has a jitter of 0 ms for this name and time.
+    let mut story = declared(" jitter=900");
+    let token = tick(story.at(1_999), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::WrongDue);
+}
+
+#[test]
+fn a_tick_that_is_granted_twice() {
+    let mut story = declared("");
+    let token = tick(story.at(1_005), 1_000, 1);
+    story.at(1_010).ack(&id(1_000), &token);
+    let token = tick(story.at(1_020), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::ClaimedAfterAck);
+    let mut story = declared("");
+    tick(story.at(1_005), 1_000, 1);
+    let token = tick(story.at(1_010), 1_000, 1);
+    story.ack(&id(1_000), &token).has(Kind::OverlappingLeases);
+    // Its lease ran out.
+    let mut story = declared("");
+    tick(story.at(1_005), 1_000, 1);
+    let token = tick(story.at(2_010), 1_000, 2);
+    story.at(2_020).ack(&id(1_000), &token).is_clean();
+    // The claim that made it got no answer.
+    let mut story = declared("");
+    story
+        .at(1_005)
+        .unanswered(claim_without_answer(1_000), true);
+    let token = tick(story.at(2_010), 1_000, 2);
+    story.at(2_020).ack(&id(1_000), &token).is_clean();
+}
+
+#[test]
+fn a_tick_that_is_gone_after_a_flushall() {
+    let mut story = declared("");
+    let token = tick(story.at(1_005), 1_000, 1);
+    story.write(Event::Emptied {
+        queue: TICKS.into(),
+        incarnation: "b1".into(),
+    });
+    (story.incarnation, story.seq) = ("b2", 0);
+    apply(&mut story, "7", "", &["OK", "CREATED 1000002000"]);
+    story
+        .settle(Verb::Ack, &id(1_000), &token, "GONE")
+        .is_clean();
+}
+
+#[test]
+fn a_removed_schedule_may_repeat_after_a_step_back() {
+    for removed in [false, true] {
+        let mut story = declared("");
+        let token = tick(story.at(1_005), 1_000, 1);
+        story.at(1_010).ack(&id(1_000), &token);
+        if removed {
+            story.other("amend", &["remove", "t"], &["OK 0"]);
+        }
+        story.server_step_ms = -500;
+        apply(&mut story, "8", "", &["OK", "CREATED 1000001000"]);
+        let token = tick(story.at(1_600), 1_000, 1);
+        story.ack(&id(1_000), &token);
+        let verdict = story.verdict();
+        assert_eq!(verdict.is_clean(), removed, "{:#?}", verdict.examples);
+    }
+}
+
+#[test]
+fn a_waiting_tick_may_be_replaced() {
+    for (more, is_clean) in [(" overlap=replace", true), ("", false)] {
+        let mut story = declared(more);
+        let token = tick(story.at(1_005), 1_000, 1);
+        story
+            .at(1_010)
+            .settle(Verb::Release, &id(1_000), &token, "OK");
+        let token = tick(story.at(2_010), 2_000, 1);
+        story.at(2_020).ack(&id(2_000), &token);
+        let verdict = story.verdict();
+        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
+        assert_eq!(verdict.count(Kind::Lost), u64::from(!is_clean));
+    }
+}
+
+#[test]
+fn fires_that_no_count_has() {
+    let granted = || {
+        let mut story = declared("");
+        let token = tick(story.at(1_005), 1_000, 1);
+        story.at(1_010).ack(&id(1_000), &token);
+        story
+    };
+    stored(&mut granted(), 1_000, 2_000, 1, 0).is_clean();
+    for (last, next, made, missed) in [
+        (1_000, 2_000, 1, 1), // one too many
+        (3_000, 4_000, 1, 1), // one too few
+        (1_000, 3_000, 1, 0), // a fire is left out
+        (2_000, 3_000, 2, 0), // a tick that no claim granted
+        (1_000, 2_000, 0, 1), // a tick that was not counted
+        (1_500, 2_500, 1, 0), // no fire
+    ] {
+        stored(&mut granted(), last, next, made, missed).has(Kind::UnaccountedFires);
+    }
+}
+
+#[test]
+fn declarations_that_are_judged_wrongly() {
+    let mut story = declared("");
+    apply(&mut story, "7", "", &["OK", "KEPT 1000001000"]);
+    apply(&mut story, "6", "", &["STALE 7", "KEPT 0"]);
+    apply(&mut story, "8", " jitter=5", &["OK", "CHANGED 1000001000"]);
+    story.is_clean();
+    for (revision, more, answer) in [
+        ("6", "", ["OK", "KEPT 1000001000"]),
+        ("8", "", ["STALE 7", "KEPT 0"]),
+        ("8", "", ["OK", "CHANGED 1000001000"]),
+        ("8", " jitter=5", ["OK", "KEPT 1000001000"]),
+    ] {
+        let mut story = declared("");
+        apply(&mut story, revision, more, &answer);
+        story.has(Kind::Contradictions);
+    }
+}
