@@ -154,7 +154,7 @@ async fn schedules_need_the_rights_of_their_calls() -> Result<()> {
     // Redis 7.0 has no code of its own for what a script may not do.
     let is_denied = |error: dueq::Error| {
         let text = error.to_string();
-        error.kind() == ErrorKind::Denied || text.contains("can't run this command")
+        error.kind() == ErrorKind::Denied || text.contains("The user executing the script can't")
     };
     let refused = consumer.schedules("billing").apply([skip()]).await;
     assert!(is_denied(refused.expect_err("no right")));

@@ -30,7 +30,7 @@ struct Field {
 }
 
 fn field(rng: &mut Rng, least: i8, most: i8) -> Field {
-    let mut of = |text: String, values: Vec<i8>| Field {
+    let of = |text: String, values: Vec<i8>| Field {
         is_open: text.contains(['*', '/']),
         text,
         values: values.into_iter().collect(),

@@ -108,7 +108,8 @@ fn schedules_beyond_a_range_are_refused_by_name() {
     ] {
         let error = schedule.check_at(NOW_MS).expect_err(problem);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains(problem), "{error}");
+        let text = error.to_string();
+        assert!(text.contains(problem), "{text}");
     }
 }
 
@@ -129,6 +130,7 @@ fn texts_that_are_no_patterns_are_refused() {
     ] {
         let error = Schedule::cron(bad).expect_err(bad);
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
-        assert!(error.to_string().contains("is no cron pattern"), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("is no cron pattern"), "{text}");
     }
 }
