@@ -19,6 +19,7 @@ mod operator;
 mod pasted;
 mod roles;
 mod schedule;
+mod schedule_changes;
 mod schedule_files;
 mod secrets;
 mod streams;
