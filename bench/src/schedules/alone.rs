@@ -45,7 +45,17 @@ fn consume(url: &str, scripts: Option<&Path>) -> Result<(Vec<Got>, Vec<String>)>
     let minute = |number: u64| BEGIN_MS + number * MINUTE_MS;
     let applied = fires((1..=APPLIED).map(minute));
     let spec = "zone=UTC missed=one overlap=allow";
-    let apply = ["set", "1", "prune", NAME, spec, "* * * * *", "", &applied, "x"];
+    let apply = [
+        "set",
+        "1",
+        "prune",
+        NAME,
+        spec,
+        "* * * * *",
+        "",
+        &applied,
+        "x",
+    ];
     let reply = raw.call("schedule", QUEUE, BEGIN_MS, &apply)?;
     let created = texts(&reply[2])?;
     ensure!(created == [format!("CREATED {}", minute(1))], "{created:?}");
@@ -71,7 +81,9 @@ fn consume(url: &str, scripts: Option<&Path>) -> Result<(Vec<Got>, Vec<String>)>
             let reply = raw.call("schedule", QUEUE, now_ms, &again)?;
             let kept = texts(&reply[2])?;
             if kept != [format!("KEPT {}", minute(number))] {
-                changes.push(format!("an equal apply at minute {number} answers {kept:?}"));
+                changes.push(format!(
+                    "an equal apply at minute {number} answers {kept:?}"
+                ));
             }
         }
         for offset in [-1, 0, 20_000, 40_000] {
@@ -97,7 +109,9 @@ fn judge(got: &[Got]) -> Violations {
     let mut counts = std::collections::BTreeMap::<&str, u64>::new();
     for (now_ms, id) in got {
         *counts.entry(id).or_default() += 1;
-        let nominal = id.strip_prefix(NAME).and_then(|rest| rest.strip_prefix('@'));
+        let nominal = id
+            .strip_prefix(NAME)
+            .and_then(|rest| rest.strip_prefix('@'));
         match nominal.and_then(|nominal| nominal.parse::<u64>().ok()) {
             Some(nominal) if nominal > *now_ms => {
                 violations.add(format!("{id} is granted early, at {now_ms}"));

@@ -73,10 +73,7 @@ async fn apply_all(url: &str, service: u64) -> Result<Done> {
     let mut done = Done::default();
     for round in 0..APPLIES {
         let own = own_set(service);
-        for (set, revision) in [
-            (SHARED, round * SERVICES + service + 1),
-            (&own, round + 1),
-        ] {
+        for (set, revision) in [(SHARED, round * SERVICES + service + 1), (&own, round + 1)] {
             let declared = queue.schedules(set).revision(revision).prune(true);
             match declared.apply(content(set, revision)).await {
                 Ok(_) => done.applied += 1,
@@ -88,7 +85,9 @@ async fn apply_all(url: &str, service: u64) -> Result<Done> {
                         done.failed.push(failed);
                     }
                 }
-                Err(error) => done.failed.push(format!("revision {revision} of {set}: {error}")),
+                Err(error) => done
+                    .failed
+                    .push(format!("revision {revision} of {set}: {error}")),
             }
         }
     }
@@ -162,7 +161,10 @@ mod tests {
         assert_eq!(judge(&newest, &newest).summary(), None);
         let found = judge(&expected_of(SHARED, 399), &newest);
         let texts = found.texts().join("; ");
-        assert!(texts.contains("shared/1 is \"set=shared every=10399000\""), "{texts}");
+        assert!(
+            texts.contains("shared/1 is \"set=shared every=10399000\""),
+            "{texts}"
+        );
         assert!(texts.contains("shared/400-0 is missing"), "{texts}");
         assert!(texts.contains("shared/399-1 is left"), "{texts}");
         assert!(!texts.contains("shared/0 "), "{texts}");

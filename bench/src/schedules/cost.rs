@@ -57,14 +57,26 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     }
     let mut outcome = Outcome::new(judge(&costs[0], &[("every", costs[2]), ("cron", costs[3])]));
     let names = [
-        ["claim, message", "promote, message", "claim of ready, message"],
+        [
+            "claim, message",
+            "promote, message",
+            "claim of ready, message",
+        ],
         [
             "claim, message in a queue with a schedule",
             "promote, message in a queue with a schedule",
             "claim of ready, message in a queue with a schedule",
         ],
-        ["claim, tick of every", "promote, timer of every", "claim of ready, tick of every"],
-        ["claim, tick of a cron", "promote, timer of a cron", "claim of ready, tick of a cron"],
+        [
+            "claim, tick of every",
+            "promote, timer of every",
+            "claim of ready, tick of every",
+        ],
+        [
+            "claim, tick of a cron",
+            "promote, timer of a cron",
+            "claim of ready, tick of a cron",
+        ],
     ];
     for (names, costs) in names.iter().zip(&costs) {
         outcome.figure(names[0], costs.claim);
@@ -86,48 +98,56 @@ fn prepare(raw: &mut Raw, kind: Kind, queue: &str) -> Result<()> {
     };
     let words = [&["set", "", ""][..], &item].concat();
     let reply = raw.call("schedule", queue, BEGIN_MS, &words)?;
-    ensure!(reply.get(1) == Some(&Value::BulkString(b"OK".into())), "schedule answers {reply:?}");
+    ensure!(
+        reply.get(1) == Some(&Value::BulkString(b"OK".into())),
+        "schedule answers {reply:?}"
+    );
     Ok(())
 }
 
 fn count(raw: &mut Raw, counter: &mut Counter, kind: Kind, queue: &str) -> Result<Costs> {
     let mut now_ms = BEGIN_MS;
-    let mut turn = |raw: &mut Raw, counter: &mut Counter, promotes: bool, calls: u64| -> Result<[u64; 2]> {
-        let (mut promote, mut claim) = (0, 0);
-        let (begin_ms, mut granted) = (now_ms, Vec::new());
-        if matches!(kind, Kind::Message | Kind::MessageBesideSchedule) {
-            for number in 1..=calls {
-                let due_ms = (begin_ms + number * STEP_MS).to_string();
-                let id = format!("s@{due_ms}");
-                let until = (begin_ms + 10_000).to_string();
-                raw.call("push", queue, begin_ms, &[&until, &id, &due_ms, &"x".repeat(PAYLOAD), ""])?;
+    let payload = "x".repeat(PAYLOAD);
+    let mut turn =
+        |raw: &mut Raw, counter: &mut Counter, promotes: bool, calls: u64| -> Result<[u64; 2]> {
+            let (mut promote, mut claim) = (0, 0);
+            let (begin_ms, mut granted) = (now_ms, Vec::new());
+            if matches!(kind, Kind::Message | Kind::MessageBesideSchedule) {
+                for number in 1..=calls {
+                    let due_ms = (begin_ms + number * STEP_MS).to_string();
+                    let id = format!("s@{due_ms}");
+                    raw.call("push", queue, begin_ms, &["", &id, &due_ms, &payload, ""])?;
+                }
             }
-        }
-        counter.count()?;
-        if promotes {
-            // Each promote has one due entry, and each claim finds it in the ready list.
-            for number in 1..=calls {
-                now_ms = begin_ms + number * STEP_MS;
-                counter.count()?;
-                raw.call("promote", queue, now_ms, &["100"])?;
-                promote += counter.count()?;
-                granted.extend(raw.claim(queue, now_ms)?);
-                claim += counter.count()?;
+            counter.count()?;
+            if promotes {
+                // Each promote has one due entry, and each claim finds it in the ready list.
+                for number in 1..=calls {
+                    now_ms = begin_ms + number * STEP_MS;
+                    counter.count()?;
+                    raw.call("promote", queue, now_ms, &["100"])?;
+                    promote += counter.count()?;
+                    granted.extend(raw.claim(queue, now_ms)?);
+                    claim += counter.count()?;
+                }
+            } else {
+                for number in 1..=calls {
+                    now_ms = begin_ms + number * STEP_MS;
+                    granted.extend(raw.claim(queue, now_ms)?);
+                }
+                claim = counter.count()?;
             }
-        } else {
-            for number in 1..=calls {
-                now_ms = begin_ms + number * STEP_MS;
-                granted.extend(raw.claim(queue, now_ms)?);
+            ensure!(
+                granted.len() as u64 == calls,
+                "{} of {calls} granted",
+                granted.len()
+            );
+            for granted in &granted {
+                raw.ack(queue, now_ms, granted)?;
             }
-            claim = counter.count()?;
-        }
-        ensure!(granted.len() as u64 == calls, "{} of {calls} granted", granted.len());
-        for granted in &granted {
-            raw.ack(queue, now_ms, granted)?;
-        }
-        counter.count()?;
-        Ok([promote / calls, claim / calls])
-    };
+            counter.count()?;
+            Ok([promote / calls, claim / calls])
+        };
     turn(raw, counter, false, 10)?; // fills caches and buffers
     turn(raw, counter, true, 2)?;
     let [_, claim] = turn(raw, counter, false, CALLS).context("claims")?;
@@ -173,7 +193,10 @@ mod tests {
             claim_ready: 50_000,
         };
         let message = costs(60_000);
-        assert_eq!(judge(&message, &[("every", costs(160_000))]).summary(), None);
+        assert_eq!(
+            judge(&message, &[("every", costs(160_000))]).summary(),
+            None
+        );
         let found = judge(&message, &[("every", costs(160_001))]);
         assert!(found.texts()[0].starts_with("claim of a tick of every costs 160001"));
     }

@@ -57,7 +57,10 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
             Schedule::every(5 * HOUR).name(name).anchor(first)
         };
         let schedules = (declared..end).map(schedule);
-        queue.schedules(format!("set-{set}")).apply(schedules).await?;
+        queue
+            .schedules(format!("set-{set}"))
+            .apply(schedules)
+            .await?;
         (declared, set) = (end, set + 1);
     }
     let mut workers = Vec::new();
@@ -82,10 +85,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn of_queue<'a>(
-    calls: &'a Calls,
-    name: &'a str,
-) -> impl Iterator<Item = (&'static str, u64)> + 'a {
+fn of_queue<'a>(calls: &'a Calls, name: &'a str) -> impl Iterator<Item = (&'static str, u64)> + 'a {
     let of_queue = calls.iter().filter(move |((queue, _), _)| queue == name);
     of_queue.map(|((_, verb), count)| (*verb, *count))
 }
@@ -105,7 +105,9 @@ fn judge(calls: &Calls) -> Violations {
         let other = without.get(verb).copied().unwrap_or(0);
         let most = other + SLACK + (other as f64 * SLACK_PART) as u64;
         if count > most {
-            violations.add(format!("{count} calls of {verb}, {other} without schedules"));
+            violations.add(format!(
+                "{count} calls of {verb}, {other} without schedules"
+            ));
         }
     }
     violations

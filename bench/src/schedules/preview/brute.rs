@@ -81,7 +81,9 @@ impl Minutes {
                 .is_some_and(|(local, _)| pattern.matches(*local)),
         };
         let fires = self.minutes.iter().filter(fires);
-        fires.map(|minute| minute.at_s.unsigned_abs() * 1_000).collect()
+        fires
+            .map(|minute| minute.at_s.unsigned_abs() * 1_000)
+            .collect()
     }
 }
 

@@ -58,7 +58,16 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
         }
         let queue = client.queue(&format!("preview-{number}"))?;
         let endless = schedule.clone();
-        fire(&mut raw, &queue, endless, arguments.fires, &what, &mut violations, &mut counts).await?;
+        fire(
+            &mut raw,
+            &queue,
+            endless,
+            arguments.fires,
+            &what,
+            &mut violations,
+            &mut counts,
+        )
+        .await?;
         // One of the clock changes, as a schedule of these days.
         if !changes.is_empty() {
             let minutes = &changes[rng.usize(..changes.len())];
@@ -67,7 +76,16 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
             let days = schedule
                 .start(time(minutes.from_ms()))
                 .end(time(minutes.until_ms() - 1));
-            fire(&mut raw, &queue, days, arguments.fires.max(3_000), &what, &mut violations, &mut counts).await?;
+            fire(
+                &mut raw,
+                &queue,
+                days,
+                arguments.fires.max(3_000),
+                &what,
+                &mut violations,
+                &mut counts,
+            )
+            .await?;
         }
         if number % 50 == 49 {
             eprintln!("preview: {} patterns, {} fires", number + 1, counts.fired);
@@ -106,11 +124,16 @@ async fn rules(client: &Client) -> Result<TimeZoneDatabase> {
     let folder = std::env::var_os("TZDIR").unwrap_or_else(|| "/usr/share/zoneinfo".into());
     let folder = std::path::PathBuf::from(folder);
     let text = std::fs::read_to_string(folder.join("tzdata.zi")).unwrap_or_default();
-    let own = text.lines().next().and_then(|line| line.strip_prefix("# version "));
-    Ok(match own.filter(|own| Some(*own) == info.tzdata.as_deref()) {
-        Some(_) => TimeZoneDatabase::from_dir(&folder)?,
-        None => TimeZoneDatabase::bundled(),
-    })
+    let own = text
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("# version "));
+    Ok(
+        match own.filter(|own| Some(*own) == info.tzdata.as_deref()) {
+            Some(_) => TimeZoneDatabase::from_dir(&folder)?,
+            None => TimeZoneDatabase::bundled(),
+        },
+    )
 }
 
 /// The instants of the hours in which the offset changes, to the minute.
@@ -121,7 +144,9 @@ fn changes(zone: &TimeZone, from_s: i64, until_s: i64) -> Vec<i64> {
     let changed = hours.filter(|at_s| differs(*at_s, at_s + 3_600));
     let minute = |at_s: i64| {
         let minutes = (at_s..at_s + 3_600).step_by(60);
-        minutes.map(|at_s| at_s + 60).find(|at_s| differs(at_s - 60, *at_s))
+        minutes
+            .map(|at_s| at_s + 60)
+            .find(|at_s| differs(at_s - 60, *at_s))
     };
     changed.filter_map(minute).collect()
 }
@@ -153,7 +178,11 @@ async fn fire(
         }
         applied => applied?,
     };
-    if applied.created.iter().all(|created| created.next_ms.is_none()) {
+    if applied
+        .created
+        .iter()
+        .all(|created| created.next_ms.is_none())
+    {
         counts.never += 1;
         return Ok(());
     }
@@ -166,13 +195,19 @@ async fn fire(
         if index % EARLY_ONE_IN == 0
             && let Some(early) = raw.claim(name, fire.due_ms - 1)?
         {
-            violations.add(format!("{what}: {} is granted before {}", early.id, fire.due_ms));
+            violations.add(format!(
+                "{what}: {} is granted before {}",
+                early.id, fire.due_ms
+            ));
             raw.ack(name, fire.due_ms, &early)?;
         }
         let Some(granted) = raw.claim(name, fire.due_ms)? else {
             continue;
         };
-        let nominal = granted.id.split_once('@').map(|(_, nominal)| nominal.parse());
+        let nominal = granted
+            .id
+            .split_once('@')
+            .map(|(_, nominal)| nominal.parse());
         made.push(nominal.context("a tick")??);
         raw.ack(name, fire.due_ms, &granted)?;
     }
@@ -186,12 +221,13 @@ async fn fire(
 fn differ(violations: &mut Violations, what: &str, other: &str, preview: &[u64], times: &[u64]) {
     let mut pairs = preview.iter().zip(times);
     let first = pairs.position(|(preview, time)| preview != time);
-    let first = first.or_else(|| {
-        (preview.len() != times.len()).then_some(preview.len().min(times.len()))
-    });
+    let first =
+        first.or_else(|| (preview.len() != times.len()).then_some(preview.len().min(times.len())));
     if let Some(at) = first {
         let shown = |times: &[u64]| {
-            let time = times.get(at).and_then(|ms| Timestamp::from_millisecond(*ms as i64).ok());
+            let time = times
+                .get(at)
+                .and_then(|ms| Timestamp::from_millisecond(*ms as i64).ok());
             time.map_or_else(|| "none".to_owned(), |time| time.to_string())
         };
         violations.add(format!(

@@ -169,11 +169,23 @@ mod tests {
             hour: 2,
             minute: 0,
         };
-        let both = of([("0", &[0]), ("2", &[2]), ("7", &[7]), ("*", &all), ("1", &[1])]);
+        let both = of([
+            ("0", &[0]),
+            ("2", &[2]),
+            ("7", &[7]),
+            ("*", &all),
+            ("1", &[1]),
+        ]);
         assert_eq!(both.text, "0 2 7 * 1");
         assert!(both.matches(local(7, 3)) && both.matches(local(8, 1)));
         assert!(!both.matches(local(8, 2)) && both.is_fixed());
-        let one = of([("0", &[0]), ("*", &all), ("7", &[7]), ("*", &all), ("*", &all)]);
+        let one = of([
+            ("0", &[0]),
+            ("*", &all),
+            ("7", &[7]),
+            ("*", &all),
+            ("*", &all),
+        ]);
         assert!(one.matches(local(7, 3)) && !one.matches(local(8, 1)) && !one.is_fixed());
     }
 

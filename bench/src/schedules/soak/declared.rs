@@ -19,7 +19,9 @@ pub(super) struct Declared {
 
 /// By name.
 pub(super) fn all() -> HashMap<String, Declared> {
-    (0..COUNT).map(|number| (name(number), one(number))).collect()
+    (0..COUNT)
+        .map(|number| (name(number), one(number)))
+        .collect()
 }
 
 pub(super) fn name(number: u64) -> String {
@@ -67,7 +69,9 @@ mod tests {
     #[test]
     fn ten_of_two_hundred_do_not_allow_overlaps() {
         let all = all();
-        let others = all.values().filter(|one| one.schedule != one.schedule.clone().overlap(Overlap::Allow));
+        let others = all
+            .values()
+            .filter(|one| one.schedule != one.schedule.clone().overlap(Overlap::Allow));
         assert_eq!((all.len(), others.count()), (200, 10));
         assert_eq!(all.values().filter(|one| one.replaces).count(), 5);
         assert_eq!(all[&name(0)].every_ms, 50);

@@ -63,8 +63,11 @@ pub(super) fn judge(run: &Run<'_>) -> Judged {
     let mut seen: HashMap<&str, (u64, u64)> = HashMap::new();
     let ids = run.grants.keys().chain(run.stored.iter());
     for id in ids.collect::<HashSet<_>>() {
-        let Some((name, nominal)) = tick(id).filter(|(name, _)| run.declared.contains_key(*name)) else {
-            judged.violations.add(format!("{id} is no tick of a schedule"));
+        let Some((name, nominal)) = tick(id).filter(|(name, _)| run.declared.contains_key(*name))
+        else {
+            judged
+                .violations
+                .add(format!("{id} is no tick of a schedule"));
             continue;
         };
         let declared = &run.declared[name];
@@ -73,7 +76,9 @@ pub(super) fn judge(run: &Run<'_>) -> Judged {
         let is_by_hand = run.is_by_hand(id, name, nominal);
         if nominal % declared.every_ms != 0 {
             if !is_by_hand {
-                judged.violations.add(format!("{id} is of no fire, and nobody triggered it"));
+                judged
+                    .violations
+                    .add(format!("{id} is of no fire, and nobody triggered it"));
             }
             continue;
         }
@@ -124,10 +129,14 @@ fn judge_counts(
     }
     // A tick that another replaced while it waited may have been in a lost answer only.
     if made > all && !declared.replaces {
-        judged.violations.add(format!("{name}: {made} ticks are made, {all} seen"));
+        judged
+            .violations
+            .add(format!("{name}: {made} ticks are made, {all} seen"));
     }
     if made < certain {
-        judged.violations.add(format!("{name}: {made} ticks are made, {certain} granted"));
+        judged
+            .violations
+            .add(format!("{name}: {made} ticks are made, {certain} granted"));
     }
 }
 
@@ -150,12 +159,18 @@ impl Run<'_> {
                 "without a recorded crash"
             } else if is_ack_kept && !is_undone {
                 "after its ack"
-            } else if next.us < one.deadline_us && one.acked_us.is_none() && !is_undone && !one.is_settled {
+            } else if next.us < one.deadline_us
+                && one.acked_us.is_none()
+                && !is_undone
+                && !one.is_settled
+            {
                 "before its lease ran out"
             } else {
                 continue;
             };
-            judged.violations.add(format!("{id} is granted again {why}: {one:?}, {next:?}"));
+            judged
+                .violations
+                .add(format!("{id} is granted again {why}: {one:?}, {next:?}"));
         }
     }
 
@@ -166,7 +181,9 @@ impl Run<'_> {
     }
 
     fn is_by_hand(&self, id: &str, name: &str, nominal: u64) -> bool {
-        let unknown = |(of, from, until): &(String, u64, u64)| of == name && (*from..=*until).contains(&nominal);
+        let unknown = |(of, from, until): &(String, u64, u64)| {
+            of == name && (*from..=*until).contains(&nominal)
+        };
         self.operator.triggered.contains(id) || self.operator.unknown.iter().any(unknown)
     }
 }

@@ -12,7 +12,7 @@ mod tests;
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use dueq::{Client, queue_keys};
 use dueq_testkit::cluster;
 
@@ -25,7 +25,7 @@ use super::Arguments;
 use crate::limits::node::{Crew, Work};
 use crate::limits::record::wall_us;
 use crate::limits::report::{ms, quantile, rounded};
-use crate::limits::watch::{Seen, Watch};
+use crate::limits::watch::Watch;
 use crate::limits::{Folder, QUEUE};
 use crate::uniqueness::outcome::Outcome;
 
@@ -35,6 +35,8 @@ const HANDLER_MS: u64 = 5;
 /// The part of the run without faults, at its begin.
 const CALM: f64 = 0.15;
 const STEP: Duration = Duration::from_millis(100);
+/// The first claims find the fires of the nodes' start.
+const SETTLING: Duration = Duration::from_secs(3);
 /// The lease of a killed node runs out, and another node gets its ticks.
 const DRAIN: Duration = Duration::from_secs(8);
 /// Fields of hashes that begin with a byte below this are no ids.
@@ -42,6 +44,8 @@ const FIRST_OF_IDS: u8 = 32;
 
 /// When faults began and ended, and what they were.
 struct Faults {
+    /// From this time on ticks are late for other reasons than the nodes' start.
+    calm_us: u64,
     begin_us: u64,
     end_us: u64,
     failures: Vec<judge::Failure>,
@@ -54,7 +58,11 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let declared = declared::all();
     let client = Client::connect(&servers.url()).await?;
     let created = apply(&client, &declared).await?;
-    ensure!(created.len() == declared.len(), "{} schedules created", created.len());
+    ensure!(
+        created.len() == declared.len(),
+        "{} schedules created",
+        created.len()
+    );
     servers.in_step()?;
     let watch = Watch::start(servers.port()).await?;
     let work = Work {
@@ -72,9 +80,26 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let operator = Operator::start(servers.url(), declared.clone());
     eprintln!("soak: {NODES} nodes for {} s", length.as_secs());
     let mut failures = Vec::new();
-    watched(&mut servers, &watch, &mut crew, length.mul_f64(CALM), &mut failures).await?;
+    watched(&mut servers, &watch, &mut crew, SETTLING, &mut failures).await?;
+    let calm_us = wall_us();
+    watched(
+        &mut servers,
+        &watch,
+        &mut crew,
+        length.mul_f64(CALM),
+        &mut failures,
+    )
+    .await?;
     let begin_us = wall_us();
-    faults(arguments, &mut servers, &watch, &mut crew, length.mul_f64(1.0 - CALM), &mut failures).await?;
+    faults(
+        arguments,
+        &mut servers,
+        &watch,
+        &mut crew,
+        length.mul_f64(1.0 - CALM),
+        &mut failures,
+    )
+    .await?;
     let end_us = wall_us();
     let operated = operator.end()?;
     watched(&mut servers, &watch, &mut crew, DRAIN, &mut failures).await?;
@@ -95,11 +120,12 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
         folder.keep();
     }
     let faults = Faults {
+        calm_us,
         begin_us,
         end_us,
         failures,
     };
-    let mut outcome = reported(judged, &history, &declared, &faults, &seen);
+    let mut outcome = reported(judged, &history, &declared, &faults);
     outcome.figure("kills", crew.kills);
     outcome.figure("stops", crew.stops);
     outcome.figure("nodes that ended by themselves", crew.ended);
@@ -157,17 +183,40 @@ async fn watched(
     }
 }
 
-/// The counts of all schedules, and the ids of all messages. Nobody works on the queue any more.
+/// The counts of all schedules, and the ids that wait, are leased or dead. Nobody works on the queue any more.
 async fn at_end(client: &Client, port: u16) -> Result<(HashMap<String, Counted>, HashSet<String>)> {
     let page = client.queue(QUEUE)?.list_schedules(None, 1_000).await?;
     let counted = page.schedules.iter();
     let counted = counted.map(|info| (info.name.clone(), Counted::from(info)));
-    let messages = &queue_keys(QUEUE)?[4];
-    let ids: Vec<Vec<u8>> = cluster::command(port, &["HKEYS", messages]).await?;
-    let is_id = |id: &Vec<u8>| id.first().is_some_and(|first| *first >= FIRST_OF_IDS);
-    let ids = ids.into_iter().filter(is_id);
-    let ids = ids.map(|id| String::from_utf8_lossy(&id).into_owned());
-    Ok((counted.collect(), ids.collect()))
+    let keys = queue_keys(QUEUE)?;
+    // A message without one of these would be lost.
+    let [scheduled, ready, _, claims, .., dead, _, _, _] = &keys[..] else {
+        bail!("a queue has {} keys", keys.len());
+    };
+    type Places = [Vec<Vec<u8>>; 4];
+    let mut connection = cluster::connection(port).await?;
+    let places: Places = redis::pipe()
+        .zrange(scheduled, 0, -1)
+        .lrange(ready, 0, -1)
+        .hkeys(claims)
+        .zrange(dead, 0, -1)
+        .query_async(&mut connection)
+        .await?;
+    let mut ids = HashSet::new();
+    for (index, place) in places.iter().enumerate() {
+        for entry in place {
+            let text = String::from_utf8_lossy(entry);
+            // In the ready list, the due time comes first.
+            let id = match index {
+                1 => text.split_once(':').map_or("", |(_, id)| id),
+                _ => &*text,
+            };
+            if id.bytes().next().is_some_and(|first| first >= FIRST_OF_IDS) {
+                ids.insert(id.to_owned());
+            }
+        }
+    }
+    Ok((counted.collect(), ids))
 }
 
 fn reported(
@@ -175,7 +224,6 @@ fn reported(
     history: &History,
     declared: &HashMap<String, Declared>,
     faults: &Faults,
-    seen: &Seen,
 ) -> Outcome {
     let (fires, made) = (judged.fires, judged.made);
     let (after_crashes, undone) = (judged.after_crashes, judged.undone);
@@ -191,18 +239,33 @@ fn reported(
     outcome.figure("time that each may undo, ms", windows);
     let [mut calm, mut faulty] = lateness(&history.grants, declared, faults);
     for (names, late) in [
-        (["lateness without faults, p50 ms", "lateness without faults, p99 ms"], &mut calm),
-        (["lateness with faults, p50 ms", "lateness with faults, p99 ms"], &mut faulty),
+        (
+            [
+                "lateness without faults, p50 ms",
+                "lateness without faults, p99 ms",
+            ],
+            &mut calm,
+        ),
+        (
+            [
+                "lateness with faults, p50 ms",
+                "lateness with faults, p99 ms",
+            ],
+            &mut faulty,
+        ),
     ] {
         outcome.figure(names[0], ms(quantile(late, 0.5)));
         outcome.figure(names[1], ms(quantile(late, 0.99)));
     }
     let ticks = history.grants.len().max(1) as f64;
-    let calls = seen.script_calls();
-    outcome.figure("script calls per tick", rounded(calls as f64 / ticks));
+    let calls: u64 = history.calls.values().sum();
+    outcome.figure(
+        "script calls of nodes per tick",
+        rounded(calls as f64 / ticks),
+    );
     let each = history.calls.iter();
     let each = each.map(|(verb, calls)| format!("{verb} {}", rounded(*calls as f64 / ticks)));
-    outcome.figure("of them by nodes", each.collect::<Vec<_>>().join(", "));
+    outcome.figure("of them by verb", each.collect::<Vec<_>>().join(", "));
     outcome
 }
 
@@ -235,7 +298,8 @@ fn lateness(
         let (Some(first), Some(declared)) = (grants.first(), declared.get(name)) else {
             continue;
         };
-        if nominal % declared.every_ms == 0 && first.us < faults.end_us {
+        let is_measured = (faults.calm_us..faults.end_us).contains(&first.us);
+        if nominal % declared.every_ms == 0 && is_measured {
             let due_us = due_ms(declared, nominal) * 1_000;
             let index = usize::from(first.us >= faults.begin_us);
             late[index].push(first.us.saturating_sub(due_us));

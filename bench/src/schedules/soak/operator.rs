@@ -59,12 +59,18 @@ impl Drop for Operator {
     }
 }
 
-pub(super) async fn apply(client: &Client, declared: &HashMap<String, Declared>) -> Result<Vec<String>> {
+pub(super) async fn apply(
+    client: &Client,
+    declared: &HashMap<String, Declared>,
+) -> Result<Vec<String>> {
     let schedules = declared.values().map(|declared| declared.schedule.clone());
     let set = client.queue(QUEUE)?.schedules(SET).revision(1).prune(true);
     let changes = set.apply(schedules).await?;
     let changed = changes.created.into_iter().chain(changes.changed);
-    Ok(changed.map(|declared| declared.name).chain(changes.removed).collect())
+    Ok(changed
+        .map(|declared| declared.name)
+        .chain(changes.removed)
+        .collect())
 }
 
 async fn operate(
@@ -125,7 +131,6 @@ async fn operate(
         locked(&done).failed += u64::from(!is_ok);
     }
 }
-
 
 fn locked(done: &Mutex<Done>) -> MutexGuard<'_, Done> {
     done.lock().unwrap_or_else(PoisonError::into_inner)
