@@ -14,6 +14,9 @@ const CALLS: u64 = 200;
 const BEGIN_MS: u64 = 1_800_000_000_000;
 /// The time between two fires, and between two messages.
 const STEP_MS: u64 = 1_000;
+/// Size of a large claim, and how many of these are counted.
+const BATCH: usize = 100;
+const ROUNDS: u64 = 10;
 const PAYLOAD: usize = 100;
 /// Instructions of a tick on top of a message, at most.
 const MOST: u64 = 100_000;
@@ -83,7 +86,48 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
         outcome.figure(names[1], costs.promote);
         outcome.figure(names[2], costs.claim_ready);
     }
+    let [message, tick] = batches(&mut raw, &mut counter)?;
+    outcome.figure("claim of 100, a message", message);
+    outcome.figure("claim of 100, a tick of every", tick);
     Ok(outcome)
+}
+
+/// Instructions for each message and each tick of a claim of a hundred.
+fn batches(raw: &mut Raw, counter: &mut Counter) -> Result<[u64; 2]> {
+    let payload = "x".repeat(PAYLOAD);
+    let names: Vec<_> = (0..BATCH).map(|number| format!("s{number}")).collect();
+    let queues = ["batch-messages", "batch-ticks"];
+    for queue in queues {
+        raw.allow_test_clock(queue)?;
+    }
+    let mut words = vec!["set", "", ""];
+    for name in &names {
+        words.extend([&**name, "every=1000", "", "", "", &payload]);
+    }
+    raw.call("schedule", queues[1], BEGIN_MS, &words)?;
+    let mut costs = [0; 2];
+    for round in 1..=ROUNDS {
+        let now_ms = BEGIN_MS + round * STEP_MS;
+        let ids: Vec<_> = names
+            .iter()
+            .map(|name| format!("{name}@{now_ms}"))
+            .collect();
+        let mut words = vec![""];
+        for id in &ids {
+            words.extend([&**id, "+0", &payload, ""]);
+        }
+        raw.call("push", queues[0], now_ms, &words)?;
+        for (queue, cost) in queues.iter().zip(&mut costs) {
+            counter.count()?;
+            let granted = raw.claim_many(queue, now_ms, BATCH)?;
+            *cost += counter.count()?;
+            ensure!(granted.len() == BATCH, "{} granted", granted.len());
+            for granted in &granted {
+                raw.ack(queue, now_ms, granted)?;
+            }
+        }
+    }
+    Ok(costs.map(|cost| cost / (ROUNDS * BATCH as u64)))
 }
 
 fn prepare(raw: &mut Raw, kind: Kind, queue: &str) -> Result<()> {

@@ -82,12 +82,27 @@ impl Raw {
 
     /// Claims one message.
     pub(super) fn claim(&mut self, queue: &str, now_ms: u64) -> Result<Option<Granted>> {
+        Ok(self.claim_many(queue, now_ms, 1)?.pop())
+    }
+
+    /// Claims up to `most` messages.
+    pub(super) fn claim_many(
+        &mut self,
+        queue: &str,
+        now_ms: u64,
+        most: usize,
+    ) -> Result<Vec<Granted>> {
         self.made += 1;
         let token = format!("{:016}", self.made);
-        let reply = self.call("claim", queue, now_ms, &["1", &token, LEASE_MS])?;
+        let words = [&most.to_string(), &token, LEASE_MS];
+        let reply = self.call("claim", queue, now_ms, &words)?;
         let ids = texts(reply.get(3).context("a claim answers with ids")?)?;
-        ensure!(ids.len() < 2, "a claim of one message granted {ids:?}");
-        Ok(ids.into_iter().next().map(|id| Granted { id, token }))
+        ensure!(ids.len() <= most, "a claim of {most} granted {ids:?}");
+        let granted = |id| Granted {
+            id,
+            token: token.clone(),
+        };
+        Ok(ids.into_iter().map(granted).collect())
     }
 
     pub(super) fn ack(&mut self, queue: &str, now_ms: u64, granted: &Granted) -> Result<()> {

@@ -59,11 +59,11 @@ impl Minutes {
         }
     }
 
-    pub(super) fn from_ms(&self) -> u64 {
+    pub(super) fn begin_ms(&self) -> u64 {
         self.from_s.unsigned_abs() * 1_000
     }
 
-    pub(super) fn until_ms(&self) -> u64 {
+    pub(super) fn end_ms(&self) -> u64 {
         self.until_s.unsigned_abs() * 1_000
     }
 

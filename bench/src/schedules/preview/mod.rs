@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
         let what = format!("{:?} in {}", pattern.text, pattern.zone);
         let changes = changes.get(pattern.zone).context("a zone")?;
         for minutes in changes {
-            let preview = preview(&schedule, minutes.from_ms(), minutes.until_ms())?;
+            let preview = preview(&schedule, minutes.begin_ms(), minutes.end_ms())?;
             let searched = minutes.fires(&pattern);
             counts.compared += searched.len();
             counts.changes += 1;
@@ -74,8 +74,8 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
             let queue = client.queue(&format!("preview-{number}-change"))?;
             let time = |ms| std::time::UNIX_EPOCH + std::time::Duration::from_millis(ms);
             let days = schedule
-                .start(time(minutes.from_ms()))
-                .end(time(minutes.until_ms() - 1));
+                .start(time(minutes.begin_ms()))
+                .end(time(minutes.end_ms() - 1));
             fire(
                 &mut raw,
                 &queue,
@@ -275,7 +275,7 @@ mod tests {
             let schedule = Schedule::cron(&pattern.text)?.zone(pattern.zone).name(NAME);
             for at_s in &found {
                 let minutes = Minutes::new(&zone, at_s - DAY_S / 4, at_s + DAY_S / 4);
-                let preview = preview(&schedule, minutes.from_ms(), minutes.until_ms())?;
+                let preview = preview(&schedule, minutes.begin_ms(), minutes.end_ms())?;
                 assert_eq!(minutes.fires(&pattern), preview, "{}", pattern.text);
             }
         }
