@@ -10,6 +10,7 @@ mod peers;
 mod plot;
 mod poison;
 mod process;
+mod schedules;
 mod simulate;
 mod soak;
 mod uniqueness;
@@ -45,6 +46,7 @@ enum What {
     Poison(poison::Arguments),
     Limits(limits::Arguments),
     Uniqueness(uniqueness::Arguments),
+    Schedules(schedules::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
@@ -82,6 +84,7 @@ fn main() -> Result<()> {
         What::Limits(arguments) => limits::run(&arguments),
         What::LimitsNode(arguments) => limits::run_node(&arguments),
         What::Uniqueness(arguments) => uniqueness::run(&arguments),
+        What::Schedules(arguments) => schedules::run(&arguments),
         What::UniquenessWorker(arguments) => uniqueness::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),

@@ -29,7 +29,7 @@ const CLUSTER: [&str; 2] = ["--cluster-enabled", "yes"];
 const IDLE: Duration = Duration::from_secs(8);
 const LIMIT: Duration = Duration::from_secs(120);
 
-pub(super) struct Counter {
+pub(crate) struct Counter {
     server: Server,
     /// The script that starts the server under callgrind.
     wrapper: PathBuf,
@@ -40,7 +40,7 @@ pub(super) struct Counter {
 }
 
 /// The version of valgrind.
-pub(super) fn version() -> Result<String> {
+pub(crate) fn version() -> Result<String> {
     let found = Command::new("valgrind").arg("--version").output();
     let text = found
         .context("valgrind is needed (apt-get install valgrind)")?
@@ -53,7 +53,7 @@ pub(super) fn version() -> Result<String> {
 
 impl Counter {
     /// With `is_cluster`, the server is the only master of a cluster.
-    pub(super) fn start(is_cluster: bool) -> Result<Self> {
+    pub(crate) fn start(is_cluster: bool) -> Result<Self> {
         version()?;
         let program = dueq_testkit::program()?;
         let wrapper = std::env::temp_dir().join(format!(
@@ -85,7 +85,7 @@ impl Counter {
     }
 
     /// Counts the server's own work with its present data: from now on `count` leaves that out.
-    pub(super) fn idle(&mut self) -> Result<()> {
+    pub(crate) fn idle(&mut self) -> Result<()> {
         self.take()?;
         std::thread::sleep(IDLE);
         let (instructions, time) = self.take()?;
@@ -93,14 +93,14 @@ impl Counter {
         Ok(())
     }
 
-    pub(super) fn connection(&self) -> Result<redis::Connection> {
+    pub(crate) fn connection(&self) -> Result<redis::Connection> {
         let connection = redis::Client::open(self.server.url())?.get_connection()?;
         connection.set_read_timeout(Some(LIMIT))?;
         Ok(connection)
     }
 
     /// Instructions since the last count, without those of the idle server in that time.
-    pub(super) fn count(&mut self) -> Result<u64> {
+    pub(crate) fn count(&mut self) -> Result<u64> {
         let (instructions, time) = self.take()?;
         Ok(instructions.saturating_sub((self.idle * time.as_secs_f64()) as u64))
     }

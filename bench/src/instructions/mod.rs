@@ -2,7 +2,7 @@
 //! change this figure.
 
 mod calls;
-mod counter;
+pub(crate) mod counter;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

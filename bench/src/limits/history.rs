@@ -14,38 +14,38 @@ use super::record::Entry;
 
 /// A lease that the server held.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Held {
-    pub(super) deadline_ms: u64,
-    pub(super) ids: Vec<String>,
+pub(crate) struct Held {
+    pub(crate) deadline_ms: u64,
+    pub(crate) ids: Vec<String>,
 }
 
 /// A message that a claim granted, in microseconds of the server's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Start {
+pub(crate) struct Start {
     /// When the claim ran: not before, and not after. Both are equal if a node logged the answer.
-    pub(super) earliest_us: u64,
-    pub(super) latest_us: u64,
+    pub(crate) earliest_us: u64,
+    pub(crate) latest_us: u64,
     /// The lease deadline, with extensions that were answered.
-    pub(super) deadline_us: u64,
+    pub(crate) deadline_us: u64,
     /// When the first settlement was applied, or may have been.
-    pub(super) settled_us: Option<u64>,
+    pub(crate) settled_us: Option<u64>,
     /// The server's time of an acknowledgement that succeeded.
-    pub(super) acked_us: Option<u64>,
+    pub(crate) acked_us: Option<u64>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     /// By time.
-    pub(super) starts: Vec<Start>,
+    pub(crate) starts: Vec<Start>,
     /// How many of them no node logged.
-    pub(super) unlogged: u64,
+    pub(crate) unlogged: u64,
     /// How often nodes called each script.
-    pub(super) calls: BTreeMap<String, u64>,
+    pub(crate) calls: BTreeMap<String, u64>,
 }
 
 impl History {
     /// Reads the logs of a folder.
-    pub(super) fn read(folder: &Path, held: &HashMap<String, Held>, lease_ms: u64) -> Result<Self> {
+    pub(crate) fn read(folder: &Path, held: &HashMap<String, Held>, lease_ms: u64) -> Result<Self> {
         let mut history = Self::default();
         let mut logged = HashSet::new();
         for file in std::fs::read_dir(folder)? {
@@ -70,6 +70,7 @@ impl History {
                     token,
                     deadline_ms,
                     ids,
+                    ..
                 } => {
                     for id in ids {
                         let start = Start {
@@ -142,7 +143,7 @@ impl History {
 
 impl Start {
     /// Until when the lease certainly lasted.
-    pub(super) fn end_us(&self) -> u64 {
+    pub(crate) fn end_us(&self) -> u64 {
         self.settled_us
             .map_or(self.deadline_us, |us| us.min(self.deadline_us))
     }
@@ -172,7 +173,7 @@ impl Start {
 }
 
 /// The entries of a log. Its last line may be incomplete: the process was killed.
-fn entries(text: &str) -> Result<Vec<Entry>> {
+pub(crate) fn entries(text: &str) -> Result<Vec<Entry>> {
     let complete = text.rfind('\n').map_or("", |end| &text[..end]);
     complete
         .lines()
@@ -190,6 +191,7 @@ mod tests {
             token: token.into(),
             deadline_ms: us / 1_000 + 2_000,
             ids: vec!["a".into()],
+            details: Vec::new(),
         }
     }
 

@@ -2,16 +2,16 @@
 //! expiry.
 
 mod expiry;
-mod history;
+pub(crate) mod history;
 mod leased;
 mod meter;
-mod node;
+pub(crate) mod node;
 mod rate;
 mod receiver;
-mod record;
-mod report;
+pub(crate) mod record;
+pub(crate) mod report;
 mod throttle;
-mod watch;
+pub(crate) mod watch;
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(crate) use node::{Arguments as NodeArguments, run as run_node};
 use crate::interrupt::unless_interrupted;
 use report::Report;
 
-const QUEUE: &str = "limits";
+pub(crate) const QUEUE: &str = "limits";
 /// How many messages one pipeline pushes.
 const CHUNK: u64 = 4_000;
 
@@ -130,13 +130,13 @@ async fn push(queue: &Queue, count: u64, message: impl Fn(u64) -> Message) -> Re
 }
 
 /// A folder for the logs of nodes, removed on drop.
-struct Folder {
+pub(crate) struct Folder {
     path: PathBuf,
     is_kept: bool,
 }
 
 impl Folder {
-    fn create(name: &str) -> Result<Self> {
+    pub(crate) fn create(name: &str) -> Result<Self> {
         let folder = format!("dueq-limits-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&path)?;
@@ -144,12 +144,12 @@ impl Folder {
         Ok(Self { path, is_kept })
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Keeps the logs: they prove that a rule was broken.
-    fn keep(&mut self) {
+    pub(crate) fn keep(&mut self) {
         eprintln!("the logs of the nodes stay in {}", self.path.display());
         self.is_kept = true;
     }

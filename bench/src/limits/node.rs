@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq::{Client, Delivery};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 
 use super::QUEUE;
@@ -58,24 +59,28 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 }
 
 /// How the nodes of a crew work.
-pub(super) struct Work {
-    pub(super) url: String,
-    pub(super) lease_ms: u64,
-    pub(super) handler_ms: u64,
-    pub(super) scripts: Option<PathBuf>,
+pub(crate) struct Work {
+    pub(crate) url: String,
+    pub(crate) lease_ms: u64,
+    pub(crate) handler_ms: u64,
+    pub(crate) scripts: Option<PathBuf>,
 }
 
 /// Nodes that are replaced when they end.
-pub(super) struct Crew {
+pub(crate) struct Crew {
     work: Work,
     folder: PathBuf,
     nodes: Vec<Node>,
     /// How many processes have been started.
     started: usize,
+    /// Stopped processes, and when they continue.
+    stopped: Vec<(Pid, Instant)>,
+    /// How many were stopped.
+    pub(crate) stops: u64,
     /// How many were killed.
-    pub(super) kills: u64,
+    pub(crate) kills: u64,
     /// How many ended by themselves.
-    pub(super) ended: u64,
+    pub(crate) ended: u64,
 }
 
 struct Node {
@@ -85,12 +90,14 @@ struct Node {
 
 impl Crew {
     /// Starts nodes that log into this folder.
-    pub(super) fn start(count: usize, work: Work, folder: &Path) -> Result<Self> {
+    pub(crate) fn start(count: usize, work: Work, folder: &Path) -> Result<Self> {
         let mut crew = Self {
             work,
             folder: folder.to_owned(),
             nodes: Vec::new(),
             started: 0,
+            stopped: Vec::new(),
+            stops: 0,
             kills: 0,
             ended: 0,
         };
@@ -124,14 +131,14 @@ impl Crew {
 
     /// Kills a random node with kill -9 and starts another in its place. Returns the time of its
     /// end.
-    pub(super) async fn kill_any(&mut self) -> Result<u64> {
+    pub(crate) async fn kill_any(&mut self) -> Result<u64> {
         let index = fastrand::usize(..self.nodes.len());
         self.kill(index).await
     }
 
     /// The same with the node whose log ends with a claim, if there is one: it probably has a
     /// message.
-    pub(super) async fn kill_holder(&mut self) -> Result<u64> {
+    pub(crate) async fn kill_holder(&mut self) -> Result<u64> {
         let holder = self
             .nodes
             .iter()
@@ -141,6 +148,9 @@ impl Crew {
     }
 
     async fn kill(&mut self, index: usize) -> Result<u64> {
+        let pid = self.nodes[index].child.id();
+        self.stopped
+            .retain(|(stopped, _)| Some(stopped.as_raw_nonzero().get() as u32) != pid);
         self.nodes[index].child.kill().await?;
         let killed_us = wall_us();
         self.kills += 1;
@@ -148,8 +158,32 @@ impl Crew {
         Ok(killed_us)
     }
 
+    /// Stops a random node with SIGSTOP; [`continue_due`](Self::continue_due) lets it go on after this time.
+    pub(crate) fn stop_any(&mut self, time: Duration) -> Result<()> {
+        let node = &self.nodes[fastrand::usize(..self.nodes.len())];
+        let pid = node.child.id().and_then(|pid| Pid::from_raw(pid as i32));
+        let Some(pid) = pid else {
+            return Ok(()); // it has ended
+        };
+        kill_process(pid, Signal::STOP)?;
+        self.stopped.push((pid, Instant::now() + time));
+        self.stops += 1;
+        Ok(())
+    }
+
+    /// Lets stopped nodes go on whose time is over.
+    pub(crate) fn continue_due(&mut self) {
+        self.stopped.retain(|(pid, until)| {
+            let is_due = *until <= Instant::now();
+            if is_due {
+                let _ = kill_process(*pid, Signal::CONT); // it may have been killed
+            }
+            !is_due
+        });
+    }
+
     /// Replaces nodes that ended by themselves.
-    pub(super) fn replace_ended(&mut self) -> Result<()> {
+    pub(crate) fn replace_ended(&mut self) -> Result<()> {
         for index in 0..self.nodes.len() {
             if let Some(status) = self.nodes[index].child.try_wait()? {
                 eprintln!("a node ended: {status}");
@@ -161,7 +195,7 @@ impl Crew {
     }
 
     /// Kills all nodes for good.
-    pub(super) async fn end(&mut self) -> Result<()> {
+    pub(crate) async fn end(&mut self) -> Result<()> {
         for node in &mut self.nodes {
             node.child.kill().await?;
         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 /// One line of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Entry {
+pub(crate) enum Entry {
     /// A call is about to be sent. `us` is of the wall clock, which is the server's on one machine.
     /// Settlements and extensions have items: ids and tokens.
     Asked {
@@ -30,6 +30,8 @@ pub(super) enum Entry {
         token: String,
         deadline_ms: u64,
         ids: Vec<String>,
+        /// As the claim replies with them: one alone if all ids share it.
+        details: Vec<String>,
     },
     /// The answer of a settlement or an extension, a word for each item.
     Settled {
@@ -41,7 +43,7 @@ pub(super) enum Entry {
 
 /// Writes each entry with one `write`, before the library acts on the answer: a kill -9 loses no
 /// claim whose message a handler has.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     log: File,
     /// The tokens of claims and the items of settlements that are in flight.
     in_flight: Mutex<HashMap<u64, InFlight>>,
@@ -54,7 +56,7 @@ enum InFlight {
 
 impl Recorder {
     /// Records every script call of this process.
-    pub(super) fn begin(log: &Path) -> Result<()> {
+    pub(crate) fn begin(log: &Path) -> Result<()> {
         let recorder = Self {
             log: OpenOptions::new().create(true).append(true).open(log)?,
             in_flight: Mutex::default(),
@@ -147,14 +149,19 @@ fn answered(call: u64, asked: InFlight, reply: &Reply) -> Option<Entry> {
     };
     let us = u64::try_from(*us).ok()?;
     match (asked, body) {
-        (InFlight::Claim(token), [_, Reply::Int(deadline), Reply::List(ids), ..])
+        (InFlight::Claim(token), [_, Reply::Int(deadline), Reply::List(ids), rest @ ..])
             if !ids.is_empty() =>
         {
+            let details = match rest {
+                [_, Reply::List(details), ..] => details.iter().map(word).collect(),
+                _ => Vec::new(),
+            };
             Some(Entry::Granted {
                 us,
                 token,
                 deadline_ms: u64::try_from(*deadline).ok()?,
                 ids: ids.iter().map(word).collect(),
+                details,
             })
         }
         (InFlight::Settlement(count), [Reply::List(words), ..]) => {
@@ -179,11 +186,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-pub(super) fn wall_us() -> u64 {
+pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(0))
 }
@@ -225,6 +232,7 @@ mod tests {
                 token: "01".into(),
                 deadline_ms: 9,
                 ids: vec!["a".into()],
+                details: Vec::new(),
             })
         );
         let acked = reply(vec![Reply::List(vec![bytes("OK")])]);

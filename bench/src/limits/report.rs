@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// The figures of all scenarios.
 #[derive(Default)]
-pub(super) struct Report {
+pub(crate) struct Report {
     scenario: &'static str,
     rows: Vec<Row>,
 }
@@ -26,16 +26,16 @@ struct Wanted {
 
 impl Report {
     /// The figures that follow are of this scenario.
-    pub(super) fn scenario(&mut self, name: &'static str) {
+    pub(crate) fn scenario(&mut self, name: &'static str) {
         self.scenario = name;
     }
 
-    pub(super) fn figure(&mut self, name: &'static str, value: impl Into<Value>) {
+    pub(crate) fn figure(&mut self, name: &'static str, value: impl Into<Value>) {
         self.row(name, value.into(), None);
     }
 
     /// A figure that depends on the machine. Missing the goal fails the run only with `--strict`.
-    pub(super) fn goal(
+    pub(crate) fn goal(
         &mut self,
         name: &'static str,
         value: impl Into<Value>,
@@ -55,7 +55,7 @@ impl Report {
     }
 
     /// A figure that a slow machine does not excuse. Breaking the rule fails the run.
-    pub(super) fn rule(
+    pub(crate) fn rule(
         &mut self,
         name: &'static str,
         value: impl Into<Value>,
@@ -84,7 +84,7 @@ impl Report {
     }
 
     /// The rules that are broken, and the goals that are missed if `strict`.
-    pub(super) fn failures(&self, strict: bool) -> Vec<String> {
+    pub(crate) fn failures(&self, strict: bool) -> Vec<String> {
         let failed = |row: &&Row| {
             let wanted = row.wanted.as_ref();
             wanted.is_some_and(|wanted| !wanted.is_met && (wanted.is_rule || strict))
@@ -100,7 +100,7 @@ impl Report {
             .collect()
     }
 
-    pub(super) fn table(&self) -> String {
+    pub(crate) fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::UTF8_BORDERS_ONLY);
         table.set_header(["scenario", "figure", "measured", "wanted", ""]);
@@ -121,7 +121,7 @@ impl Report {
         table.to_string()
     }
 
-    pub(super) fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let mut scenarios = Map::new();
         for row in &self.rows {
             let scenario = scenarios.entry(row.scenario).or_insert_with(|| json!({}));
@@ -140,16 +140,16 @@ fn text(value: &Value) -> String {
 }
 
 /// Rounds to three digits after the point.
-pub(super) fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-pub(super) fn ms(us: u64) -> f64 {
+pub(crate) fn ms(us: u64) -> f64 {
     rounded(us as f64 / 1_000.0)
 }
 
 /// The value that this part of all values does not exceed; 0 of none.
-pub(super) fn quantile(values: &mut [u64], part: f64) -> u64 {
+pub(crate) fn quantile(values: &mut [u64], part: f64) -> u64 {
     values.sort_unstable();
     let index = (values.len().saturating_sub(1) as f64 * part).round() as usize;
     values.get(index).copied().unwrap_or(0)

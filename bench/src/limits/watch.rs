@@ -21,7 +21,7 @@ const LEASE_MARK: u8 = 1;
 const COUNT_MARK: u8 = 2;
 
 /// The watch of the queue on one server after the other. Ends on drop.
-pub(super) struct Watch {
+pub(crate) struct Watch {
     seen: Arc<Mutex<Seen>>,
     port: Arc<AtomicU16>,
     task: JoinHandle<()>,
@@ -29,28 +29,28 @@ pub(super) struct Watch {
 
 /// What the looks have found.
 #[derive(Debug, Default, Clone)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     /// By token in hexadecimal.
-    pub(super) held: HashMap<String, Held>,
+    pub(crate) held: HashMap<String, Held>,
     /// The largest number of messages that were leased in one instant.
-    pub(super) most_leased: u64,
+    pub(crate) most_leased: u64,
     /// The counter of granted messages.
-    pub(super) claimed: u64,
+    pub(crate) claimed: u64,
     /// How many messages waited.
-    pub(super) waiting: u64,
+    pub(crate) waiting: u64,
     /// By port: the calls of scripts at the first and at the last look.
     calls: BTreeMap<u16, (u64, u64)>,
 }
 
 impl Seen {
     /// How many calls of scripts the servers counted during the watch.
-    pub(super) fn script_calls(&self) -> u64 {
+    pub(crate) fn script_calls(&self) -> u64 {
         self.calls.values().map(|(first, last)| last - first).sum()
     }
 }
 
 impl Watch {
-    pub(super) async fn start(port: u16) -> Result<Self> {
+    pub(crate) async fn start(port: u16) -> Result<Self> {
         let (seen, port) = (Arc::default(), Arc::new(AtomicU16::new(port)));
         let first = port.load(Ordering::Relaxed);
         look(&mut connection(first).await?, first, &seen).await?;
@@ -59,17 +59,17 @@ impl Watch {
     }
 
     /// Another server is the master from now on.
-    pub(super) fn follow(&self, port: u16) {
+    pub(crate) fn follow(&self, port: u16) {
         locked(&self.seen).calls.entry(port).or_default();
         self.port.store(port, Ordering::Relaxed);
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> Seen {
         locked(&self.seen).clone()
     }
 
     /// Looks a last time.
-    pub(super) async fn end(self) -> Result<Seen> {
+    pub(crate) async fn end(self) -> Result<Seen> {
         let port = self.port.load(Ordering::Relaxed);
         look(&mut connection(port).await?, port, &self.seen).await?;
         Ok(self.seen())
@@ -150,7 +150,7 @@ fn is_id(field: &[u8]) -> bool {
 }
 
 /// The calls of scripts and functions in INFO commandstats.
-pub(super) fn script_calls(stats: &str) -> Result<u64> {
+pub(crate) fn script_calls(stats: &str) -> Result<u64> {
     let mut calls = 0;
     for line in stats.lines() {
         let of_script = ["evalsha", "eval", "fcall", "evalsha_ro", "fcall_ro"]

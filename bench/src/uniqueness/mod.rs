@@ -5,7 +5,7 @@ mod chains;
 mod crew;
 mod debounce;
 mod next;
-mod outcome;
+pub(crate) mod outcome;
 mod window;
 mod worker;
 

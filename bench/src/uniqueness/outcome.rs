@@ -7,27 +7,27 @@ use serde_json::{Map, Value, json};
 const SHOWN: usize = 10;
 
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(crate) struct Outcome {
     figures: Vec<(&'static str, Value)>,
-    pub(super) violations: Violations,
+    pub(crate) violations: Violations,
 }
 
 /// Counts violations, and keeps the first ones as text.
 #[derive(Debug, Default)]
-pub(super) struct Violations {
+pub(crate) struct Violations {
     count: usize,
     first: Vec<String>,
 }
 
 impl Outcome {
-    pub(super) fn new(violations: Violations) -> Self {
+    pub(crate) fn new(violations: Violations) -> Self {
         Self {
             figures: Vec::new(),
             violations,
         }
     }
 
-    pub(super) fn figure(&mut self, name: &'static str, value: impl Into<Value>) {
+    pub(crate) fn figure(&mut self, name: &'static str, value: impl Into<Value>) {
         self.figures.push((name, value.into()));
     }
 
@@ -40,7 +40,7 @@ impl Outcome {
 }
 
 impl Violations {
-    pub(super) fn add(&mut self, violation: String) {
+    pub(crate) fn add(&mut self, violation: String) {
         self.count += 1;
         if self.first.len() < SHOWN {
             self.first.push(violation);
@@ -48,7 +48,7 @@ impl Violations {
     }
 
     /// The number of violations and the first of them; `None` if there is none.
-    pub(super) fn summary(&self) -> Option<String> {
+    pub(crate) fn summary(&self) -> Option<String> {
         (self.count > 0).then(|| {
             let others = match self.count - self.first.len() {
                 0 => String::new(),
@@ -59,13 +59,13 @@ impl Violations {
     }
 
     #[cfg(test)]
-    pub(super) fn texts(&self) -> Vec<&str> {
+    pub(crate) fn texts(&self) -> Vec<&str> {
         self.first.iter().map(String::as_str).collect()
     }
 }
 
 /// Prints a table with a row for each figure, or one JSON object.
-pub(super) fn report(outcomes: &[(&'static str, Outcome)], as_json: bool) {
+pub(crate) fn report(outcomes: &[(&'static str, Outcome)], as_json: bool) {
     if as_json {
         let all: Map<String, Value> = outcomes
             .iter()
