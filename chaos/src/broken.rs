@@ -30,7 +30,7 @@ macro_rules! shipped {
 }
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 16] = [
+pub const VARIANTS: [Variant; 18] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -168,6 +168,26 @@ pub const VARIANTS: [Variant; 16] = [
         seconds: LIMIT_SECONDS,
     },
     Variant {
+        name: "ack_push_stores_lost",
+        what: "ack_push stores its messages with a stale token",
+        verb: "ack_push",
+        shipped: shipped!("ack_push"),
+        exchanges: &[(
+            "if refusal then return {finish(false), refusal, {}} end",
+            "if refusal then for i = 3, #ARGV, 4 do if redis.call('HSETNX', MESSAGES, ARGV[i], ARGV[i + 2]) == 1 then \
+             redis.call('ZADD', SCHEDULED, int(now), ARGV[i]) end end return {finish(true), refusal, {}} end",
+        )],
+        seconds: SECONDS,
+    },
+    Variant {
+        name: "ack_push_stores_some",
+        what: "ack_push stores the messages that are not refused",
+        verb: "ack_push",
+        shipped: shipped!("ack_push"),
+        exchanges: &[("refusal = 'REFUSED'", "refusal = nil")],
+        seconds: SECONDS,
+    },
+    Variant {
         name: "snooze_charges",
         what: "snooze counts a failure",
         verb: "snooze",
@@ -180,8 +200,16 @@ pub const VARIANTS: [Variant; 16] = [
     },
 ];
 
-/// Scripts that break schedules: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 5] = [
+/// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
+pub const OF_SCHEDULES: [Variant; 6] = [
+    Variant {
+        name: "push_forgets_windows",
+        what: "push does not look whether a window remembers the id",
+        verb: "push",
+        shipped: shipped!("push"),
+        exchanges: &[("if not asked.reuse and remembered(i) then", "if false then")],
+        seconds: SCHEDULE_SECONDS,
+    },
     Variant {
         name: "claim_makes_no_tick",
         what: "claim counts a tick and moves the timer, and makes no tick",

@@ -58,6 +58,7 @@ impl Report<'_> {
         }
         add("limits", json!(self.verdict.limits));
         add("follow_ups", self.verdict.follow_ups.into());
+        add("windows", json!(self.verdict.windows));
         add("schedules", json!(self.verdict.schedules));
         add(
             "excuses",
@@ -135,6 +136,10 @@ impl Report<'_> {
         line(format!(
             "- Messages that were stored together with an ack: {}",
             verdict.follow_ups
+        ));
+        line(format!(
+            "- Pushes with a window: {} stored a message, {} found their id remembered",
+            verdict.windows.created, verdict.windows.remembered
         ));
         let of = verdict.schedules;
         line(format!(

@@ -8,6 +8,7 @@ use super::partitions::Partitions;
 use super::record::Record;
 use super::ticks::Ticks;
 use super::verdict::Verdict;
+use super::windows::Windowed;
 use crate::history::{LeftItem, Phase, State};
 use crate::queues::PARKING;
 
@@ -60,6 +61,8 @@ pub(super) struct Collection {
     pub(super) refused: HashSet<u32>,
     /// Ids that followed a delivery whose ack was refused.
     pub(super) refused_children: HashSet<u32>,
+    /// Pushes with a window that stored a message.
+    pub(super) windowed: Vec<Windowed>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
     faults: BTreeMap<u64, Fault>,
     pub(super) stalls: Vec<(u64, u64)>,
@@ -106,6 +109,7 @@ impl Collection {
             unknown: Vec::new(),
             refused: HashSet::new(),
             refused_children: HashSet::new(),
+            windowed: Vec::new(),
             left: Vec::new(),
             faults: BTreeMap::new(),
             stalls: Vec::new(),

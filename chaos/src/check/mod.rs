@@ -34,6 +34,7 @@ mod times;
 mod transitions;
 mod unknown;
 mod verdict;
+mod windows;
 
 use std::path::Path;
 
@@ -114,6 +115,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     operators::judge(&all, verdict.swept, &mut verdict);
     limits::judge(&all, &records, &unknown, &mut verdict);
     partitions::judge(&all, &mut verdict);
+    windows::judge(&mut all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
     all.verdict.invalid_because = all.doubts();

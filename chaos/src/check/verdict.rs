@@ -87,10 +87,12 @@ pub enum Kind {
     UnaccountedFires,
     /// A message that follows a delivery is there, although the ack was refused.
     ChildOfRefusedAck,
+    /// A push with a window stored a message, and another one of its id before the window was over.
+    SecondCreatedInWindow,
 }
 
 impl Kind {
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -129,6 +131,7 @@ impl Kind {
         Self::Unattended,
         Self::UnaccountedFires,
         Self::ChildOfRefusedAck,
+        Self::SecondCreatedInWindow,
     ];
 }
 
@@ -145,6 +148,13 @@ pub enum Cause {
     Requeue,
     /// A call without an answer.
     UnknownOutcome,
+}
+
+/// Pushes with a window: those that stored a message, and those whose id a window remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OfWindows {
+    pub created: u64,
+    pub remembered: u64,
 }
 
 /// What schedules did: the fires and their counts are of the schedules that remain.
@@ -222,6 +232,7 @@ pub struct Verdict {
     pub schedules: OfSchedules,
     /// Messages that were stored together with an ack.
     pub follow_ups: u64,
+    pub windows: OfWindows,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Error, Queue, ScheduleState};
+use dueq::{Due, Error, Queue, ScheduleState};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 
@@ -11,7 +11,7 @@ use super::{Options, Stop};
 use crate::history::now_us;
 use crate::queues::TICKS;
 use crate::ticks::{SCHEDULES, SET, is_removed, name, schedule};
-use crate::workload::hash;
+use crate::workload::{Push, hash};
 
 /// Between two actions, in ms.
 const PAUSE_MS: std::ops::Range<u64> = 50..300;
@@ -19,6 +19,11 @@ const PAUSE_MS: std::ops::Range<u64> = 50..300;
 const SHORT_MS: std::ops::Range<u64> = 40..400;
 /// By how much an older revision is older: 10 s, as revisions are a clock in us.
 const OLDER: u64 = 10_000_000;
+
+/// The ids of messages with a window, and how many are pushed at once.
+const WINDOWED: usize = 6;
+const PUSHES: usize = 8;
+const WINDOW: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(options: &Options, queues: Vec<Queue>, stop: Stop) -> Result<()> {
     let queue = queues.into_iter().find(|queue| queue.name() == TICKS);
@@ -76,12 +81,24 @@ enum Act {
     Remove,
     PauseQueue,
     Examine,
+    /// Pushes messages with a window.
+    Windows,
 }
 
 impl Act {
     /// The last ones come first, so that a short run has them.
-    const FIRST: [Self; 4] = [Self::Trigger, Self::Pause, Self::Same, Self::Older];
-    const ALL: [Self; 22] = [
+    const FIRST: [Self; 6] = [
+        Self::Windows,
+        Self::Windows,
+        Self::Trigger,
+        Self::Pause,
+        Self::Same,
+        Self::Older,
+    ];
+    const ALL: [Self; 25] = [
+        Self::Windows,
+        Self::Windows,
+        Self::Windows,
         Self::Same,
         Self::Same,
         Self::Same,
@@ -182,12 +199,24 @@ impl Scheduler {
                 self.rest(SHORT_MS).await;
                 self.queue.resume().await
             }
+            Act::Windows => self.windows().await,
             Act::Examine => self.queue.examine(self.rng.bool()).await.map(drop),
         }
     }
 
     fn change(&mut self, number: usize) {
         self.generations[number] += 1;
+    }
+
+    /// Each id again and again: the window remembers most of them, whatever became of the message.
+    async fn windows(&mut self) -> Result<(), Error> {
+        for _ in 0..PUSHES {
+            let id = format!("window-{}", self.rng.usize(0..WINDOWED));
+            let push = Push::again(id, Due::AfterMs(self.rng.u64(0..100)));
+            let message = push.message().window(WINDOW);
+            self.queue.push_message(message).await?;
+        }
+        Ok(())
     }
 
     async fn prune(&mut self) -> Result<(), Error> {

@@ -216,8 +216,8 @@ impl Notes {
     fn judge_tick(&self, id: &str, delivery: &Delivery) {
         let tick = delivery.tick();
         let told = tick.map(|tick| format!("{}@{}", tick.schedule, tick.nominal_ms));
-        // A message that follows a tick is none.
-        let is_tick = self.queue.name() == TICKS && !id.contains('/');
+        // A message that follows a tick is none, and one that was pushed.
+        let is_tick = self.queue.name() == TICKS && id.contains('@') && !id.contains('/');
         let wanted = is_tick.then_some(id);
         if told.as_deref() != wanted {
             self.diary.write(&Event::Broken {
@@ -370,13 +370,13 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         }
         // The messages that follow it have its options, and are handled as others.
         470..500 => notes.follow(id, delivery, Due::AfterMs(detail % 300)).await,
-        500..515 if coin => {
+        500..560 if coin => {
             notes.settle(delivery, Verb::Release).await;
             tokio::time::sleep(Duration::from_millis(detail % 40)).await;
             notes.follow(id, delivery, Due::AfterMs(0)).await;
         }
         // The script refuses one of them, and none is stored.
-        515..530 => notes.follow(id, delivery, Due::AtMs(TOO_FAR_MS)).await,
+        560..600 => notes.follow(id, delivery, Due::AtMs(TOO_FAR_MS)).await,
         // These charge no attempt: chance ends the repetition.
         400..425 if coin => {
             ended("snooze");

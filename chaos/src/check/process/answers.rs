@@ -14,6 +14,7 @@ use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, pushed, settled, split, whole_ms,
 };
 use crate::check::verdict::Kind;
+use crate::check::windows::{Windowed, window_of};
 use crate::history::{Answer, Call, ClaimedItem, Verb};
 use crate::queues::is_limited;
 
@@ -206,6 +207,16 @@ impl Process<'_> {
                 self.all.refused_children.insert(id);
                 continue;
             }
+            // All of them are stored, or none.
+            if follows && matches!(split(word).0, "INVALID" | "FULL") {
+                self.all.verdict.found(Kind::ChildOfRefusedAck, || {
+                    format!("{id} was refused, and the ack of {call:?} was not: {word}")
+                });
+            }
+            if word.starts_with("REMEMBERED ") {
+                self.all.verdict.windows.remembered += 1;
+                continue;
+            }
             self.all.verdict.follow_ups += u64::from(follows && word == "CREATED");
             if word.starts_with("FULL") {
                 self.all.queues[usize::from(queue)]
@@ -243,6 +254,16 @@ impl Process<'_> {
                     ..
                 } => (*verdict, *answered_ms) = changed(word).with_context(unread)?,
                 _ => {}
+            }
+            if let (Some(window_ms), "CREATED") = (window_of(call, id), word.as_str()) {
+                let id = self.all.id(queue, id);
+                self.all.windowed.push(Windowed {
+                    id,
+                    epoch: record.epoch,
+                    seq: record.seq(),
+                    now_ms: record.now(),
+                    until_ms: record.now_up() + window_ms,
+                });
             }
             match what {
                 What::Push {

@@ -1,0 +1,50 @@
+//! Whether a window kept a second message of an id away. The ids with a window belong to the queue
+//! of the schedules, where no process cancels or purges: that would end a window.
+
+use super::collect::Collection;
+use super::verdict::{Kind, Verdict};
+use crate::history::Call;
+
+/// A push with a window that stored a message.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Windowed {
+    pub(super) id: u32,
+    pub(super) epoch: u16,
+    pub(super) seq: u64,
+    pub(super) now_ms: u64,
+    /// The end of the window by the server's clock.
+    pub(super) until_ms: u64,
+}
+
+/// The window that this call asks for the id.
+pub(super) fn window_of(call: &Call, id: &str) -> Option<u64> {
+    let Call::Push { items, .. } = call else {
+        return None;
+    };
+    let item = items.iter().find(|item| item.0 == id)?;
+    let mut words = item.4.split(' ');
+    words.find_map(|word| word.strip_prefix("window=")?.parse().ok())
+}
+
+pub(super) fn judge(all: &mut Collection, verdict: &mut Verdict) {
+    let mut pushes = std::mem::take(&mut all.windowed);
+    pushes.retain(|push| !all.epochs[usize::from(push.epoch)].is_void(push.seq));
+    pushes.sort_unstable_by_key(|push| (push.id, push.epoch, push.seq));
+    verdict.windows.created = pushes.len() as u64;
+    for pair in pushes.windows(2) {
+        let [first, second] = pair else {
+            continue;
+        };
+        let same = (first.id, first.epoch) == (second.id, second.epoch);
+        // If the clock was set back, a window lasts longer.
+        if same && second.now_ms < first.until_ms {
+            verdict.found(Kind::SecondCreatedInWindow, || {
+                let id = all.name_of(first.id);
+                format!(
+                    "{id}: seq {} at {} ms, although the window of seq {} lasts until {} ms",
+                    second.seq, second.now_ms, first.seq, first.until_ms
+                )
+            });
+        }
+    }
+}
