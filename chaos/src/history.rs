@@ -137,7 +137,7 @@ pub enum Event {
         queue: String,
         name: String,
         state: String,
-        numbers: [u64; 10],
+        numbers: Box<[u64; 10]>,
         spec: String,
     },
     /// An inconsistency in the remaining keys, such as an id in two states.
@@ -252,7 +252,7 @@ pub enum Call {
     Settle { verb: Verb, items: Vec<SettleItem> },
     /// ack_push: an ack with its token, and the messages that follow it.
     Follow {
-        ack: SettleItem,
+        ack: Box<SettleItem>,
         items: Vec<PushItem>,
     },
     /// cancel, reschedule, run_now, requeue; and get, which changes nothing.

@@ -28,9 +28,10 @@ local function due_fires(s)
 end
 -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
 local function choose_fire(s)
-  local missed = string.match(s.spec, 'missed=(%a+)') or 'one'
+  local missed = s.words.missed or 'one'
   local within = spec_ms(s, 'within') or missed == 'skip' and 10000 or missed == 'all' and 86400000 or math.huge
-  local expires = tonumber(string.match(s.options, 'expires=%+(%d+)') or '') -- a tick that has expired is missed, too
+  -- A tick that has expired is missed, too.
+  local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
   within = math.min(within, expires or math.huge)
   local first, newest, count, due, rests = due_fires(s)
   if count == 0 then return nil end -- the list was lost

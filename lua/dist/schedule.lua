@@ -186,25 +186,24 @@ end
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
 local TIMER = '\4'
-local function spec_ms(s, name) return tonumber(string.match(s.spec, name .. '=(%d+)') or '') end
+local function spec_ms(s, name) return tonumber(s.words[name] or '') end
 local function parse_schedule(name, text, fires)
-  local s = {name = name, fires = fires}
-  local numbers
-  s.state, numbers, s.live, s.spec, s.options, s.pattern =
-    string.match(text, '^(%a+) ([%d ]+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
+  local s = {name = name, fires = fires, words = {}}
+  s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live,
+    s.spec, s.options, s.pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) '
+    .. '(%d+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
   if not s.state then return nil end
-  local at = 0
-  local names = {'next', 'last', 'since', 'made', 'missed', 'overlapped', 'paused', 'triggered', 'resumed', 'version'}
-  for number in string.gmatch(numbers, '%d+') do
-    at = at + 1
-    s[names[at] or ''] = tonumber(number)
+  s.next, s.last, s.since, s.made, s.missed = s.next + 0, s.last + 0, s.since + 0, s.made + 0, s.missed + 0
+  s.overlapped, s.paused, s.triggered = s.overlapped + 0, s.paused + 0, s.triggered + 0
+  s.resumed, s.version = s.resumed + 0, s.version + 0
+  for word, value in string.gmatch(s.spec, '(%l+)=([^ ]+)') do
+    s.words[word] = value
   end
-  if at ~= #names then return nil end
-  if string.find(s.spec, ' zone=', 1, true) and not string.find(fires or '', '^%S+ %d+ [01]\n[%d ]*$') then
+  if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
     s.fires = '0 0 0\n' -- the list is lost: a refill brings another
   end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
-  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, string.match(s.spec, 'overlap=(%a+)') or 'allow'
+  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
 local function read_schedule(name)
@@ -212,9 +211,9 @@ local function read_schedule(name)
   return text and parse_schedule(name, text, fires)
 end
 local function write_schedule(s)
-  local numbers = string.format('%s' .. string.rep(' %.0f', 10), s.state, s.next, s.last, s.since,
-    s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version)
-  local text = numbers .. '\n' .. s.live .. '\n' .. s.spec .. '\n' .. s.options .. '\n' .. s.pattern
+  -- %d costs a fifth of %.0f.
+  local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
+    s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
   if s.every then
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
@@ -248,7 +247,7 @@ end
 local LOW = 256
 local function is_low(s)
   if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
-  return #string.match(s.fires, '\n(.*)$') < LOW * 14 - 1 -- of 13 digits and a blank
+  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW * 14 - 1 -- of 13 digits and a blank
 end
 local function count_lists(s, was_low, was_dry)
   local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false

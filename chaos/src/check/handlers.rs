@@ -43,7 +43,7 @@ impl Granted {
     pub(super) fn invoked(&mut self, call: &Call) {
         let (verb, items) = match call {
             Call::Settle { verb, items } => (verb, &items[..]),
-            Call::Follow { ack, .. } => (&Verb::Ack, std::slice::from_ref(ack)),
+            Call::Follow { ack, .. } => (&Verb::Ack, std::slice::from_ref(&**ack)),
             _ => return,
         };
         for item in items.iter().filter(|_| *verb != Verb::Extend) {

@@ -261,7 +261,7 @@ fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
         queue: queue.to_owned(),
         name: String::from_utf8_lossy(name).into_owned(),
         state: state.to_owned(),
-        numbers: numbers.try_into().ok()?,
+        numbers: Box::new(numbers.try_into().ok()?),
         spec: lines.nth(1)?.to_owned(),
     })
 }

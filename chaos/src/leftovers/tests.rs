@@ -7,20 +7,13 @@ use crate::payload;
 async fn scanned(connection: &mut MultiplexedConnection) -> Result<(Vec<Event>, Vec<String>)> {
     let mut told = Vec::new();
     scan(connection, "q", &mut |event| told.push(event)).await?;
-    let what = |event| match event {
-        Event::Broken { what, .. } => Ok(what),
-        other => Err(other),
-    };
-    let (left, mut broken): (Vec<_>, Vec<_>) = told.into_iter().map(what).fold(
-        (Vec::new(), Vec::new()),
-        |(mut left, mut broken), result| {
-            match result {
-                Ok(what) => broken.push(what),
-                Err(event) => left.push(event),
-            }
-            (left, broken)
-        },
-    );
+    let (mut left, mut broken) = (Vec::new(), Vec::new());
+    for event in told {
+        match event {
+            Event::Broken { what, .. } => broken.push(what),
+            other => left.push(other),
+        }
+    }
     broken.sort();
     Ok((left, broken))
 }

@@ -69,7 +69,7 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
         ("ack_push", [given, items @ ..]) => {
             let (given, id) = given.split_at(given.len().min(16));
             Call::Follow {
-                ack: SettleItem(text(id), token(given), String::new()),
+                ack: Box::new(SettleItem(text(id), token(given), String::new())),
                 items: items.chunks_exact(4).map(push_item).collect(),
             }
         }

@@ -43,7 +43,7 @@ fn stored(story: &mut Story, last: u64, next: u64, made: u64, missed: u64) -> &m
         queue: TICKS.into(),
         name: "t".into(),
         state: "paused".into(),
-        numbers: [next, last, since, made, missed, 0, 0, 0, 0, 1],
+        numbers: Box::new([next, last, since, made, missed, 0, 0, 0, 0, 1]),
         spec: "set=chaos every=1000".into(),
     })
 }
@@ -204,7 +204,7 @@ fn declarations_that_are_judged_wrongly() {
 fn follow(story: &mut Story, token: &str, answer: &[&str]) {
     let child = |id: &str| PushItem(id.into(), "+0".into(), 1, 100, String::new());
     let what = Call::Follow {
-        ack: SettleItem("a".into(), token.into(), String::new()),
+        ack: Box::new(SettleItem("a".into(), token.into(), String::new())),
         items: vec![child("a/1"), child("a/2")],
     };
     let words = answer.iter().map(|word| (*word).to_owned()).collect();

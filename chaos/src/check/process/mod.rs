@@ -272,7 +272,7 @@ impl Process<'_> {
             } => self.all.ticks.stored.push(Stored {
                 name,
                 state,
-                numbers,
+                numbers: *numbers,
                 spec,
             }),
             Event::Broken { queue, what } => {
