@@ -326,19 +326,10 @@ pub(super) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict)
     declarations(all, verdict);
     let names = names(all);
     // The last epoch of the queue: the schedules that remain are of it.
-<<<<<<< HEAD
-    let mut of_ticks = all
-        .epochs
-        .iter()
-        .enumerate()
-        .filter(|(_, epoch)| epoch.last && all.queues[usize::from(epoch.queue)].name == TICKS);
-    let Some((last, epoch)) = of_ticks.next_back() else {
-=======
     let mut epochs = all.epochs.iter().enumerate();
     let last =
         epochs.rfind(|(_, epoch)| epoch.last && all.queues[usize::from(epoch.queue)].name == TICKS);
     let Some((last, epoch)) = last else {
->>>>>>> e258e3038e95d974ffef449407fbfe5d29450f68
         return;
     };
     let mut fires: HashMap<&str, BTreeSet<u64>> = HashMap::new();
