@@ -44,7 +44,10 @@ pub const VARIANTS: [Variant; 18] = [
         what: "claim does not remove from scheduled",
         verb: "claim",
         shipped: shipped!("claim"),
-        exchanges: &[("redis.call('ZREMRANGEBYRANK', SCHEDULED,", "math.max(")],
+        exchanges: &[(
+            "redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken",
+            "math.max('0', taken",
+        )],
         seconds: SECONDS,
     },
     Variant {
