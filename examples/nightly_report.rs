@@ -104,9 +104,10 @@ async fn story(reports: &Queue, args: &Args) -> anyhow::Result<()> {
         ensure!(earlier.is_none(), "two reports of {day}");
     }
     println!("{} reports, each of another day", days.len());
-    while args.wait {
-        let day = reported.recv().await.context("the worker is gone")?;
-        println!("report of {}", day.context("a message is no tick")??);
+    if args.wait {
+        while let Some(day) = reported.recv().await {
+            println!("report of {}", day.context("a message is no tick")??);
+        }
     }
     worker.shutdown().await?;
     Ok(())

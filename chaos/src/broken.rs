@@ -1,9 +1,26 @@
 //! Broken scripts, each with a few words replaced. A harness that does not catch all of them proves
 //! nothing.
 
+macro_rules! shipped {
+    ($verb:literal) => {
+        include_str!(concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../lua/dist/",
+            $verb,
+            ".lua"
+        ))
+    };
+}
+
+mod maps;
+mod schedules;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
+
+pub use maps::OF_MAPS;
+pub use schedules::OF_SCHEDULES;
 
 /// A broken script.
 #[derive(Debug, Clone, Copy)]
@@ -22,12 +39,6 @@ pub struct Variant {
 
 /// For scripts that break what only happens now and then.
 const SECONDS: u64 = 20;
-
-macro_rules! shipped {
-    ($verb:literal) => {
-        include_str!(concat!("../../lua/dist/", $verb, ".lua"))
-    };
-}
 
 /// Caught by a run on one server.
 pub const VARIANTS: [Variant; 18] = [
@@ -203,158 +214,9 @@ pub const VARIANTS: [Variant; 18] = [
     },
 ];
 
-/// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 6] = [
-    Variant {
-        name: "push_forgets_windows",
-        what: "push does not look whether a window remembers the id",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[("if not asked.reuse and remembered(i) then", "if false then")],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "claim_makes_no_tick",
-        what: "claim counts a tick and moves the timer, and makes no tick",
-        verb: "claim",
-        shipped: shipped!("claim"),
-        exchanges: &[(
-            "  local nominal = choose_fire(s)\n",
-            "  local nominal = choose_fire(s)\n  if nominal and now % 4 == 0 then s.made, nominal = s.made + 1, nil end\n",
-        )],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "claim_leaves_timer",
-        what: "claim makes a tick and does not move the timer",
-        verb: "claim",
-        shipped: shipped!("claim"),
-        exchanges: &[(
-            "    move_on(s)\n    write_schedule(s)\n",
-            "    s = read_schedule(s.name)\n",
-        )],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "claim_counts_missed_twice",
-        what: "claim counts missed fires twice",
-        verb: "claim",
-        shipped: shipped!("claim"),
-        exchanges: &[(
-            "s.missed = s.missed + past - 1",
-            "s.missed = s.missed + 2 * (past - 1)",
-        )],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "schedule_resets_next",
-        what: "schedule moves the next fire of a schedule that it keeps",
-        verb: "schedule",
-        shipped: shipped!("schedule"),
-        exchanges: &[(
-            "  if s.same then\n",
-            "  if s.same then\n    if changed and old.state == 'active' then\n      remove_timer(old) old.next = s.next write_schedule(old) place_timer(old)\n    end\n",
-        )],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "schedule_ignores_revision",
-        what: "schedule applies older revisions",
-        verb: "schedule",
-        shipped: shipped!("schedule"),
-        exchanges: &[("tonumber(revision) < stored then", "false then")],
-        seconds: SCHEDULE_SECONDS,
-    },
-];
-
-/// The length of a run that catches a script that breaks schedules, in seconds.
-const SCHEDULE_SECONDS: u64 = 6;
-
 /// The length of a run that catches a script that breaks a limit, in seconds. Those limits bind all
 /// the time.
 const LIMIT_SECONDS: u64 = 8;
-
-/// What compares the epoch of a call with that of a partition.
-const FENCE: &str = "if known ~= epoch then";
-
-/// Scripts that break the map of a queue's partitions or its fence: caught by a drill on one server.
-pub const OF_MAPS: [Variant; 9] = [
-    Variant {
-        name: "push_without_fence",
-        what: "push compares no epochs",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[(FENCE, "if false then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "push_accepts_older",
-        what: "push refuses newer maps and takes older ones",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[(FENCE, "if (known or 0) > (epoch or 0) then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "push_makes_partitions",
-        what: "push makes a partition that was removed",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[
-            ("if behind then", "if false then"),
-            (FENCE, "if epoch and known ~= epoch then"),
-        ],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "cancel_without_fence",
-        what: "cancel compares no epochs",
-        verb: "cancel",
-        shipped: shipped!("cancel"),
-        exchanges: &[(FENCE, "if false then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "requeue_without_fence",
-        what: "requeue of ids compares no epochs",
-        verb: "requeue",
-        shipped: shipped!("requeue"),
-        exchanges: &[(FENCE, "if false then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "get_without_fence",
-        what: "get compares no epochs",
-        verb: "get",
-        shipped: shipped!("get"),
-        exchanges: &[(FENCE, "if false then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "push_tells_no_epoch",
-        what: "the header of push has no epoch",
-        verb: "push",
-        shipped: shipped!("push"),
-        exchanges: &[("paused and 1 or 0, epoch}", "paused and 1 or 0}")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "remap_over_messages",
-        what: "remap does not look for messages",
-        verb: "remap",
-        shipped: shipped!("remap"),
-        exchanges: &[("if held > 0 then", "if false then")],
-        seconds: SECONDS,
-    },
-    Variant {
-        name: "remap_forgets",
-        what: "remap does not look at what is remembered",
-        verb: "remap",
-        shipped: shipped!("remap"),
-        exchanges: &[("if last > now then return", "if false then return")],
-        seconds: SECONDS,
-    },
-];
 
 impl Variant {
     /// The broken script. Fails if the shipped script has changed since the variant was written.

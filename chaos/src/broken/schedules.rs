@@ -1,0 +1,70 @@
+//! Broken scripts of schedules and windows.
+
+use super::Variant;
+
+/// The length of a run that catches a script that breaks schedules, in seconds.
+const SCHEDULE_SECONDS: u64 = 6;
+
+/// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
+pub const OF_SCHEDULES: [Variant; 6] = [
+    Variant {
+        name: "push_forgets_windows",
+        what: "push does not look whether a window remembers the id",
+        verb: "push",
+        shipped: shipped!("push"),
+        exchanges: &[("if not asked.reuse and remembered(i) then", "if false then")],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_makes_no_tick",
+        what: "claim counts a tick and moves the timer, and makes no tick",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "  local nominal = choose_fire(s)\n",
+            "  local nominal = choose_fire(s)\n  if nominal and now % 4 == 0 then s.made, nominal = s.made + 1, nil end\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_leaves_timer",
+        what: "claim makes a tick and does not move the timer",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "    move_on(s)\n    write_schedule(s)\n",
+            "    s = read_schedule(s.name)\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_counts_missed_twice",
+        what: "claim counts missed fires twice",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "s.missed = s.missed + past - 1",
+            "s.missed = s.missed + 2 * (past - 1)",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "schedule_resets_next",
+        what: "schedule moves the next fire of a schedule that it keeps",
+        verb: "schedule",
+        shipped: shipped!("schedule"),
+        exchanges: &[(
+            "  if s.same then\n",
+            "  if s.same then\n    if changed and old.state == 'active' then\n      remove_timer(old) old.next = s.next write_schedule(old) place_timer(old)\n    end\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "schedule_ignores_revision",
+        what: "schedule applies older revisions",
+        verb: "schedule",
+        shipped: shipped!("schedule"),
+        exchanges: &[("tonumber(revision) < stored then", "false then")],
+        seconds: SCHEDULE_SECONDS,
+    },
+];
