@@ -87,11 +87,12 @@ enum Act {
 
 impl Act {
     /// The last ones come first, so that a short run has them.
-    const FIRST: [Self; 6] = [
+    const FIRST: [Self; 7] = [
         Self::Windows,
         Self::Windows,
         Self::Trigger,
         Self::Pause,
+        Self::PauseQueue,
         Self::Same,
         Self::Older,
     ];
@@ -197,6 +198,8 @@ impl Scheduler {
             Act::PauseQueue => {
                 self.queue.pause().await?;
                 self.rest(SHORT_MS).await;
+                // Some fires are late now, and the call keeps them.
+                self.apply(0..SCHEDULES, now_us(), false).await?;
                 self.queue.resume().await
             }
             Act::Windows => self.windows().await,
