@@ -28,7 +28,7 @@ help:
 	@echo '               ARGS="--only rate --minutes 2 --json" passes options on'
 	@echo 'make schedules proves recurring schedules under kills, stops and failovers, and their previews; 15 minutes'
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
-	@echo 'make uniqueness    proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
+	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'

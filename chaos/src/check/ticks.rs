@@ -4,6 +4,8 @@
 //! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
 //! may have triggered it. After that it is judged like every other message.
 
+mod law;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::collect::Collection;
@@ -13,6 +15,8 @@ use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
 use crate::queues::TICKS;
+
+pub(super) use law::judge;
 
 /// What a call declares of a schedule, as far as it decides its fires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -319,193 +323,4 @@ pub(super) fn names(all: &Collection) -> HashMap<u32, &str> {
     let ids = queues.filter(|(queue, _)| queue.name == TICKS);
     ids.flat_map(|(_, ids)| ids.iter().map(|(name, number)| (*number, &**name)))
         .collect()
-}
-
-/// Judges the declarations and the counts.
-pub(super) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict) {
-    declarations(all, verdict);
-    let names = names(all);
-    // The last epoch of the queue: the schedules that remain are of it.
-    let mut epochs = all.epochs.iter().enumerate();
-    let last =
-        epochs.rfind(|(_, epoch)| epoch.last && all.queues[usize::from(epoch.queue)].name == TICKS);
-    let Some((last, epoch)) = last else {
-        return;
-    };
-    let mut fires: HashMap<&str, BTreeSet<u64>> = HashMap::new();
-    for record in records {
-        let is_seen = matches!(record.what, What::Claim { .. } | What::Left { .. });
-        let Some(id) = names.get(&record.id).filter(|_| is_seen) else {
-            continue;
-        };
-        let Some((name, nominal_ms)) = parts(id) else {
-            continue;
-        };
-        verdict.schedules.granted += u64::from(matches!(record.what, What::Claim { .. }));
-        if usize::from(record.epoch) == last {
-            fires.entry(name).or_default().insert(nominal_ms);
-        }
-    }
-    verdict.schedules.left = all.ticks.stored.len() as u64;
-    for stored in &all.ticks.stored {
-        let none = BTreeSet::new();
-        let seen = fires.get(&*stored.name).unwrap_or(&none);
-        counts(all, epoch, stored, seen, verdict);
-    }
-}
-
-/// The counts of one schedule, of which these fires were granted or remain.
-fn counts(
-    all: &Collection,
-    epoch: &Epoch,
-    stored: &Stored,
-    seen: &BTreeSet<u64>,
-    verdict: &mut Verdict,
-) {
-    let [
-        next,
-        last,
-        since,
-        made,
-        missed,
-        overlapped,
-        paused,
-        triggered,
-        ..,
-    ] = stored.numbers;
-    let sums = &mut verdict.schedules;
-    sums.made += made;
-    sums.missed += missed;
-    sums.overlapped += overlapped;
-    sums.paused += paused;
-    sums.triggered += triggered;
-    let tell = |what: String| format!("{what}: {stored:?}");
-    let Some(spec) = Spec::read(&stored.spec) else {
-        return verdict.found(Kind::UnaccountedFires, || tell("no interval".to_owned()));
-    };
-    let counted = made + missed + overlapped + paused;
-    let Some(fires) = spec.fires(since, last) else {
-        let what = "its first or its last fire is none";
-        return verdict.found(Kind::UnaccountedFires, || tell(what.to_owned()));
-    };
-    verdict.schedules.fires += fires;
-    for _ in 0..fires.abs_diff(counted) {
-        let what = format!("{fires} fires, {counted} counted");
-        verdict.found(Kind::UnaccountedFires, || tell(what));
-    }
-    let wanted = if last < since {
-        since
-    } else {
-        last + spec.every_ms
-    };
-    if next != wanted && stored.state != "ended" {
-        let what = format!("its next fire must be {wanted}");
-        verdict.found(Kind::UnaccountedFires, || tell(what));
-    }
-    // Each fire that was made was granted, or remains.
-    let Some(named) = all.ticks.named.get(&stored.name) else {
-        return verdict.found(Kind::Unexpected, || tell("never declared".to_owned()));
-    };
-    // Its counts began again at a fire that an earlier schedule of the name had as well.
-    if named.removed && !epoch.steps.is_empty() {
-        return;
-    }
-    let is_fire = |ms: &&u64| (since..=last).contains(*ms) && spec.has_fire(**ms);
-    let seen: Vec<_> = seen.iter().filter(is_fire).collect();
-    let by_hand = |ms: &&&u64| {
-        all.ticks
-            .triggered
-            .contains(&format!("{}@{ms}", stored.name))
-    };
-    let perhaps = seen.iter().filter(by_hand).count() + named.lost_triggers_us.len();
-    let (seen, perhaps) = (seen.len() as u64, perhaps as u64);
-    // A tick whose claim got no answer may have been replaced before its next one.
-    let queue = all.queues.iter().find(|queue| queue.name == TICKS);
-    let lost = queue.map_or(0, |queue| {
-        let claims = queue.lost.iter().filter(|lost| lost.most > 0);
-        claims.count() as u64
-    });
-    let unseen = if spec.replaces { lost } else { 0 };
-    if seen > made + perhaps || made > seen + perhaps + unseen {
-        verdict.found(Kind::UnaccountedFires, || {
-            tell(format!("{seen} of its fires were granted"))
-        });
-    }
-}
-
-/// Older revisions are refused, and a schedule that is declared as before is kept.
-fn declarations(all: &Collection, verdict: &mut Verdict) {
-    let told = all.ticks.told.iter();
-    let mut told: Vec<_> = told
-        .filter(|told| !all.epochs[usize::from(told.epoch)].is_void(told.seq))
-        .collect();
-    // A call that changed nothing has the `seq` of the change before it.
-    told.sort_by_key(|told| (told.epoch, told.seq, !changed(told)));
-    for told in told.chunk_by(|one, other| one.epoch == other.epoch) {
-        let epoch = told.first().map_or(0, |told| usize::from(told.epoch));
-        of_epoch(&all.epochs[epoch], told, verdict);
-    }
-}
-
-fn changed(told: &Told) -> bool {
-    told.words.first().is_some_and(|word| word == "OK")
-}
-
-fn of_epoch(epoch: &Epoch, told: &[&Told], verdict: &mut Verdict) {
-    let (mut highest, mut known, mut last) = (0_u64, HashMap::<&str, &[String]>::new(), 0);
-    for told in told {
-        let Call::Other { verb, args } = &told.call else {
-            continue;
-        };
-        // A call without an answer may have declared others.
-        if !epoch.gaps(last, told.seq).is_empty() {
-            known.clear();
-        }
-        last = told.seq;
-        if verb == "amend" {
-            let names = args.iter().skip(1).filter(|_| args[0] == "remove");
-            names.for_each(|name| {
-                known.remove(&**name);
-            });
-            continue;
-        }
-        let revision: u64 = args.get(1).and_then(|text| text.parse().ok()).unwrap_or(0);
-        let stored = told
-            .words
-            .first()
-            .and_then(|word| word.strip_prefix("STALE "));
-        if let Some(stored) = stored {
-            verdict.schedules.stale += 1;
-            if stored.parse().is_ok_and(|stored: u64| stored <= revision) {
-                verdict.found(Kind::Contradictions, || {
-                    format!("revision {revision} was refused, and {stored} is stored")
-                });
-            }
-            continue;
-        }
-        if !changed(told) {
-            continue;
-        }
-        verdict.schedules.applied += 1;
-        if revision < highest {
-            verdict.found(Kind::Contradictions, || {
-                format!("revision {revision} was applied after {highest}")
-            });
-        }
-        highest = highest.max(revision);
-        for ((name, _, item), word) in declared(args).zip(told.words.iter().skip(1)) {
-            let is_kept = word.starts_with("KEPT ");
-            let before = known.insert(name, item);
-            if before.is_some_and(|before| (before == item) != is_kept) {
-                verdict.found(Kind::Contradictions, || {
-                    format!("declared {item:?} after {before:?}: {word}")
-                });
-            }
-        }
-        for word in &told.words {
-            if let Some(name) = word.strip_prefix("REMOVED ") {
-                known.remove(name);
-            }
-        }
-    }
 }

@@ -1,3 +1,8 @@
+use std::fs::File;
+use std::io::Write;
+
+use anyhow::Result;
+
 use super::*;
 
 #[test]

@@ -1,6 +1,7 @@
 //! Reads the history of one process.
 
 mod answers;
+mod outcomes;
 
 use std::collections::HashMap;
 
@@ -12,7 +13,6 @@ use crate::check::collect::Collection;
 use crate::check::context::Replaced;
 use crate::check::handlers::Granted;
 use crate::check::order::{Change, Reply};
-use crate::check::record::{Held, Push, What};
 use crate::check::running::Running;
 use crate::check::ticks::Stored;
 use crate::check::verdict::Kind;
@@ -334,36 +334,6 @@ impl Process<'_> {
     fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
         let queue = self.all.queue(queue);
         usize::from(self.all.epoch(queue, incarnation))
-    }
-
-    /// A push that replicas confirmed to its caller must survive any failover.
-    fn confirmed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
-        for (id, call) in self.asking[usize::from(queue)].confirmed(op, outcomes) {
-            let calls = self.waiting.remove(&(queue, id)).unwrap_or_default();
-            if let Some(push) = self.push_of(&calls, call) {
-                push.held = Held::Replicas;
-                self.all.verdict.replicated += 1;
-            }
-        }
-    }
-
-    /// A caller with the outcome `finished` will not push the message again.
-    fn believed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
-        for (id, call) in self.asking[usize::from(queue)].finished(op, outcomes) {
-            let calls = self.finished.remove(&(queue, id)).unwrap_or_default();
-            if let Some(push) = self.push_of(&calls, call) {
-                push.believed = true;
-            }
-        }
-    }
-
-    /// The record of a push by this call, from (call, index of its record).
-    fn push_of(&mut self, calls: &[(u64, usize)], call: Option<u64>) -> Option<&mut Push> {
-        let (_, index) = calls.iter().find(|(number, _)| Some(*number) == call)?;
-        match &mut self.all.records.get_mut(*index)?.what {
-            What::Push { push, .. } => Some(push),
-            _ => None,
-        }
     }
 
     /// The effects of a call from when it is sent.
