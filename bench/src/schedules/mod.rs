@@ -4,6 +4,7 @@ mod alone;
 mod applies;
 mod cost;
 mod idle;
+mod law;
 mod preview;
 mod raw;
 mod soak;
@@ -27,7 +28,7 @@ pub(crate) struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "soak,applies,alone,preview,idle,cost"
+        default_value = "soak,applies,alone,law,preview,idle,cost"
     )]
     only: Vec<Scenario>,
     /// How long `soak` takes, in minutes
@@ -45,7 +46,7 @@ pub(crate) struct Arguments {
     /// How many fires of each pattern `preview` fires
     #[arg(long, value_name = "N", default_value_t = 200)]
     fires: usize,
-    /// The seed of the patterns of `preview`
+    /// The seed of the patterns of `preview`, and of the jumps of `law`
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// How many schedules `idle` has
@@ -67,6 +68,7 @@ enum Scenario {
     Soak,
     Applies,
     Alone,
+    Law,
     Preview,
     Idle,
     Cost,
@@ -78,6 +80,7 @@ impl Scenario {
             Self::Soak => "soak",
             Self::Applies => "applies",
             Self::Alone => "alone",
+            Self::Law => "law",
             Self::Preview => "preview",
             Self::Idle => "idle",
             Self::Cost => "cost",
@@ -111,6 +114,7 @@ async fn all(arguments: &Arguments) -> Result<()> {
             Scenario::Soak => soak::run(arguments).await,
             Scenario::Applies => applies::run().await,
             Scenario::Alone => alone::run(arguments),
+            Scenario::Law => law::run(arguments).await,
             Scenario::Preview => preview::run(arguments).await,
             Scenario::Idle => idle::run(arguments).await,
             Scenario::Cost => cost::run(arguments),
