@@ -239,8 +239,13 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
     let mut created = 0;
     for push in pushes {
         match within("a push", push).await?? {
-            Ok(pushed) => {
-                assert_eq!(pushed, Pushed::Created);
+            Ok(receipt) => {
+                // A call whose reply came too late was repeated.
+                let is_stored = [Pushed::Created, Pushed::Exists(State::Scheduled)];
+                assert!(
+                    is_stored.iter().any(|outcome| receipt == *outcome),
+                    "{receipt:?}"
+                );
                 created += 1;
             }
             // On a slow machine the call waited 10 s for a permit.
