@@ -74,7 +74,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
 
     report.scenario("leased");
     report.figure("kills", crew.kills);
-    report.figure("nodes that ended by themselves", crew.ended);
+    report.figure("nodes that exited unexpectedly", crew.ended);
     report.figure("starts", history.starts.len());
     report.figure("starts whose answer a kill lost", history.unlogged);
     let recorded = history.starts.len() as u64;

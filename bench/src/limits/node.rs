@@ -79,7 +79,7 @@ pub(crate) struct Crew {
     pub(crate) stops: u64,
     /// How many were killed.
     pub(crate) kills: u64,
-    /// How many ended by themselves.
+    /// How many nodes exited without a kill of this run.
     pub(crate) ended: u64,
 }
 
@@ -182,7 +182,7 @@ impl Crew {
         });
     }
 
-    /// Replaces nodes that ended by themselves.
+    /// Replaces nodes that exited without a kill of this run.
     pub(crate) fn replace_ended(&mut self) -> Result<()> {
         for index in 0..self.nodes.len() {
             if let Some(status) = self.nodes[index].child.try_wait()? {

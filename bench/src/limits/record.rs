@@ -167,7 +167,7 @@ fn answered(call: u64, asked: InFlight, reply: &Reply) -> Option<Entry> {
         (InFlight::Settlement(count), [Reply::List(words), ..]) => {
             let mut words: Vec<_> = words.iter().map(word).collect();
             if let ([word], 2..) = (&words[..], count) {
-                words = vec![word.clone(); count]; // one word stands for all
+                words = vec![word.clone(); count]; // the reply has one element if all deliveries share it
             }
             Some(Entry::Settled { call, us, words })
         }

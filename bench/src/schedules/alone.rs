@@ -38,7 +38,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Returns what was claimed, and what applies changed that should change nothing.
+/// Returns the claimed ticks, and the results of repeated applies that were not `KEPT`.
 fn consume(url: &str, scripts: Option<&Path>) -> Result<(Vec<Got>, Vec<String>)> {
     let mut raw = Raw::connect(url, scripts)?;
     raw.allow_test_clock(QUEUE)?;

@@ -79,7 +79,7 @@ async fn apply_all(url: &str, service: u64) -> Result<Done> {
                 Ok(_) => done.applied += 1,
                 Err(error) if error.code() == Some("STALE") => {
                     done.stale += 1;
-                    // Nobody else applies its own set, or the newest revision.
+                    // No other task applies this task's own set or the newest revision.
                     if set != SHARED || revision == SERVICES * APPLIES {
                         let failed = format!("revision {revision} of {set} is refused: {error}");
                         done.failed.push(failed);

@@ -1,4 +1,4 @@
-//! What a scenario found: its figures, and what it violated.
+//! The outcome of a scenario: its figures and its violations.
 
 use comfy_table::{Table, presets};
 use serde_json::{Map, Value, json};

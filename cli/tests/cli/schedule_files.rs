@@ -8,7 +8,7 @@ use dueq_testkit::Server;
 
 use crate::{command, text};
 
-/// Applies this text from standard input; the exit code and what it said.
+/// Applies this text from standard input. Returns the exit code and the output.
 fn apply(server: &Server, toml: &str) -> Result<(Option<i32>, String)> {
     let mut apply = command(server)
         .args([

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What becomes of fires that nobody took at once: Redis or all workers were away, the queue was
+/// What happens to fires that no worker took at once: Redis or all workers were away, the queue was
 /// paused, or older messages waited before them.
 ///
 /// [`ScheduleInfo::missed`](crate::ScheduleInfo::missed) counts the fires that are dropped.

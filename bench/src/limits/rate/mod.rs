@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let history = History::read(folder.path(), &seen.held, LEASE_MS)?;
     report.scenario("rate");
     report.figure("kills", crew.kills);
-    report.figure("nodes that ended by themselves", crew.ended);
+    report.figure("nodes that exited unexpectedly", crew.ended);
     report.figure("failovers", failures.len());
     if judge(report, &history, &seen, &failures) > STARTS as usize {
         folder.keep();

@@ -52,7 +52,7 @@ impl Servers {
         self.all.wait("replicas in step", || self.all.knows_all())
     }
 
-    /// Finds a failover that nobody planned: Sentinels of a busy machine may replace a live master.
+    /// Finds an unplanned failover: on a busy machine Sentinels may replace a live master.
     /// Then both may grant messages for a while, so it lasts until the old one is no master.
     pub(super) async fn look(&mut self, watch: &Watch) -> Result<Option<Failure>> {
         let now_us = wall_us();

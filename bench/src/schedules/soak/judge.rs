@@ -78,7 +78,7 @@ pub(super) fn judge(run: &Run<'_>) -> Judged {
             if !is_by_hand {
                 judged
                     .violations
-                    .add(format!("{id} is of no fire, and nobody triggered it"));
+                    .add(format!("{id} matches neither a fire nor a trigger"));
             }
             continue;
         }

@@ -119,7 +119,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut outcome = reported(judged, &history, &declared, &faults);
     outcome.figure("kills", crew.kills);
     outcome.figure("stops", crew.stops);
-    outcome.figure("nodes that ended by themselves", crew.ended);
+    outcome.figure("nodes that exited unexpectedly", crew.ended);
     operated_figures(&mut outcome, &operated, &faults);
     Ok(outcome)
 }
@@ -174,7 +174,7 @@ async fn watched(
     }
 }
 
-/// The counts of all schedules, and the ids that wait, are leased or dead. Nobody works on the queue any more.
+/// The counts of all schedules, and the ids that wait, are leased or dead. No process uses the queue any more.
 async fn at_end(client: &Client, port: u16) -> Result<(HashMap<String, Counted>, HashSet<String>)> {
     let page = client.queue(QUEUE)?.list_schedules(None, 1_000).await?;
     let counted = page.schedules.iter();

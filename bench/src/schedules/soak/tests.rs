@@ -159,7 +159,7 @@ fn early_grant_is_found() {
 fn tick_of_no_fire_needs_an_operator() {
     let mut made = sound();
     made.grants.insert(id(1_001), vec![granted(1_001_000, 1)]);
-    assert_found(&made, "nobody triggered it");
+    assert_found(&made, "matches neither a fire nor a trigger");
     made.operator.triggered.insert(id(1_001));
     assert_sound(&made);
     made.operator.triggered.clear();

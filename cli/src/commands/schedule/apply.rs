@@ -42,7 +42,7 @@ The file has a table for each schedule:
   name = \"heartbeat\"
   every = \"15m\"                # 10ms to 100 years, counted from 1970 or from anchor
 Further keys:
-  missed = \"one\"               # one, skip or all: what becomes of fires that nobody took
+  missed = \"one\"               # one, skip or all: what happens to fires that no worker took
   within = \"1h\"                # a fire that is later makes no tick
   max = 1000                   # the most ticks of missed = \"all\"
   overlap = \"allow\"            # allow, skip or replace: while an earlier tick waits or runs
