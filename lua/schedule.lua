@@ -152,6 +152,8 @@ if changed then
     end
   end
   write_set(set, kept_names, tonumber(revision) or stored)
-  --- use: grow_payload
+  local largest = redis.call('HGET', META, 'largest_payload_bytes')
+  largest = largest and (string.find(largest, '^%d+$') and tonumber(largest) or 16777216) or 4096
+  --- use: grow_largest
 end
 return {finish(changed), 'OK', replies, removed}

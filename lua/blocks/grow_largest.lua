@@ -1,5 +1,3 @@
-local largest = redis.call('HGET', META, 'largest_payload_bytes')
-largest = largest and (string.find(largest, '^%d+$') and tonumber(largest) or 16777216) or 4096
 if longest > largest then -- of all payloads that were ever stored, as a power of two: claim plans its reads by it
   local bytes = 4096
   while bytes < longest do
