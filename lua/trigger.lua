@@ -4,7 +4,7 @@
 -- ARGV   now | name | now
 --        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
 --        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
--- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}; GONE instead of the list: no schedule
+-- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}; GONE instead of the list: no schedule, or its payload is lost
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a tick
 -- Again  with times EXISTS; else one more tick
@@ -20,9 +20,11 @@ redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAI
 --- use: schedule_record
 --- use: live_ticks
 local s = read_schedule(name)
-if not s then return {finish(false), 'GONE'} end
+if s then
+  s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
+end
+if not s or not s.payload then return {finish(false), 'GONE'} end -- without a payload, schedule mends it
 local replies, made = {}, 0
-s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
 local live = s.overlap ~= 'allow' and live_ticks(s) or {}
 for i, time in ipairs(times) do
   local nominal = #time <= 15 and string.find(time, '^%d+$') and tonumber(time)

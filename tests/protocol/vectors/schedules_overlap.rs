@@ -205,3 +205,25 @@ fn a_thousand_live_ticks_are_the_most_by_hand() -> Result<()> {
     ensure!(declare(&mut queue, T0, &[every("s", "every=1000")])?[0].starts_with("CHANGED"));
     Ok(())
 }
+
+/// Only a foreign hand can remove the payload. A trigger that replaces must not remove a tick first.
+#[test]
+fn trigger_without_a_payload_changes_nothing() -> Result<()> {
+    let mut queue = with("every=1000 overlap=replace")?;
+    first_in(&mut queue, "scheduled")?;
+    queue.command(words!["HDEL", "dueq:{q}:messages", "\u{4}s"])?;
+    let before = queue.state()?;
+    let reply = queue.ok("trigger", FIRST + 1, words!["s", "now"])?;
+    ensure!(reply.part(1)?.text()? == "GONE", "{reply:?}");
+    ensure!(queue.state()? == before, "the refused trigger wrote");
+    ensure!(
+        declare(
+            &mut queue,
+            FIRST + 2,
+            &[every("s", "every=1000 overlap=replace")]
+        )?[0]
+            .starts_with("CHANGED")
+    );
+    ensure!(queue.items("trigger", FIRST + 3, words!["s", "now"])?[0].starts_with("CREATED"));
+    Ok(())
+}
