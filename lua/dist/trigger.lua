@@ -251,7 +251,8 @@ local s = read_schedule(name)
 if s then
   s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
 end
-if not s or not s.payload then return {finish(false), 'GONE'} end -- without a payload, schedule mends it
+-- A schedule that lost its payload: the next call of schedule stores it again.
+if not s or not s.payload then return {finish(false), 'GONE'} end
 local replies, made = {}, 0
 local live = s.overlap ~= 'allow' and live_ticks(s) or {}
 for i, time in ipairs(times) do
