@@ -5,7 +5,8 @@
 -- ARGV   now | name | now
 --        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
 --        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
--- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}; GONE instead of the list: no schedule, or its payload is lost
+-- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}
+--        GONE instead of the list: no schedule, or its payload is lost
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a tick
 -- Again  with times EXISTS; else one more tick
