@@ -33,6 +33,8 @@ struct Inner {
     code: Option<String>,
     connection: Option<ConnectionFault>,
     id: Option<Vec<u8>>,
+    /// The names of refused schedules, each with the reason.
+    schedules: Vec<(String, String)>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
@@ -94,6 +96,7 @@ impl Error {
             code: None,
             connection: None,
             id: None,
+            schedules: Vec::new(),
             source: None,
         }))
     }
@@ -111,6 +114,7 @@ impl Error {
             code: None,
             connection: None,
             id: None,
+            schedules: Vec::new(),
             source: Some(Arc::new(source)),
         }))
     }
@@ -134,6 +138,7 @@ impl Error {
             code: None,
             connection: None,
             id: Some(id.to_vec()),
+            schedules: Vec::new(),
             source: None,
         }))
     }
@@ -231,6 +236,14 @@ impl Error {
         }))
     }
 
+    /// The same for an apply that was refused because of these schedules, each with the reason.
+    pub(crate) fn of_schedules(self, schedules: Vec<(String, String)>) -> Self {
+        Self(Arc::new(Inner {
+            schedules,
+            ..self.inner()
+        }))
+    }
+
     /// Whether a partition refused the call because its map has another epoch than the call.
     pub(crate) fn is_remapped(&self) -> bool {
         self.is_behind() || self.code() == Some("REMAPPED")
@@ -253,6 +266,7 @@ impl Error {
             code,
             connection,
             id,
+            schedules,
             source,
         } = &*self.0;
         Inner {
@@ -262,6 +276,7 @@ impl Error {
             code: code.clone(),
             connection: *connection,
             id: id.clone(),
+            schedules: schedules.clone(),
             source: source.clone(),
         }
     }
@@ -322,6 +337,25 @@ impl Error {
     /// push may have been made by the library.
     pub fn message_id(&self) -> Option<&[u8]> {
         self.0.id.as_deref()
+    }
+
+    /// Of an [`apply`](crate::ScheduleSet::apply) that was refused because of single schedules: the
+    /// name of each, and the reason. Empty for any other error.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Schedule;
+    /// use std::time::Duration;
+    ///
+    /// let sync = || Schedule::every(Duration::from_secs(60)).name("sync");
+    /// orders.schedules("mail").apply([sync()]).await?;
+    /// let error = orders.schedules("billing").apply([sync()]).await.unwrap_err();
+    /// let (name, why) = &error.refused_schedules()[0];
+    /// assert_eq!((&**name, &**why), ("sync", "sync belongs to the set mail"));
+    /// # });
+    /// ```
+    pub fn refused_schedules(&self) -> &[(String, String)] {
+        &self.0.schedules
     }
 }
 

@@ -1,4 +1,5 @@
-//! Examines the schedules of a queue: lists that are dry or by old rules, timers that do not fire.
+//! Examines the schedules of a queue: lists that are dry or by old rules, timers that do not fire,
+//! schedules that were paused or made no tick for long.
 
 use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
@@ -9,6 +10,12 @@ use crate::partition::{Lists, Partition};
 
 /// A fire that is later than this although workers are alive is a finding.
 const LATE_MS: u64 = 60_000;
+const DAY_MS: u64 = 86_400_000;
+/// A schedule whose fires have counted as paused for longer than this is a remark.
+const LONG_PAUSED_MS: u64 = 30 * DAY_MS;
+/// A schedule is a finding if so many fires over this time made no tick, and none before.
+const TICKLESS_FIRES: u64 = 3;
+const TICKLESS_MS: u64 = DAY_MS;
 /// How many schedules a finding names.
 const MOST_NAMED: usize = 5;
 
@@ -34,6 +41,56 @@ impl Named {
         };
         format!("{}{more}", self.names.join(", "))
     }
+
+    /// A command of the program for the first so many of them.
+    fn command(&self, verb: &str, queue: &str, most: usize) -> String {
+        let names = self.names.iter().take(most).map(String::as_bytes);
+        let words: Vec<_> = [queue.as_bytes()].into_iter().chain(names).collect();
+        dueq(verb, &words)
+    }
+}
+
+/// The schedules by problem.
+#[derive(Default)]
+struct Problems {
+    dry: Named,
+    late: Named,
+    tickless: Named,
+    old: Named,
+    paused: Named,
+}
+
+impl Problems {
+    /// `is_open`: workers are alive, and the queue is not paused. `own` are the rules of the time
+    /// zones of this program.
+    fn look(&mut self, info: &ScheduleInfo, is_open: bool, now_ms: u64, own: Option<&str>) {
+        if info.state == ScheduleState::Dry {
+            self.dry.add(info);
+        }
+        let due = info.next_ms.map(|ms| info.schedule.fire_at(ms).due_ms);
+        if is_open && due.is_some_and(|due| due + LATE_MS < now_ms) {
+            self.late.add(info);
+        }
+        // When the last tick was made is not stored: so only schedules that never made one.
+        let without_tick = info.missed + info.overlapped;
+        let passed_ms = info.last_ms.saturating_sub(info.since_ms);
+        if matches!(info.state, ScheduleState::Active | ScheduleState::Dry)
+            && info.made == 0
+            && without_tick >= TICKLESS_FIRES
+            && passed_ms >= TICKLESS_MS
+        {
+            self.tickless.add(info);
+        }
+        if info.tzdata.as_deref().is_some_and(|by| Some(by) < own)
+            && info.state != ScheduleState::Ended
+        {
+            self.old.add(info);
+        }
+        let first_paused_ms = info.first_paused_ms;
+        if first_paused_ms.is_some_and(|first| first + LONG_PAUSED_MS < now_ms) {
+            self.paused.add(info);
+        }
+    }
 }
 
 impl Checkup {
@@ -51,9 +108,7 @@ impl Checkup {
         self.fact("low_lists", stats.low_lists);
         self.fact("dry_lists", stats.dry_lists);
         let is_open = stats.nodes > 0 && !stats.paused && stats.closed_ms == 0;
-        let (mut dry, mut late, mut old) = (Named::default(), Named::default(), Named::default());
-        let own = tzdata_version();
-        let mut cursor = None;
+        let (own, mut problems, mut cursor) = (tzdata_version(), Problems::default(), None);
         loop {
             let page = partition
                 .schedules(cursor.as_ref(), 1_000, Lists::All)
@@ -62,17 +117,7 @@ impl Checkup {
                 return Ok(());
             };
             for info in &page.schedules {
-                if info.state == ScheduleState::Dry {
-                    dry.add(info);
-                }
-                let due = info.next_ms.map(|ms| info.schedule.fire_at(ms).due_ms);
-                if is_open && due.is_some_and(|due| due + LATE_MS < now_ms) {
-                    late.add(info);
-                }
-                if info.tzdata.is_some() && info.tzdata < own && info.state != ScheduleState::Ended
-                {
-                    old.add(info);
-                }
+                problems.look(info, is_open, now_ms, own.as_deref());
             }
             cursor = page.next;
             if cursor.is_none() {
@@ -80,19 +125,18 @@ impl Checkup {
             }
         }
         let queue = partition.queue_name();
-        self.schedule_findings(queue, &dry, &late, &old, own.as_deref().unwrap_or_default());
+        self.schedule_findings(queue, &problems);
+        self.schedule_remarks(queue, &problems, own.as_deref().unwrap_or_default());
         Ok(())
     }
 
-    fn schedule_findings(
-        &mut self,
-        queue: &str,
-        dry: &Named,
-        late: &Named,
-        old: &Named,
-        own: &str,
-    ) {
-        let keep = dueq("schedule keep --once", &[queue.as_bytes()]);
+    fn schedule_findings(&mut self, queue: &str, problems: &Problems) {
+        let Problems {
+            dry,
+            late,
+            tickless,
+            ..
+        } = problems;
         if dry.count > 0 {
             let problem = format!(
                 "{} crons have no more listed fires: {}",
@@ -104,7 +148,7 @@ impl Checkup {
                 queue,
                 problem,
                 "they make no ticks: no worker with the feature schedules leads the queue",
-                keep.clone(),
+                dueq("schedule keep --once", &[queue.as_bytes()]),
             );
         }
         if late.count > 0 {
@@ -121,6 +165,30 @@ impl Checkup {
                 dueq("doctor --repair", &[queue.as_bytes()]),
             );
         }
+        if tickless.count > 0 {
+            let problem = format!(
+                "{} schedules have made no tick, although their fires passed for more than a day: {}",
+                tickless.count,
+                tickless.text()
+            );
+            let remedy = format!(
+                "{} shows the counts; if fires are missed, start workers in time or declare a longer within; if they \
+                 overlap, find the tick that waits or runs",
+                tickless.command("schedule show", queue, 1)
+            );
+            self.wrong(
+                "tickless_schedules",
+                queue,
+                problem,
+                "their work is not done: every fire was missed, or overlapped with an earlier tick",
+                remedy,
+            );
+        }
+    }
+
+    /// `own` are the rules of the time zones of this program.
+    fn schedule_remarks(&mut self, queue: &str, problems: &Problems, own: &str) {
+        let (old, paused) = (&problems.old, &problems.paused);
         if old.count > 0 {
             let problem = format!(
                 "the fires of {} crons were listed by older rules of the time zones than {own}, which this program \
@@ -133,7 +201,25 @@ impl Checkup {
                 queue,
                 problem,
                 "a clock change may shift them, if the rules of their zones have changed",
-                keep,
+                dueq("schedule keep --once", &[queue.as_bytes()]),
+            );
+        }
+        if paused.count > 0 {
+            let problem = format!(
+                "{} schedules have been paused for more than 30 days: {}",
+                paused.count,
+                paused.text()
+            );
+            let (resume, remove) = (
+                paused.command("schedule resume", queue, MOST_NAMED),
+                paused.command("schedule rm", queue, MOST_NAMED),
+            );
+            self.remark(
+                "paused_schedules",
+                queue,
+                problem,
+                "they make no ticks until they are resumed",
+                format!("{resume}, or {remove}"),
             );
         }
     }
@@ -149,17 +235,29 @@ mod tests {
             names: vec!["report".to_owned(); count],
             count: 2 * count,
         };
-        let codes = |dry, late, old| {
+        let codes = |each| {
+            let problems = Problems {
+                dry: named(each),
+                late: named(each),
+                tickless: named(each),
+                old: named(each),
+                paused: named(each),
+            };
             let mut checkup = Checkup::default();
-            checkup.schedule_findings("q", &named(dry), &named(late), &named(old), "2026a");
-            let findings = checkup.findings.iter().chain(&checkup.remarks);
-            findings.map(|finding| finding.code).collect::<Vec<_>>()
+            checkup.schedule_findings("q", &problems);
+            checkup.schedule_remarks("q", &problems, "2026a");
+            let codes = |all: &[crate::doctor::Finding]| -> Vec<_> {
+                all.iter().map(|finding| finding.code).collect()
+            };
+            (codes(&checkup.findings), codes(&checkup.remarks))
         };
-        assert_eq!(codes(0, 0, 0), [""; 0]);
-        assert_eq!(
-            codes(1, 1, 1),
-            ["dry_schedules", "late_schedules", "old_tzdata"]
-        );
+        assert_eq!(codes(0), (vec![], vec![]));
+        let findings = vec!["dry_schedules", "late_schedules", "tickless_schedules"];
+        assert_eq!(codes(1), (findings, vec!["old_tzdata", "paused_schedules"]));
         assert_eq!(named(2).text(), "report, report and 2 more");
+        assert_eq!(
+            named(2).command("schedule rm", "a b", 5),
+            "dueq schedule rm 'a b' report report"
+        );
     }
 }

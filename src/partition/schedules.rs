@@ -12,6 +12,7 @@ use crate::protocol::results::schedules::{self, ListRefilled};
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
 
 /// How many fires a list holds at most.
 pub(crate) const LIST: usize = 512;
@@ -72,6 +73,7 @@ impl Partition {
                 } else {
                     refilled.dry.push(info.name.clone());
                     if warned.insert(info.name.clone()) {
+                        self.meters().add(Count::FoundDry);
                         events::schedule_dry(self.queue_name(), &info.name);
                     }
                 }
@@ -107,6 +109,7 @@ impl Partition {
                 Ok(None) => continue,
                 Ok(Some(Ok(list))) => list,
                 Ok(Some(Err(error))) => {
+                    self.meters().add(Count::RefillRefused);
                     refilled.failed.push(format!("{name}: {error}"));
                     continue;
                 }
@@ -134,12 +137,16 @@ impl Partition {
         for (name, result) in names.into_iter().zip(results) {
             match result {
                 ListRefilled::Done(fires) => {
+                    self.meters().add(Count::Refilled);
                     refilled.lists += 1;
                     refilled.fires += fires;
                 }
                 ListRefilled::Kept => {}
                 ListRefilled::Overtaken => refilled.overtaken += 1,
-                ListRefilled::Refused(why) => refilled.failed.push(format!("{name}: {why}")),
+                ListRefilled::Refused(why) => {
+                    self.meters().add(Count::RefillRefused);
+                    refilled.failed.push(format!("{name}: {why}"));
+                }
             }
         }
         Ok(())

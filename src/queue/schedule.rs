@@ -10,6 +10,7 @@ use crate::partition::Partition;
 use crate::protocol::results::schedules;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
+use crate::telemetry::metrics::Count;
 
 /// How many ticks one call of a backfill makes.
 const BACKFILL: usize = 100;
@@ -86,7 +87,12 @@ impl ScheduleHandle {
         let result = results.map(|mut results| results.pop());
         match result {
             None => Ok(Triggered::Gone),
-            Some(Some(result)) => result,
+            Some(Some(result)) => {
+                if matches!(result, Ok(Triggered::Created(_))) {
+                    self.home.meters().add(Count::Triggered);
+                }
+                result
+            }
             Some(None) => Err(reply.body.unexpected("no result")),
         }
     }
@@ -155,7 +161,10 @@ impl ScheduleHandle {
         };
         for (time, result) in times.iter().zip(results) {
             match result {
-                Ok(Triggered::Created(_)) => done.created += 1,
+                Ok(Triggered::Created(_)) => {
+                    self.home.meters().add(Count::Triggered);
+                    done.created += 1;
+                }
                 Ok(_) => done.existing += 1,
                 Err(_) if *time > now_ms => return Ok(true),
                 Err(error) => return Err(error),

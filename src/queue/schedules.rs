@@ -16,6 +16,7 @@ use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::schedule::ScheduleHandle;
 use crate::server::patience::Repeat;
+use crate::telemetry::metrics::Count;
 
 /// How many fires the lists of one apply have together. Each list has 64 at least: workers, or
 /// [`refill_schedules`](Queue::refill_schedules), add the rest.
@@ -297,7 +298,12 @@ impl ScheduleSet {
             .call(Verb::Schedule, &args, Repeat::Harmless)
             .await?;
         let names: Vec<_> = schedules.iter().map(|schedule| &*schedule.name).collect();
-        schedules::changes(&self.set, self.revision, &names, reply)
+        let changes = schedules::changes(&self.set, self.revision, &names, reply)?;
+        if self.fire_now && !self.dry_run {
+            let created = changes.created.len() as u64;
+            self.home.meters().add_many(Count::Triggered, created);
+        }
+        Ok(changes)
     }
 }
 
@@ -336,5 +342,6 @@ fn encode_one(schedule: &Schedule, now_ms: u64, fires: usize) -> Result<[Vec<u8>
 /// The error of a schedule.
 fn of(schedule: &Schedule, error: &Error) -> Error {
     let message = format!("schedule {:?}: {error}", schedule.name);
-    Error::new(error.kind(), error.was_applied(), message)
+    let refused = vec![(schedule.name.clone(), error.to_string())];
+    Error::new(error.kind(), error.was_applied(), message).of_schedules(refused)
 }

@@ -20,6 +20,9 @@ pub struct ScheduleInfo {
     pub state: ScheduleState,
     /// The nominal time of its next fire, in Unix milliseconds; `None` unless it is active.
     pub next_ms: Option<u64>,
+    /// Of a paused schedule the nominal time of the first fire that counts as paused, in Unix
+    /// milliseconds; `None` if it is not paused, or is a cron without a listed fire.
+    pub first_paused_ms: Option<u64>,
     /// Up to when its fires are over, in Unix milliseconds.
     pub last_ms: u64,
     /// Its first fire, from which the counts begin, in Unix milliseconds. A change of the schedule

@@ -45,17 +45,19 @@ pub(crate) fn changes(
         "OK" => {}
         "INVALID" => {
             let refused = items.iter().filter(|(_, item)| item.word == "INVALID");
+            let refused = refused.map(|(name, item)| ((*name).to_owned(), item.detail.to_owned()));
+            let refused: Vec<_> = refused.collect();
             let reasons: Vec<_> = refused
-                .map(|(name, item)| format!("schedule {name:?}: {}", item.detail))
+                .iter()
+                .map(|(name, why)| format!("schedule {name:?}: {why}"))
                 .collect();
             let more = match reasons.len().saturating_sub(MOST_NAMED) {
                 0 => String::new(),
                 more => format!("; and {more} more"),
             };
             let named = reasons[..reasons.len().min(MOST_NAMED)].join("; ");
-            return Err(Error::invalid(format!(
-                "{named}{more} (nothing was changed)"
-            )));
+            let error = Error::invalid(format!("{named}{more} (nothing was changed)"));
+            return Err(error.of_schedules(refused));
         }
         other => return Err(body.unexpected(&format!("the outcome {other:?}"))),
     }
@@ -96,7 +98,9 @@ fn info(mut item: Body) -> Result<ScheduleInfo, Error> {
     let state = item.text()?;
     let state = ScheduleState::parse(&state)
         .ok_or_else(|| item.unexpected(&format!("the state {state:?} of a schedule")))?;
-    let next_ms = Some(item.count()?).filter(|_| state == ScheduleState::Active);
+    let next = item.count()?;
+    let next_ms = Some(next).filter(|_| state == ScheduleState::Active);
+    let first_paused_ms = Some(next).filter(|_| state == ScheduleState::Paused && next > 0);
     let [
         last_ms,
         since_ms,
@@ -130,6 +134,7 @@ fn info(mut item: Body) -> Result<ScheduleInfo, Error> {
         name,
         state,
         next_ms,
+        first_paused_ms,
         last_ms,
         since_ms,
         made,

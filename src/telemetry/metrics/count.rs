@@ -109,6 +109,17 @@ counts! {
     ServerError "server_error",
     /// How often a worker found that the store was emptied or replaced.
     StoreEmptied "store_emptied",
+    /// Ticks of schedules that handlers got, or that a claim by hand returned: each delivery counts.
+    Ticks "ticks",
+    /// Ticks made by hand: by trigger, by backfill, and by an apply with fire_now.
+    Triggered "triggered",
+    /// Lists of fires that got more fires.
+    Refilled "refilled",
+    /// Schedules whose list of fires was found empty. A worker counts each once, until it has fires.
+    FoundDry "found_dry",
+    /// Refills of one list that failed, because its fires cannot be computed or were refused. A worker
+    /// tries again, and counts each try.
+    RefillRefused "refill_refused",
 }
 
 #[cfg(test)]

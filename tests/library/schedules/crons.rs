@@ -5,27 +5,11 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Schedule, ScheduleState};
 
-use super::{info, names, now_ms};
-use crate::support::{Running, Setup, acking, claim_one, seen, setup, stats_until, until};
+use super::{apply_raw, info, names, now_ms};
+use crate::support::{Running, acking, claim_one, seen, setup, stats_until, until};
 
 fn cron(pattern: &str, name: &str) -> Result<Schedule> {
     Ok(Schedule::cron(pattern)?.zone("Europe/Paris").name(name))
-}
-
-/// Applies a cron as a client with these rules of the time zones and this list does it.
-async fn apply_raw(
-    setup: &Setup,
-    name: &str,
-    spec: &str,
-    pattern: &str,
-    fires: &str,
-) -> Result<()> {
-    let script = include_str!("../../../lua/dist/schedule.lua");
-    let mut words = vec!["EVAL", script, "10"];
-    words.extend(setup.queue.keys().iter().map(String::as_str));
-    words.extend(["", "raw", "", "", name, spec, pattern, "", fires, ""]);
-    setup.command::<redis::Value>(&words).await?;
-    Ok(())
 }
 
 #[tokio::test]

@@ -4,4 +4,5 @@ mod by_queue;
 pub(crate) mod collector;
 mod events;
 mod metrics;
+mod schedules;
 mod trace_parent;

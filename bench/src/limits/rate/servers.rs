@@ -56,14 +56,15 @@ impl Servers {
     /// Then both may grant messages for a while, so it lasts until the old one is no master.
     pub(super) async fn look(&mut self, watch: &Watch) -> Result<Option<Failure>> {
         let now_us = wall_us();
-        let Some(master) = self.another_master()? else {
+        let Some(master) = self.another_master() else {
             self.alone_us = now_us;
             return Ok(None);
         };
         eprintln!("the Sentinels have replaced a live master");
         let (old_port, begin) = (self.port(), Instant::now());
         self.follow(master, watch);
-        while is_master(old_port)? {
+        // A demotion resets connections: after a failed look it looks again.
+        while is_master(old_port).unwrap_or(true) {
             ensure!(
                 begin.elapsed() < PROMOTION_LIMIT,
                 "two servers stay masters"
@@ -84,7 +85,7 @@ impl Servers {
         self.is_dead[self.master] = true;
         eprintln!("the master is killed");
         loop {
-            if let Some(master) = self.another_master()? {
+            if let Some(master) = self.another_master() {
                 eprintln!("a replica is promoted after {:?}", begin.elapsed());
                 self.follow(master, watch);
                 self.alone_us = wall_us();
@@ -103,13 +104,15 @@ impl Servers {
         watch.follow(self.port());
     }
 
-    /// A live master other than the one that is followed.
-    fn another_master(&self) -> Result<Option<usize>> {
-        for (index, server) in self.all.servers.iter().enumerate() {
-            if index != self.master && !self.is_dead[index] && is_master(server.port())? {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
+    /// A live master other than the one that is followed. A server that resets the connection is
+    /// being demoted or promoted: the next look sees which.
+    fn another_master(&self) -> Option<usize> {
+        let mut all = self.all.servers.iter().enumerate();
+        let found = all.find(|(index, server)| {
+            *index != self.master
+                && !self.is_dead[*index]
+                && is_master(server.port()).unwrap_or(false)
+        });
+        found.map(|(index, _)| index)
     }
 }

@@ -55,14 +55,15 @@ impl Servers {
     /// Sees how far the replicas are, and whether Sentinels of a busy machine have replaced a live
     /// master.
     pub(super) async fn look(&mut self, watch: &Watch) -> Result<Option<Failure>> {
-        let Some(master) = self.another_master(None)? else {
+        let Some(master) = self.another_master(None) else {
             self.look_at_replicas().await;
             return Ok(None);
         };
         eprintln!("the Sentinels have replaced a live master");
         let (old_port, begin) = (self.port(), Instant::now());
         self.follow(master, watch);
-        while is_master(old_port)? {
+        // A demotion resets connections: after a failed look it looks again.
+        while is_master(old_port).unwrap_or(true) {
             ensure!(
                 begin.elapsed() < PROMOTION_LIMIT,
                 "two servers stay masters"
@@ -96,7 +97,7 @@ impl Servers {
         let failure = self.failed(); // no later grant is of the old master
         let begin = Instant::now();
         let master = loop {
-            if let Some(master) = self.another_master(Some(killed))? {
+            if let Some(master) = self.another_master(Some(killed)) {
                 break master;
             }
             ensure!(
@@ -123,14 +124,16 @@ impl Servers {
         watch.follow(self.port());
     }
 
-    /// A live master other than the one that is followed.
-    fn another_master(&self, dead: Option<usize>) -> Result<Option<usize>> {
-        for (index, server) in self.all.servers.iter().enumerate() {
-            if index != self.master && Some(index) != dead && is_master(server.port())? {
-                return Ok(Some(index));
-            }
-        }
-        Ok(None)
+    /// A live master other than the one that is followed. A server that resets the connection is
+    /// being demoted or promoted: the next look sees which.
+    fn another_master(&self, dead: Option<usize>) -> Option<usize> {
+        let mut all = self.all.servers.iter().enumerate();
+        let found = all.find(|(index, server)| {
+            *index != self.master
+                && Some(*index) != dead
+                && is_master(server.port()).unwrap_or(false)
+        });
+        found.map(|(index, _)| index)
     }
 }
 

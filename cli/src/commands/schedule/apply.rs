@@ -1,5 +1,6 @@
 //! `dueq schedule apply`: declares the schedules of a file.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::PathBuf;
@@ -109,12 +110,17 @@ impl Apply {
             .prune(self.prune)
             .fire_now(self.now)
             .dry_run(self.dry_run);
+        let lines = entries.iter().map(|entry| (entry.name.clone(), entry.line));
+        let lines: HashMap<_, _> = lines.collect();
         let schedules: Vec<Schedule> = entries.into_iter().map(|entry| entry.schedule).collect();
         let changes = match set.apply(schedules).await {
             Ok(changes) => changes,
             Err(error) if error.code() == Some("STALE") => {
                 common.complain(&error.into());
                 return Ok(Outcome::Refused);
+            }
+            Err(error) if !error.refused_schedules().is_empty() => {
+                return Err(self.refused_by_server(&error, &lines, common));
             }
             Err(error) => return Err(error.into()),
         };
@@ -216,6 +222,22 @@ impl Apply {
             common.complain(&Usage(text).into());
         }
         Err(refused(&file, large.len()))
+    }
+
+    /// Names each schedule that was refused with its line, as faults of the file are named.
+    fn refused_by_server(
+        &self,
+        error: &dueq::Error,
+        lines: &HashMap<String, usize>,
+        common: &Common,
+    ) -> anyhow::Error {
+        let (file, refused) = (self.shown_file(), error.refused_schedules());
+        for (name, why) in refused {
+            let line = lines.get(name).copied().unwrap_or(1);
+            let text = format!("{file}:{line}: schedule {name:?}: {why}");
+            common.complain(&Usage(text).into());
+        }
+        self::refused(&file, refused.len())
     }
 
     fn print(&self, changes: &ScheduleChanges, made: bool, common: &Common) -> io::Result<()> {

@@ -1,0 +1,114 @@
+//! The counts of schedules, each checked against the calls that change it.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use anyhow::Result;
+use dueq::{Count, Delivery, Queue, Schedule, Triggered};
+
+use crate::support::{Running, seen, setup};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+/// Of ticks, triggered, refilled, found_dry and refill_refused.
+fn counted(queue: &Queue) -> [u64; 5] {
+    let metrics = queue.metrics();
+    [
+        Count::Ticks,
+        Count::Triggered,
+        Count::Refilled,
+        Count::FoundDry,
+        Count::RefillRefused,
+    ]
+    .map(|count| metrics.count(count))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ticks_count_when_handlers_get_them() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let beat = Schedule::every(Duration::from_millis(50)).name("beat");
+    queue.schedules("hearts").apply([beat.limit(3)]).await?;
+    queue.push("").id("no tick").await?;
+    let (sender, mut handled) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.tick().is_some());
+        async {}
+    };
+    let worker = Running::start(queue.worker(), handler);
+    let handled = handled.take(4).await?;
+    worker.stop().await?;
+    assert_eq!(handled.iter().filter(|is_tick| **is_tick).count(), 3);
+    assert_eq!(counted(queue), [3, 0, 0, 0, 0]);
+    assert_eq!(queue.metrics().count(Count::Claimed), 4);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_tick_by_hand_counts_as_triggered() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let set = || ["a", "b"].map(|name| Schedule::every(HOUR).name(name));
+    let apply = async |is_dry| {
+        let now = queue.schedules("billing").fire_now(true).dry_run(is_dry);
+        now.apply(set()).await
+    };
+    apply(true).await?;
+    assert_eq!(counted(queue)[1], 0, "a dry run");
+    apply(false).await?;
+    apply(false).await?;
+    assert_eq!(counted(queue)[1], 2, "of those that the call created");
+    assert_eq!(queue.schedule("c").trigger().await?, Triggered::Gone);
+    while !matches!(queue.schedule("a").trigger().await?, Triggered::Created(_)) {}
+    assert_eq!(counted(queue)[1], 3);
+    let from = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    for _ in 0..2 {
+        let _ = queue.schedule("a").backfill(from, from + 5 * HOUR).await?;
+    }
+    assert_eq!(counted(queue), [0, 8, 0, 0, 0], "each tick once");
+    Ok(())
+}
+
+#[cfg(feature = "schedules")]
+mod crons {
+    use super::*;
+    use crate::schedules::{apply_raw, now_ms};
+    use crate::support::{acking, until};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn refills_and_dry_lists_are_counted() -> Result<()> {
+        let setup = setup().await?;
+        let queue = &setup.queue;
+        let first = now_ms() / 1_000 * 1_000 + 1_000;
+        let (dry, low) = (
+            format!("2020a 0\n{first}"),
+            format!("2020a 0\n{}", first + 3_600_000),
+        );
+        apply_raw(&setup, "second", "zone=UTC", "* * * * * *", &dry).await?;
+        apply_raw(&setup, "hour", "zone=UTC", "0 * * * *", &low).await?;
+        let delivery = crate::support::claim_one(queue).await?;
+        let _ = delivery.ack().await?;
+        assert_eq!(counted(queue), [1, 0, 0, 0, 0]);
+        assert_eq!(queue.refill_schedules().await?.lists, 2);
+        assert_eq!(counted(queue), [1, 0, 2, 1, 0]);
+        assert_eq!(queue.refill_schedules().await?.lists, 0);
+        assert_eq!(counted(queue), [1, 0, 2, 1, 0], "nothing to do");
+        Ok(())
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn refused_refills_are_counted() -> Result<()> {
+        let setup = setup().await?;
+        let queue = &setup.queue;
+        // Another client's pattern, which this program cannot compute.
+        let fires = format!("2020a 0\n{}", now_ms() + 3_600_000);
+        apply_raw(&setup, "odd", "zone=Mars/Base", "0 * * * *", &fires).await?;
+        let refilled = queue.refill_schedules().await?;
+        assert_eq!((refilled.lists, refilled.failed.len()), (0, 1));
+        assert_eq!(counted(queue), [0, 0, 0, 0, 1]);
+        // The leader of the workers tries it again and again.
+        let (worker, _) = acking(queue.worker());
+        let more = async || Ok(counted(queue));
+        until("a try of the leader", more, |counts| counts[4] >= 2).await?;
+        worker.stop().await
+    }
+}
