@@ -230,16 +230,42 @@ fn metrics_page_is_valid_for_prometheus() -> Result<()> {
     };
     for (name, value) in [
         ("push_created_total", 100.0),
-        ("claimed_total", 110.0),
-        ("acked_total", 100.0),
+        ("claimed_total", 116.0),
+        ("acked_total", 106.0),
         ("retried_total", 10.0),
         ("handlers_running", 0.0),
-        ("lateness_seconds_count", 110.0),
-        ("handling_seconds_count", 110.0),
+        ("ticks_total", 6.0),
+        ("lateness_seconds_count", 116.0),
+        ("handling_seconds_count", 116.0),
     ] {
         assert_eq!(sample(name), Some(value), "{name}: {text}");
     }
     ensure!(sample("lateness_seconds_sum") > Some(0.0), "{text}");
+    Ok(())
+}
+
+/// The series of schedules are as many as the limit of labels allows, and lose no fire.
+#[test]
+fn metrics_of_schedules_have_bounded_labels() -> Result<()> {
+    for (most, made, series) in [
+        ("100", &[("a", 2), ("b", 2), ("c", 2)][..], 15),
+        ("3", &[("a", 2), ("b", 2), ("c", 2)], 15),
+        ("2", &[("a", 2), ("b", 2), ("(rest)", 2)], 15),
+        ("1", &[("a", 2), ("(rest)", 4)], 10),
+        ("0", &[("(rest)", 6)], 5),
+    ] {
+        let text = run("metrics", &["--schedules", most])?;
+        assert_eq!(lines(&text, "schedule=\""), series, "{most}: {text}");
+        for (schedule, count) in made {
+            let labels = format!("{{queue=\"metrics\",schedule=\"{schedule}\",became=");
+            let line = format!("dueq_schedule_fires_total{labels}\"made\"}} {count}");
+            assert_eq!(lines(&text, &line), 1, "{line}: {text}");
+            for became in ["missed", "overlapped", "paused"] {
+                let line = format!("dueq_schedule_fires_total{labels}\"{became}\"}} ");
+                assert_eq!(lines(&text, &line), 1, "{line}: {text}");
+            }
+        }
+    }
     Ok(())
 }
 
