@@ -200,3 +200,45 @@ fn schedule_of_another_set_and_partitions_are_refused() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn schedules_that_the_server_refuses_have_their_lines() -> Result<()> {
+    let server = Server::start(&[])?;
+    let theirs =
+        "[[schedule]]\nname = \"b\"\nevery = \"1h\"\n[[schedule]]\nname = \"c\"\nevery = \"1h\"\n";
+    assert_eq!(apply(&server, theirs)?.0, Some(0));
+    let folder = std::env::temp_dir().join(format!("dueq-refused-{}", server.port()));
+    std::fs::create_dir_all(&folder)?;
+    let file = folder.join("ours.toml");
+    std::fs::write(
+        &file,
+        "# ours\n[[schedule]]\nname = \"a\"\nevery = \"1h\"\n\n[[schedule]]\nevery = \"2h\"\nname = \"b\"\n\n\
+         [[schedule]]\nname = \"c\"\nevery = \"2h\"\n",
+    )?;
+    let output = command(&server)
+        .args(["schedule", "apply", "reports"])
+        .arg(&file)
+        .args(["--set", "ours"])
+        .output();
+    std::fs::remove_dir_all(&folder)?;
+    let output = output?;
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    let file = file.display();
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            format!("dueq: {file}:8: schedule \"b\": b belongs to the set billing"),
+            format!("dueq: {file}:11: schedule \"c\": c belongs to the set billing"),
+            format!("dueq: {file} has 2 faults: nothing was changed"),
+        ]
+    );
+    let listed = command(&server)
+        .args(["schedule", "ls", "reports"])
+        .output()?;
+    let listed = text(&listed.stdout);
+    assert!(!listed.contains("ours"), "{listed}");
+    Ok(())
+}
