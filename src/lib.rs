@@ -61,7 +61,7 @@ pub use worker::{
 };
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
-/// and may make internal tasks panic.
+/// may shorten the lists of crons, and may make internal tasks panic.
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::inject::{internal_tasks, limit_end, panic_in};

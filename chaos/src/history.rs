@@ -137,6 +137,9 @@ pub enum Event {
         state: String,
         numbers: Box<[u64; 10]>,
         spec: String,
+        /// Of a cron.
+        #[serde(default)]
+        pattern: String,
     },
     /// An inconsistency in the remaining keys, such as an id in two states.
     Broken { queue: String, what: String },

@@ -8,7 +8,7 @@ use fastrand::Rng;
 
 /// The most queues of a run.
 pub const MOST: usize = 7;
-/// The queue of the schedules, beside all others of a run on one server: only its claims make messages.
+/// The queue of the schedules, beside all others of a run: only its claims make messages.
 pub const TICKS: &str = "chaos-ticks";
 /// The pattern by which workers find the last of the others.
 pub const PATTERN: &str = "found-*";
@@ -116,7 +116,7 @@ const PARTITIONED: &str = "parts";
 const FOUND_ON_CLUSTER: usize = 10;
 
 /// The queues of a run on a cluster. Those of one slot have an equal part of the messages, the one
-/// with partitions as many as fifteen of them.
+/// with partitions as many as fifteen of them, and that of the schedules none.
 static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
     let part = |number: usize| {
         let is_found = number >= SLOTS - FOUND_ON_CLUSTER;
@@ -132,8 +132,8 @@ static CLUSTER: LazyLock<Vec<Planned>> = LazyLock::new(|| {
             ..planned(name, 1, 0, 2)
         }
     };
-    let partitioned = planned(PARTITIONED, 3, 0, 30);
-    (0..SLOTS).map(part).chain([partitioned]).collect()
+    let others = [planned(PARTITIONED, 3, 0, 30), planned(TICKS, 1, 0, 0)];
+    (0..SLOTS).map(part).chain(others).collect()
 });
 
 /// Whether the queue of this name may have several partitions.
@@ -149,12 +149,13 @@ pub fn planned_queues(number: usize) -> &'static [Planned] {
     &ALL[..number.clamp(1, MOST)]
 }
 
-/// The same and, if these are all queues of a run on one server, the queue of the schedules.
+/// The same and, if these are all queues of a run, the queue of the schedules.
 pub fn served_queues(number: usize) -> &'static [Planned] {
-    if number == MOST {
-        return &ALL;
+    match number {
+        MOST => &ALL,
+        ON_CLUSTER => &CLUSTER,
+        _ => planned_queues(number),
     }
-    planned_queues(number)
 }
 
 /// Whether the name is that of a queue that workers find by the pattern.
@@ -222,6 +223,11 @@ mod tests {
         assert_eq!(ALL.iter().map(|queue| queue.traffic).sum::<u32>(), 100);
         assert_eq!(CLUSTER.iter().map(|queue| queue.traffic).sum::<u32>(), 130);
         assert_eq!(planned_queues(1).len(), 1);
-        assert_eq!(planned_queues(ON_CLUSTER).len(), ON_CLUSTER);
+        for number in [MOST, ON_CLUSTER] {
+            assert_eq!(planned_queues(number).len(), number);
+            let served = served_queues(number);
+            assert_eq!(served.len(), number + 1);
+            assert_eq!(served[number].name, TICKS);
+        }
     }
 }

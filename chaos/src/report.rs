@@ -143,7 +143,7 @@ impl Report<'_> {
         ));
         let of = verdict.schedules;
         line(format!(
-            "- Schedules left: {}, with {} fires: made {}, missed {}, overlapped {}, paused {}; triggered {}; deliveries of ticks {}; declarations applied {}, refused as older {}",
+            "- Schedules left: {}, with {} fires: made {}, missed {}, overlapped {}, paused {}; triggered {}; ended at their limit {}; deliveries of ticks {}; declarations applied {}, refused as older {}",
             of.left,
             of.fires,
             of.made,
@@ -151,9 +151,14 @@ impl Report<'_> {
             of.overlapped,
             of.paused,
             of.triggered,
+            of.ended,
             of.granted,
             of.applied,
             of.stale
+        ));
+        line(format!(
+            "- Ticks of past fires made by hand: {}; lists of crons refilled: {}, of these used up before: {}",
+            of.backfilled, of.refilled, of.dry
         ));
         let late = verdict.lateness;
         line(format!(

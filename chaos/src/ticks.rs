@@ -2,15 +2,31 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use dueq::{Missed, Overlap, Schedule};
+use dueq::{Error, Missed, Overlap, Schedule};
 
 /// How many schedules there are.
-pub const SCHEDULES: usize = 24;
+pub const SCHEDULES: usize = 32;
 /// The set that declares them.
 pub const SET: &str = "chaos";
 const EVERY_MS: [u64; 12] = [
     50, 100, 250, 500, 700, 1_000, 1_500, 2_000, 3_000, 200, 400, 5_000,
 ];
+/// The last schedules are crons: the seconds between their fires, which divide a minute, and their
+/// zones. Each zone is whole minutes from UTC, so that a fire is a multiple of its seconds there too.
+const CRONS: [(u64, &str); 8] = [
+    (1, "UTC"),
+    (1, "America/St_Johns"),
+    (2, "Europe/Paris"),
+    (2, "Asia/Kathmandu"),
+    (3, "Australia/Lord_Howe"),
+    (5, "Pacific/Chatham"),
+    (1, "America/Sao_Paulo"),
+    (10, "Asia/Kolkata"),
+];
+/// How many fires of a cron are listed at most, so that lists run dry between two refills.
+pub const LIST: usize = 2;
+/// After so many ticks a schedule with a limit ends.
+const LIMIT: u64 = 10;
 /// Before any run: `every` counts from it.
 const ANCHOR_MS: u64 = 1_000_007;
 const WITHIN: Duration = Duration::from_millis(300);
@@ -27,14 +43,57 @@ pub fn is_removed(number: usize) -> bool {
     number % 4 == 3
 }
 
+/// Whether it ends after some ticks. A change of it begins again.
+pub fn is_limited(number: usize) -> bool {
+    number % 8 == 6
+}
+
+fn cron(number: usize) -> Option<(u64, &'static str)> {
+    let number = number.checked_sub(SCHEDULES - CRONS.len())?;
+    CRONS.get(number).copied()
+}
+
+/// The time between two fires, unless a generation doubles it.
+pub fn every_ms(number: usize) -> u64 {
+    match cron(number) {
+        Some((seconds, _)) => seconds * 1_000,
+        None => EVERY_MS[number % EVERY_MS.len()],
+    }
+}
+
+fn pattern(seconds: u64) -> String {
+    format!("*/{seconds} * * * * *")
+}
+
+/// The time between the fires of a pattern of these schedules. The checker computes them so, and not
+/// as the library does.
+pub fn period_ms(pattern: &str) -> Option<u64> {
+    let seconds = pattern.strip_prefix("*/")?.strip_suffix(" * * * * *")?;
+    let seconds = seconds
+        .parse()
+        .ok()
+        .filter(|s| (1..=60).contains(s) && 60 % s == 0);
+    seconds.map(|seconds: u64| seconds * 1_000)
+}
+
 /// A schedule as it is declared in a generation: each one changes its payload, and of some also the
 /// interval.
-pub fn schedule(number: usize, generation: u32) -> Schedule {
+pub fn schedule(number: usize, generation: u32) -> Result<Schedule, Error> {
     let is_odd = !generation.is_multiple_of(2);
-    let factor = if number % 6 == 5 && is_odd { 2 } else { 1 };
-    let every_ms = EVERY_MS[number % EVERY_MS.len()] * factor;
+    let mut every_ms = every_ms(number);
+    let rule = match cron(number) {
+        Some((seconds, zone)) => Schedule::cron(&pattern(seconds))?.zone(zone),
+        None => {
+            every_ms *= if number % 6 == 5 && is_odd { 2 } else { 1 };
+            let every = Schedule::every(Duration::from_millis(every_ms));
+            match number % 7 {
+                3 => every.anchor(UNIX_EPOCH + Duration::from_millis(ANCHOR_MS)),
+                _ => every,
+            }
+        }
+    };
     let payload = vec![b'-'; 1 + generation as usize % 40];
-    let mut schedule = Schedule::every(Duration::from_millis(every_ms))
+    let mut schedule = rule
         .name(name(number))
         .payload(payload)
         .missed(match (number / 2) % 3 {
@@ -53,8 +112,34 @@ pub fn schedule(number: usize, generation: u32) -> Schedule {
     if number % 5 == 1 {
         schedule = schedule.jitter(Duration::from_millis(every_ms / 2));
     }
-    if number % 7 == 3 {
-        schedule = schedule.anchor(UNIX_EPOCH + Duration::from_millis(ANCHOR_MS));
+    if is_limited(number) {
+        schedule = schedule.limit(LIMIT);
     }
-    schedule
+    Ok(schedule)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fires_of_crons_are_multiples_of_their_seconds() -> Result<(), Error> {
+        for number in 0..SCHEDULES {
+            let Some((seconds, _)) = cron(number) else {
+                continue;
+            };
+            let step_ms = period_ms(&pattern(seconds)).expect("a pattern");
+            assert_eq!(step_ms, every_ms(number));
+            // Around a change of the clocks of Paris too.
+            for from_ms in [1_700_000_000_000, 1_806_195_598_000] {
+                let fires = schedule(number, 0)?.fires(from_ms)?;
+                let fires: Vec<_> = fires.take(9).map(|fire| fire.nominal_ms).collect();
+                let first = (from_ms / step_ms + 1) * step_ms;
+                let all: Vec<_> = (0..9).map(|k| first + k * step_ms).collect();
+                assert_eq!(fires, all, "{number}");
+            }
+        }
+        assert_eq!(period_ms("*/7 * * * * *"), None);
+        Ok(())
+    }
 }

@@ -32,7 +32,7 @@ pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
 pub(crate) use remap::{StoredMap, Take};
 pub(crate) use roles::{Presence, Standing};
-pub(crate) use schedules::{LIST, Lists};
+pub(crate) use schedules::{Lists, list_length};
 
 /// Which partition of its queue a partition is, by one map.
 #[derive(Clone)]

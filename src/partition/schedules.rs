@@ -15,13 +15,26 @@ use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 
 /// How many fires a list holds at most.
-pub(crate) const LIST: usize = 512;
-/// A list with fewer than this is worth a refill.
-const FULL_ENOUGH: u64 = 448;
+const LIST: usize = 512;
 /// How many schedules a refill reads at once.
 const PAGE: usize = 500;
 /// How many lists one call refills. With full lists it occupies Redis for a few milliseconds.
 const CALL: usize = 25;
+
+/// How many fires a list gets.
+pub(crate) fn list_length() -> usize {
+    #[cfg(feature = "harness")]
+    if let Some(length) = crate::server::harness::list_length() {
+        return length;
+    }
+    LIST
+}
+
+/// A list with fewer fires than this is worth a refill.
+fn full_enough() -> u64 {
+    let length = list_length();
+    (length - length / 8) as u64
+}
 
 /// Which lists a refill looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -156,12 +169,14 @@ impl Partition {
 /// The fires to add to a list, or to replace it with; `None` if it needs none.
 fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
     let (own, listed_by) = (tzdata_version(), info.tzdata.as_deref());
+    let length = list_length();
     let list = match own.as_deref().cmp(&listed_by) {
         // Newer rules replace the list, from the last fire that is over.
-        std::cmp::Ordering::Greater => listed_fires(&info.schedule, info.last_ms, LIST)?,
-        std::cmp::Ordering::Equal if !info.is_list_final && info.listed < FULL_ENOUGH => {
+        std::cmp::Ordering::Greater => listed_fires(&info.schedule, info.last_ms, length)?,
+        std::cmp::Ordering::Equal if !info.is_list_final && info.listed < full_enough() => {
             let after_ms = info.listed_until_ms.unwrap_or(0).max(info.last_ms);
-            let missing = LIST - usize::try_from(info.listed).unwrap_or(LIST).min(LIST);
+            let listed = usize::try_from(info.listed).unwrap_or(usize::MAX);
+            let missing = length.saturating_sub(listed);
             listed_fires(&info.schedule, after_ms, missing)?
         }
         // Without the feature, the reason is an error.

@@ -9,7 +9,7 @@ use crate::model::schedule::{
     Refilled, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
     listed_fires, option_words,
 };
-use crate::partition::{LIST, Lists, Partition};
+use crate::partition::{Lists, Partition, list_length};
 use crate::protocol::limits::{self, MAX_ITEMS};
 use crate::protocol::results::schedules;
 use crate::protocol::verbs::Verb;
@@ -313,7 +313,8 @@ fn encode(schedules: &[Schedule], now_ms: u64) -> Result<Vec<Vec<u8>>, Error> {
         .iter()
         .filter(|schedule| schedule.is_cron())
         .count();
-    let fires = (FIRES_OF_APPLY / crons.max(1)).clamp(LEAST_FIRES, LIST);
+    let fires = (FIRES_OF_APPLY / crons.max(1)).max(LEAST_FIRES);
+    let fires = fires.min(list_length());
     let mut args = Vec::with_capacity(6 * schedules.len());
     for schedule in schedules {
         let item = encode_one(schedule, now_ms, fires);

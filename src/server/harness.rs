@@ -1,7 +1,7 @@
-//! For programs that test dueq: they observe every script call, and may replace scripts by broken
-//! ones.
+//! For programs that test dueq: they observe every script call, may replace scripts by broken ones,
+//! and may shorten the lists of crons.
 //!
-//! Behind the feature `harness`, which is outside of semantic versioning. Both are set once for the
+//! Behind the feature `harness`, which is outside of semantic versioning. All are set once for the
 //! whole process, before the first call; later calls that set them are refused.
 
 use std::collections::HashMap;
@@ -48,6 +48,18 @@ pub enum Reply {
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(1);
+static LIST: OnceLock<usize> = OnceLock::new();
+
+/// This process lists at most so many fires of a cron, so that lists run dry. `false` if it was set
+/// before.
+pub fn shorten_lists(fires: usize) -> bool {
+    LIST.set(fires).is_ok()
+}
+
+/// The most fires of a list, if it was set.
+pub(crate) fn list_length() -> Option<usize> {
+    LIST.get().copied()
+}
 
 /// Sets the observer of every script call from now on. `false` if there is one already.
 pub fn observe(observer: impl Observer) -> bool {

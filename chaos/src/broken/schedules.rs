@@ -6,7 +6,7 @@ use super::Variant;
 const SCHEDULE_SECONDS: u64 = 6;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 6] = [
+pub const OF_SCHEDULES: [Variant; 9] = [
     Variant {
         name: "push_forgets_windows",
         what: "push does not look whether a window remembers the id",
@@ -45,6 +45,36 @@ pub const OF_SCHEDULES: [Variant; 6] = [
         exchanges: &[(
             "s.missed = s.missed + past - 1",
             "s.missed = s.missed + 2 * (past - 1)",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_ignores_limit",
+        what: "claim makes ticks beyond the limit of a schedule",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[("s.made >= s.limit or ", "")],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "refill_loses_fire",
+        what: "refill leaves out the first of the new fires",
+        verb: "refill",
+        shipped: shipped!("refill"),
+        exchanges: &[(
+            "' ' or '') .. more\n",
+            "' ' or '') .. string.gsub(more, '^%d+ ?', '', 1)\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "trigger_makes_twice",
+        what: "trigger does not look whether the message of a fire is there",
+        verb: "trigger",
+        shipped: shipped!("trigger"),
+        exchanges: &[(
+            "elseif redis.call('HEXISTS', MESSAGES, id) == 1 then\n    replies[i] = 'EXISTS ",
+            "elseif false then\n    replies[i] = 'EXISTS ",
         )],
         seconds: SCHEDULE_SECONDS,
     },

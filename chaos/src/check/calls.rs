@@ -161,6 +161,7 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             "get" | "peek" | "stats" | "schedules" => Change::No,
             "schedule" => yes(words.first().is_some_and(|word| word == "OK")),
             "trigger" => yes(words.iter().any(|word| word.starts_with("CREATED "))),
+            "refill" => yes(words.iter().any(|word| word.starts_with("OK "))),
             _ => Change::Perhaps,
         },
         _ => Change::Perhaps,

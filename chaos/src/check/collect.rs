@@ -313,6 +313,10 @@ impl Collection {
                 "schedules were declared, and no tick was claimed",
             ),
             (
+                self.ticks.doubt().is_some(),
+                self.ticks.doubt().unwrap_or_default(),
+            ),
+            (
                 self.has_starts_without_shares,
                 "a worker started handlers and did not write the shares of its queues",
             ),

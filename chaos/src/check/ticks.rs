@@ -15,31 +15,43 @@ use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
 use crate::queues::TICKS;
+use crate::ticks::period_ms;
 
 pub(super) use law::judge;
 
-/// What a call declares of a schedule, as far as it decides its fires.
+/// What a call declares of a schedule, as far as it decides its fires. A cron of these runs fires
+/// at the multiples of some seconds, so that its fires need no rules of time zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Spec {
     every_ms: u64,
     anchor_ms: u64,
     jitter_ms: u64,
     replaces: bool,
+    is_cron: bool,
+    /// How many ticks it makes before it ends.
+    limit: u64,
 }
 
 impl Spec {
-    /// None without an interval.
-    fn read(words: &str) -> Option<Self> {
+    /// None without an interval, and without a pattern of these runs.
+    fn read(words: &str, pattern: &str) -> Option<Self> {
         let number = |name: &str| {
             let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
             let (_, value) = pairs.find(|(word, _)| *word == name)?;
             value.parse().ok()
         };
+        let is_cron = words.split(' ').any(|word| word.starts_with("zone="));
+        let every_ms = match is_cron {
+            true => period_ms(pattern),
+            false => number("every").filter(|every_ms| *every_ms > 0),
+        };
         Some(Self {
-            every_ms: number("every").filter(|every_ms| *every_ms > 0)?,
+            every_ms: every_ms?,
             anchor_ms: number("anchor").unwrap_or(0),
             jitter_ms: number("jitter").unwrap_or(0),
             replaces: words.split(' ').any(|word| word == "overlap=replace"),
+            is_cron,
+            limit: number("limit").unwrap_or(u64::MAX),
         })
     }
 
@@ -72,7 +84,7 @@ struct Named {
     specs: BTreeSet<Spec>,
     /// A call that may have removed it was made.
     removed: bool,
-    /// When a trigger without an answer was sent, by the clock of the processes.
+    /// When a trigger of the present time without an answer was sent, by the clock of the processes.
     lost_triggers_us: Vec<u64>,
     /// When a tick of it was made, or granted for the first time: the epoch, and the `seq`.
     births: Vec<(u16, u64)>,
@@ -95,13 +107,19 @@ pub(super) struct Stored {
     /// next, last, since, made, missed, overlapped, paused, triggered, resumed, version
     pub(super) numbers: [u64; 10],
     pub(super) spec: String,
+    pub(super) pattern: String,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     named: HashMap<String, Named>,
-    /// Ids that an answered call triggered.
+    /// Ids that an answered call made by hand, or that one without an answer may have made.
     triggered: HashSet<String>,
+    backfilled: u64,
+    /// Lists that got fires, and of these the ones whose last fire was over before.
+    refilled: u64,
+    dry: u64,
+    has_crons: bool,
     told: Vec<Told>,
     pub(super) stored: Vec<Stored>,
 }
@@ -121,7 +139,7 @@ enum Again {
     Never,
     /// The schedule was removed, and created again after a step back of the server's clock.
     AfterStep,
-    /// A call triggered the id, or may have.
+    /// A call made the id by hand, or may have: once the former message is gone, it makes it anew.
     Once,
 }
 
@@ -144,9 +162,11 @@ impl Ticks {
         };
         match (verb.as_str(), &args[..]) {
             ("schedule", args) => {
-                for (name, spec, _) in declared(args) {
+                for (name, spec, item) in declared(args) {
                     let named = self.named.entry(name.to_owned()).or_default();
-                    named.specs.extend(Spec::read(spec));
+                    let spec = Spec::read(spec, &item[2]);
+                    self.has_crons |= spec.is_some_and(|spec| spec.is_cron);
+                    named.specs.extend(spec);
                 }
                 if args.get(2).is_some_and(|words| words.contains("prune")) {
                     let kept: HashSet<_> = declared(args).map(|(name, ..)| name).collect();
@@ -164,8 +184,14 @@ impl Ticks {
         }
     }
 
-    /// `place` has the epoch and the `seq`.
-    pub(super) fn answered(&mut self, call: &Call, answer: &Answer, place: (u16, u64)) {
+    /// `place` has the epoch and the `seq`; `now_ms` is the server's time.
+    pub(super) fn answered(
+        &mut self,
+        call: &Call,
+        answer: &Answer,
+        place: (u16, u64),
+        now_ms: u64,
+    ) {
         match (call, answer) {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) => {
                 for ClaimedItem(id, _, _, attempt, ..) in items {
@@ -181,7 +207,16 @@ impl Ticks {
                         .filter_map(|word| word.strip_prefix("CREATED "))
                     {
                         self.triggered.insert(id.to_owned());
+                        self.backfilled += u64::from(args[1] != "now");
                         self.born(&args[0], place);
+                    }
+                }
+                "refill" => {
+                    let lists = args.chunks_exact(4).zip(words);
+                    for (list, _) in lists.filter(|(_, word)| word.starts_with("OK ")) {
+                        let is_over = list[2].parse().is_ok_and(|last: u64| last < now_ms);
+                        self.refilled += 1;
+                        self.dry += u64::from(is_over);
                     }
                 }
                 "schedule" | "amend" => self.told.push(Told {
@@ -197,13 +232,26 @@ impl Ticks {
     }
 
     pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
-        if let Call::Other { verb, args } = call
-            && verb == "trigger"
-            && let Some(name) = args.first()
-        {
-            let named = self.named.entry(name.clone()).or_default();
-            named.lost_triggers_us.push(asked_us);
+        let Call::Other { verb, args } = call else {
+            return;
+        };
+        match (verb.as_str(), &args[..]) {
+            ("trigger", [name, now]) if now == "now" => {
+                let named = self.named.entry(name.clone()).or_default();
+                named.lost_triggers_us.push(asked_us);
+            }
+            ("trigger", [name, times @ ..]) => {
+                let ids = times.iter().map(|time| format!("{name}@{time}"));
+                self.triggered.extend(ids);
+            }
+            _ => {}
         }
+    }
+
+    /// Why the run proves nothing about lists of fires.
+    pub(super) fn doubt(&self) -> Option<&'static str> {
+        let is_unseen = self.has_crons && self.refilled == 0;
+        is_unseen.then_some("crons were declared, and none of their lists was refilled")
     }
 
     fn born(&mut self, name: &str, place: (u16, u64)) {
@@ -313,6 +361,21 @@ impl Hypothesis {
         (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
         (life.swept, life.expired) = (self.swept, self.expired);
         (life.seq, life.now_ms) = (self.seq, self.now_ms);
+        // Between the two the schedule may have got another payload.
+        if let (
+            Again::Once,
+            What::Claim {
+                version,
+                bytes,
+                options,
+                expiry,
+                ..
+            },
+        ) = (tick.again, record.what)
+        {
+            life.version = u16::try_from(version).unwrap_or(u16::MAX);
+            (life.bytes, life.options, life.expiry) = (bytes, options, expiry);
+        }
         (may && self.status != Status::Absent(super::hypothesis::Gone::Vanished)).then_some(life)
     }
 }

@@ -167,6 +167,13 @@ pub struct OfSchedules {
     pub overlapped: u64,
     pub paused: u64,
     pub triggered: u64,
+    /// Those that have made as many ticks as their limit.
+    pub ended: u64,
+    /// Ticks of past fires that were made by hand.
+    pub backfilled: u64,
+    /// Lists of crons that got fires, and of these the ones whose last fire was over before.
+    pub refilled: u64,
+    pub dry: u64,
     /// Deliveries of ticks.
     pub granted: u64,
     /// Declarations that were applied, and those that were refused as older.

@@ -20,7 +20,7 @@ pub use faults::Kind;
 
 use crate::history::{Event, Role, now_us};
 use crate::proxy::{Mode, Proxy};
-use crate::queues::{ON_CLUSTER, is_partitioned, planned_queues};
+use crate::queues::{ON_CLUSTER, is_partitioned, served_queues};
 use crate::run::crew::Place;
 use crate::run::heartbeat::Heartbeat;
 use crate::run::log::Log;
@@ -33,18 +33,19 @@ use faults::Lane;
 use nodes::{Node, Nodes};
 
 const MASTERS: usize = 3;
-/// Messages per second of all producers by default: seven servers and eight processes share the
+/// Messages per second of all producers by default: seven servers and nine processes share the
 /// machine.
 const RATE: u64 = 200;
 /// Operations per second of the canceller.
 const CANCELLER_RATE: u64 = 40;
 /// Between two deaths of processes, in ms: a new process first connects to all servers.
 const PROCESS_PAUSE_MS: std::ops::Range<u64> = 2_000..8_000;
-const CREW: [(Role, &str, &[&str]); 4] = [
+const CREW: [(Role, &str, &[&str]); 5] = [
     (Role::Producer, "producer", &["p1", "p2", "p3"]),
     (Role::Worker, "worker", &["w1", "w2", "w3"]),
     (Role::Canceller, "canceller", &["c1"]),
     (Role::Operator, "operator", &["o1"]),
+    (Role::Operator, "scheduler", &["s1"]),
 ];
 
 /// The parts of a run, for the faults.
@@ -102,7 +103,7 @@ pub async fn run(mut options: Options) -> Result<Ran> {
     ));
     let mut queues = Vec::new();
     let client = Client::connect(&nodes.url()).await?;
-    for planned in planned_queues(ON_CLUSTER) {
+    for planned in served_queues(ON_CLUSTER) {
         let (queue, limits) = (
             client.queue(planned.name)?,
             Limits::new().max_attempts(MAX_ATTEMPTS),

@@ -250,7 +250,7 @@ fn sentinel() -> Vec<u8> {
     sentinel
 }
 
-/// `<state> <ten numbers>`, LF, live ticks, LF, spec, and other lines.
+/// `<state> <ten numbers>`, LF, live ticks, LF, spec, LF, options, LF, pattern.
 fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
     let text = std::str::from_utf8(value).ok()?;
     let mut lines = text.split('\n');
@@ -263,6 +263,7 @@ fn schedule(queue: &str, name: &[u8], value: &[u8]) -> Option<Event> {
         state: state.to_owned(),
         numbers: Box::new(numbers.try_into().ok()?),
         spec: lines.nth(1)?.to_owned(),
+        pattern: lines.nth(1)?.to_owned(),
     })
 }
 

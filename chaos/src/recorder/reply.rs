@@ -72,7 +72,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
             Answer::Items(std::iter::once(outcome).chain(words).collect())
         }
         // Their items are schedules, and no messages.
-        ("trigger" | "amend", [Reply::List(words)]) => {
+        ("trigger" | "amend" | "refill", [Reply::List(words)]) => {
             Answer::Other(words.iter().map(word).collect())
         }
         ("schedule", [outcome, Reply::List(items), Reply::List(removed)]) => Answer::Other(

@@ -27,6 +27,7 @@ use tracing_subscriber::{EnvFilter, Layer};
 use crate::history::{Event, Role};
 use crate::queues::{planned_queues, served_queues};
 use crate::recorder::Diary;
+use crate::ticks::LIST;
 use crate::workload::hash;
 
 /// The arguments of one process.
@@ -102,7 +103,7 @@ pub enum Kind {
     Worker,
     Canceller,
     Operator,
-    /// Applies, triggers, pauses and removes schedules
+    /// Applies, triggers, backfills, pauses and removes schedules
     Scheduler,
     /// Calls with old maps of the partitions, and ends after the last call
     Drill,
@@ -120,6 +121,7 @@ pub async fn run(options: Options) -> Result<()> {
         dueq::harness::replace_scripts(folder)
             .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
+    dueq::harness::shorten_lists(LIST);
     let is_cluster = options.url.contains("cluster://");
     let diary = Diary::begin(&options.history, role, &options.name, is_cluster)?;
     if options.older.is_some() {

@@ -1,16 +1,17 @@
-//! Applies, triggers, pauses, resumes and removes schedules, while their ticks are claimed.
+//! Applies, triggers, backfills, pauses, resumes and removes schedules, while their ticks are claimed.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use dueq::{Due, Error, Queue, ScheduleState};
+use dueq::{Due, Error, ErrorKind, Queue, ScheduleState};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 
 use super::{Options, Stop};
 use crate::history::now_us;
 use crate::queues::TICKS;
-use crate::ticks::{SCHEDULES, SET, is_removed, name, schedule};
+use crate::ticks::{SCHEDULES, SET, every_ms, is_limited, is_removed, name, schedule};
 use crate::workload::{Push, hash};
 
 /// Between two actions, in ms.
@@ -19,6 +20,10 @@ const PAUSE_MS: std::ops::Range<u64> = 50..300;
 const SHORT_MS: std::ops::Range<u64> = 40..400;
 /// By how much an older revision is older: 10 s, as revisions are a clock in us.
 const OLDER: u64 = 10_000_000;
+
+/// How many fires a backfill covers at most, and how long ago the last of them is at most, in ms.
+const BACKFILLED: u64 = 6;
+const BACKFILL_MS: u64 = 3_000;
 
 /// The ids of messages with a window, and how many are pushed at once.
 const WINDOWED: usize = 6;
@@ -76,6 +81,12 @@ enum Act {
     /// Declares all with an older revision: that is refused.
     Older,
     Trigger,
+    /// Makes the ticks of some past fires again.
+    Backfill,
+    /// Lists more fires of crons, beside the leader.
+    Refill,
+    /// Declares a schedule again that has ended, or will.
+    Renew,
     Pause,
     /// Removes one, and mostly only reads some.
     Remove,
@@ -87,16 +98,19 @@ enum Act {
 
 impl Act {
     /// The last ones come first, so that a short run has them.
-    const FIRST: [Self; 7] = [
+    const FIRST: [Self; 10] = [
         Self::Windows,
         Self::Windows,
+        Self::Renew,
         Self::Trigger,
+        Self::Backfill,
+        Self::Refill,
         Self::Pause,
         Self::PauseQueue,
         Self::Same,
         Self::Older,
     ];
-    const ALL: [Self; 25] = [
+    const ALL: [Self; 35] = [
         Self::Windows,
         Self::Windows,
         Self::Windows,
@@ -115,6 +129,16 @@ impl Act {
         Self::Trigger,
         Self::Trigger,
         Self::Trigger,
+        Self::Backfill,
+        Self::Backfill,
+        Self::Backfill,
+        Self::Backfill,
+        Self::Refill,
+        Self::Refill,
+        Self::Renew,
+        Self::Renew,
+        Self::Renew,
+        Self::Renew,
         Self::Pause,
         Self::Pause,
         Self::Remove,
@@ -182,6 +206,23 @@ impl Scheduler {
                 }
             }
             Act::Trigger => handle.trigger().await.map(drop),
+            Act::Backfill => {
+                let until_ms = self.rng.u64(0..BACKFILL_MS);
+                let from_ms = until_ms + every_ms(number) * self.rng.u64(0..BACKFILLED);
+                let ago = |ms| SystemTime::now() - Duration::from_millis(ms);
+                match handle.backfill(ago(from_ms), ago(until_ms)).await {
+                    // It was removed.
+                    Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
+                    other => other.map(drop),
+                }
+            }
+            Act::Refill => self.queue.refill_schedules().await.map(drop),
+            Act::Renew => {
+                (0..SCHEDULES)
+                    .filter(|number| is_limited(*number))
+                    .for_each(|number| self.change(number));
+                self.apply(0..SCHEDULES, now_us(), false).await
+            }
             Act::Pause => {
                 handle.pause().await?;
                 self.rest(SHORT_MS).await;
@@ -236,9 +277,27 @@ impl Scheduler {
         prune: bool,
     ) -> Result<(), Error> {
         let declared = numbers.into_iter();
-        let declared = declared.map(|number| schedule(number, self.generations[number]));
-        let set = self.queue.schedules(SET).revision(revision).prune(prune);
-        set.apply(declared).await.map(drop)
+        let declared = declared.map(|number| {
+            let schedule = schedule(number, self.generations[number])?;
+            Ok((name(number), schedule))
+        });
+        let declared = declared.collect::<Result<Vec<_>, Error>>()?;
+        let set = self.queue.schedules(SET).revision(revision);
+        let all = declared.iter().map(|(_, schedule)| schedule.clone());
+        let Err(error) = set.clone().prune(prune).apply(all).await else {
+            return Ok(());
+        };
+        let refused = error.refused_schedules().iter().map(|(name, _)| &**name);
+        let refused: BTreeSet<_> = refused.collect();
+        if refused.is_empty() || error.kind() != ErrorKind::InvalidInput {
+            return Err(error);
+        }
+        // The short list of a cron was over when the call came, or the server's clock went back.
+        let rest = declared.into_iter();
+        let rest = rest.filter(|(name, _)| !refused.contains(&**name));
+        set.apply(rest.map(|(_, schedule)| schedule))
+            .await
+            .map(drop)
     }
 
     async fn rest(&mut self, range_ms: std::ops::Range<u64>) {

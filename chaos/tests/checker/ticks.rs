@@ -45,6 +45,7 @@ fn stored(story: &mut Story, last: u64, next: u64, made: u64, missed: u64) -> &m
         state: "paused".into(),
         numbers: Box::new([next, last, since, made, missed, 0, 0, 0, 0, 1]),
         spec: "set=chaos every=1000".into(),
+        pattern: String::new(),
     })
 }
 

@@ -102,8 +102,9 @@ impl Process<'_> {
             .operators
             .answered(&open.call, &answer, &record);
         if self.is_ticks(open.queue) {
-            let place = (epoch, reply.seq);
-            self.all.ticks.answered(&open.call, &answer, place);
+            let (place, now_ms) = ((epoch, reply.seq), reply.now_us / 1_000);
+            let ticks = &mut self.all.ticks;
+            ticks.answered(&open.call, &answer, place, now_ms);
         }
         match (&open.call, answer) {
             (

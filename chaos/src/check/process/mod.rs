@@ -268,12 +268,14 @@ impl Process<'_> {
                 state,
                 numbers,
                 spec,
+                pattern,
                 ..
             } => self.all.ticks.stored.push(Stored {
                 name,
                 state,
                 numbers: *numbers,
                 spec,
+                pattern,
             }),
             Event::Broken { queue, what } => {
                 self.all
