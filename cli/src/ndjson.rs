@@ -160,3 +160,24 @@ fn fnv1a(start: u64, bytes: &[u8]) -> u64 {
         .chain(&[0])
         .fold(start, |hash, &byte| step(hash, byte))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn follow_ups_are_numbered_and_never_replace() {
+        let messages =
+            follow_ups(b"\n{\"payload\":\"x\",\"id\":\"a\",\"on_conflict\":\"keep\"}\n\n7.5\n");
+        assert!(messages.is_err_and(|reason| reason.starts_with("line 4: ")));
+        let messages = follow_ups(b"{\"payload\":\"x\"}\n").expect("a message");
+        assert_eq!(messages, [Message::new("x")], "without an id");
+        let replacing = follow_ups(b"{\"payload\":\"x\",\"id\":\"a\",\"on_conflict\":\"next\"}");
+        assert!(
+            replacing.is_err_and(|reason| reason.starts_with("line 1: on_conflict is not for"))
+        );
+        let hours =
+            follow_ups(b"{\"payload\":\"x\",\"within\":\"Mon 09:00-10:00\",\"tz\":\"UTC\"}");
+        assert!(hours.is_err_and(|reason| reason.contains("within is not for")));
+    }
+}

@@ -24,6 +24,7 @@
 
 #[cfg(any(test, feature = "harness"))]
 pub mod checks;
+mod defaults;
 mod error;
 mod expiry;
 mod message;
@@ -33,9 +34,10 @@ mod unique;
 mod when;
 mod wording;
 
+pub use defaults::{Clock, Defaults, ServerClock};
 pub use error::Error;
 pub use expiry::{Expiry, Last, expiring};
-pub use message::{Clock, Defaults, MAX_BYTES, MAX_DEPTH, ServerClock, message, message_of};
+pub use message::{MAX_BYTES, MAX_DEPTH, message, message_of};
 pub use path_id::{id_path, path_id};
 pub use time::{delay, moment, period, zone};
 pub use unique::Unique;

@@ -1,21 +1,22 @@
 //! Reads a message from a JSON object.
 
+mod json;
+
 use std::borrow::Cow;
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use dueq::{Due, Message, OnConflict, OnExpire};
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::{Error, Expiry, Last, Timing, Unique, When, Wording, expiring, time};
+pub use self::json::MAX_DEPTH;
+use self::json::{bytes_of, unreadable};
+use crate::{Defaults, Error, Expiry, Last, Unique, When, expiring, time};
 
 /// The longest object: a payload of 16 MiB, each byte written as \u00xx.
 pub const MAX_BYTES: usize = 100 * 1024 * 1024;
-/// How deep arrays and objects of a payload may nest. Most readers of JSON refuse deeper ones.
-pub const MAX_DEPTH: usize = 128;
 
 /// The fields of a message. Unknown names are refused: a message with `dealy` would be due at once.
 #[derive(Deserialize)]
@@ -76,41 +77,6 @@ enum Conflict {
     Next,
 }
 
-/// The present time, for moments such as `now` and `today 20:00`.
-pub type Clock = Box<dyn Fn() -> Timestamp + Send + Sync>;
-/// The present time by the server's clock in Unix milliseconds, for `within`; or why it is unknown.
-pub type ServerClock = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
-
-/// The values for fields that an object leaves out, and how to read its fields.
-pub struct Defaults {
-    /// How errors name the options.
-    pub wording: Wording,
-    /// The present time.
-    pub now: Clock,
-    /// The present time by the server's clock.
-    pub server_now_ms: ServerClock,
-    /// The due time.
-    pub when: When,
-    /// What `when` says, read once.
-    pub timing: Timing,
-    /// Up to how much later the message is due.
-    pub spread: Option<Duration>,
-    /// The expiry.
-    pub expiry: Expiry,
-    /// What `expiry` says, read once.
-    pub last: Option<Last>,
-    /// How many starts of the queue's rate an attempt uses.
-    pub cost: Option<u32>,
-    /// After how many failed attempts the message is dead.
-    pub max_attempts: Option<u32>,
-    /// What to do if a message with the id waits already.
-    pub on_conflict: OnConflict,
-    /// What concerns other pushes of the id.
-    pub unique: Unique,
-    /// The trace of the push.
-    pub traceparent: Option<String>,
-}
-
 /// Reads a message from a JSON object, such as a line of a file or the body of a request.
 ///
 /// A message without the field `id` has no id.
@@ -131,34 +97,6 @@ pub fn message_of(element: &RawValue, defaults: &Defaults) -> Result<Message, Er
 }
 
 impl Defaults {
-    /// No values: an object has all that it needs, except for the present time.
-    pub fn new(wording: Wording, now: Clock, server_now_ms: ServerClock) -> Self {
-        Self {
-            wording,
-            now,
-            server_now_ms,
-            when: When::default(),
-            timing: Timing::default(),
-            spread: None,
-            expiry: Expiry::default(),
-            last: None,
-            cost: None,
-            max_attempts: None,
-            on_conflict: OnConflict::Keep,
-            unique: Unique::default(),
-            traceparent: None,
-        }
-    }
-
-    /// No values, for objects that come without flags. `now_ms` is the present time by the server's
-    /// clock, in Unix milliseconds.
-    pub fn fields(now_ms: u64) -> Self {
-        let ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
-        let now = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
-        let server_now_ms = Box::new(move || Ok(now_ms));
-        Self::new(Wording::Fields, Box::new(move || now), server_now_ms)
-    }
-
     fn message(&self, text: &[u8]) -> Result<Message, Error> {
         let holder = self.wording.holder();
         if text.len() > MAX_BYTES {
@@ -336,60 +274,6 @@ impl From<Conflict> for OnConflict {
             Conflict::Next => Self::Next,
         }
     }
-}
-
-/// The error of the JSON reader, and where it is. Most objects are a single line.
-fn unreadable(error: &serde_json::Error) -> Error {
-    let (reason, line, column) = (without_place(error), error.line(), error.column());
-    Error::new(match line {
-        0 | 1 => format!("{reason} (column {column})"),
-        _ => format!("{reason} (line {line}, column {column})"),
-    })
-}
-
-fn without_place(error: &serde_json::Error) -> String {
-    let mut text = error.to_string();
-    if let Some(end) = text.find(" at line ") {
-        text.truncate(end);
-    }
-    text
-}
-
-/// The characters of a string; the text of any other JSON value.
-fn bytes_of(payload: &RawValue) -> Result<Vec<u8>, Error> {
-    let json = payload.get();
-    if json.starts_with('"') {
-        return serde_json::from_str(json)
-            .map(String::into_bytes)
-            .map_err(|error| Error::new(without_place(&error)).of("payload"));
-    }
-    let depth = depth(json.as_bytes());
-    if depth > MAX_DEPTH {
-        let reason = format!(
-            "arrays and objects nest {depth} deep; at most {MAX_DEPTH} are possible: write the payload as a string"
-        );
-        return Err(Error::new(reason).of("payload"));
-    }
-    Ok(json.as_bytes().to_vec())
-}
-
-/// How deep arrays and objects nest in valid JSON.
-fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut is_escaped) = (0_usize, 0, false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = true,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 #[cfg(test)]

@@ -315,6 +315,60 @@ fn full_queue_stops_the_file_push_at_its_line() -> Result<()> {
 }
 
 #[test]
+fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
+    let server = Server::start(&[])?;
+    let lines = |payload: &str, words: [&str; 3]| -> String {
+        let line = |(id, word): (&str, &str)| {
+            let word = match word {
+                "" => String::new(),
+                word => format!(r#","on_conflict":"{word}""#),
+            };
+            format!("{{\"payload\":\"{payload}\",\"id\":\"{id}\",\"delay\":\"1h\"{word}}}\n")
+        };
+        ["keeps", "replaces", "flags"]
+            .into_iter()
+            .zip(words)
+            .map(line)
+            .collect()
+    };
+    let path = file(&server, lines("old", ["", "", ""]))?;
+    assert_eq!(json(&push(&server, &path, &[])?.stdout)?["created"], 3);
+    file(&server, lines("new", ["keep", "replace", ""]))?;
+    let report = json(&push(&server, &path, &["--on-conflict", "reschedule"])?.stdout)?;
+    assert_eq!(
+        (&report["exists"], &report["moved"]),
+        (&1.into(), &2.into()),
+        "{report}"
+    );
+    let payload = |id| json(&dueq(&server, &["show", "q", id, "--json"])?.stdout);
+    assert_eq!(payload("keeps")?["payload"], "old");
+    assert_eq!(payload("replaces")?["payload"], "new");
+    assert_eq!(payload("flags")?["payload"], "old");
+
+    // A message that a worker has cannot be replaced; a line that keeps is no refusal.
+    dueq(&server, &["run-now", "q", "replaces"])?;
+    let mut worker = command(&server)
+        .args(["work", "q", "--exec", "cat >/dev/null; exec sleep 60"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let leased = || -> Result<bool> {
+        let stats = dueq(&server, &["stats", "q", "--json"])?;
+        Ok(json(&stats.stdout)?["leased"] == 1)
+    };
+    while !leased()? {}
+    let kept = push(&server, &path, &["--from-line", "3"])?;
+    assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
+    let refused = push(&server, &path, &["--from-line", "2"])?;
+    worker.kill()?;
+    worker.wait()?;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("line 2: nothing was changed"), "{said}");
+    Ok(())
+}
+
+#[test]
 fn file_payload_may_be_any_json_value() -> Result<()> {
     let server = Server::start(&[])?;
     let lines = "{\"payload\": {\"a\": [1, \"\u{e9}\"]}, \"id\": \"object\", \"delay\": \"1h\"}\n\

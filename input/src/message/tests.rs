@@ -125,7 +125,11 @@ fn wrong_objects_are_refused_with_the_field() {
             Some("payload_base64"),
             "Invalid",
         ),
-        (r#"{"payload":"\ud800"}"#, Some("payload"), "end of hex escape"),
+        (
+            r#"{"payload":"\ud800"}"#,
+            Some("payload"),
+            "end of hex escape",
+        ),
         (r#"{"payload":"x","id":1}"#, None, "integer `1`"),
         (
             r#"{"payload":"x","delay":"soon"}"#,
