@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
@@ -314,9 +315,10 @@ fn full_queue_stops_the_file_push_at_its_line() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
+#[tokio::test]
+async fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
     let server = Server::start(&[])?;
+    let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
     let lines = |payload: &str, words: [&str; 3]| -> String {
         let line = |(id, word): (&str, &str)| {
             let word = match word {
@@ -347,21 +349,13 @@ fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
 
     // A message that a worker has cannot be replaced; a line that keeps is no refusal.
     dueq(&server, &["run-now", "q", "replaces"])?;
-    let mut worker = command(&server)
-        .args(["work", "q", "--exec", "cat >/dev/null; exec sleep 60"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let leased = || -> Result<bool> {
-        let stats = dueq(&server, &["stats", "q", "--json"])?;
-        Ok(json(&stats.stdout)?["leased"] == 1)
-    };
-    while !leased()? {}
+    let mut held = Vec::new();
+    while held.is_empty() {
+        held = queue.claim(1, Duration::from_secs(3_600)).await?;
+    }
     let kept = push(&server, &path, &["--from-line", "3"])?;
     assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
     let refused = push(&server, &path, &["--from-line", "2"])?;
-    worker.kill()?;
-    worker.wait()?;
     assert_eq!(refused.status.code(), Some(1));
     let said = text(&refused.stderr);
     assert!(said.contains("line 2: nothing was changed"), "{said}");
