@@ -1,5 +1,6 @@
 //! Why input is refused.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// The longest reason, in characters.
@@ -13,7 +14,7 @@ const QUOTED: usize = 100;
 /// terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    field: Option<&'static str>,
+    field: Option<Cow<'static, str>>,
     reason: String,
 }
 
@@ -26,17 +27,17 @@ impl Error {
     }
 
     /// Names the field with the wrong value, unless it is named already.
-    pub(crate) fn of(self, field: &'static str) -> Self {
+    pub(crate) fn of(self, field: impl Into<Cow<'static, str>>) -> Self {
         Self {
-            field: self.field.or(Some(field)),
+            field: self.field.or_else(|| Some(field.into())),
             ..self
         }
     }
 
     /// The field with the wrong value. `None` if the input is no object, or fields contradict each
     /// other.
-    pub fn field(&self) -> Option<&'static str> {
-        self.field
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
     }
 
     /// The error without the name of the field.
@@ -47,7 +48,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.field {
+        match &self.field {
             Some(field) => write!(f, "{field}: {}", self.reason),
             None => f.write_str(&self.reason),
         }

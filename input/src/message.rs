@@ -112,12 +112,14 @@ impl Defaults {
             )));
         }
         let fields: Fields<'_> =
-            serde_json::from_slice(text).map_err(|error| unreadable(&error))?;
+            serde_json::from_slice(text).map_err(|error| unreadable(text, &error))?;
         let payload = match (fields.payload, &fields.payload_base64) {
             (Some(payload), None) => bytes_of(payload)?,
-            (None, Some(payload)) => STANDARD
-                .decode(payload.as_bytes())
-                .map_err(|error| Error::new(error.to_string()).of("payload_base64"))?,
+            (None, Some(payload)) => STANDARD.decode(payload.as_bytes()).map_err(|error| {
+                let error = error.to_string();
+                let reason = error.trim_end_matches('.');
+                Error::new(format!("not base64 with padding: {reason}")).of("payload_base64")
+            })?,
             (None, None) => {
                 return Err(Error::new(format!(
                     "the {holder} has neither payload nor payload_base64; add one"

@@ -1,19 +1,44 @@
 //! Payloads in JSON, and the errors of its reader.
 
+use std::collections::BTreeMap;
+
 use serde_json::value::RawValue;
 
+use super::Fields;
 use crate::Error;
 
 /// How deep arrays and objects of a payload may nest. Most readers of JSON refuse deeper ones.
 pub const MAX_DEPTH: usize = 128;
 
-/// The error of the JSON reader, and where it is. Most objects are a single line.
-pub(super) fn unreadable(error: &serde_json::Error) -> Error {
+/// The error of the JSON reader: the field, if its value is wrong, and where it is. Most objects are
+/// a single line.
+pub(super) fn unreadable(text: &[u8], error: &serde_json::Error) -> Error {
     let (reason, line, column) = (without_place(error), error.line(), error.column());
-    Error::new(match line {
+    let error = Error::new(match line {
         0 | 1 => format!("{reason} (column {column})"),
         _ => format!("{reason} (line {line}, column {column})"),
-    })
+    });
+    match wrong_field(text, &reason) {
+        Some(field) => error.of(field),
+        None => error,
+    }
+}
+
+/// The field with the wrong value, which the JSON reader does not name: an object with this field
+/// alone is refused for the same reason.
+fn wrong_field(text: &[u8], reason: &str) -> Option<String> {
+    let refusal = |name: &str, value: &str| {
+        let name = serde_json::Value::from(name);
+        let alone = format!("{{{name}:{value}}}");
+        let read = serde_json::from_str::<Fields<'_>>(&alone);
+        read.err().map(|error| without_place(&error))
+    };
+    let values: BTreeMap<String, &RawValue> = serde_json::from_slice(text).ok()?;
+    let mut wrong = values.into_iter().filter(|(name, value)| {
+        let is_known = refusal(name, "null").is_none();
+        is_known && refusal(name, value.get()).is_some_and(|other| other == reason)
+    });
+    wrong.next().map(|(name, _)| name)
 }
 
 fn without_place(error: &serde_json::Error) -> String {

@@ -123,14 +123,14 @@ fn wrong_objects_are_refused_with_the_field() {
         (
             r#"{"payload_base64":"?"}"#,
             Some("payload_base64"),
-            "Invalid",
+            "not base64 with padding: Invalid",
         ),
         (
             r#"{"payload":"\ud800"}"#,
             Some("payload"),
             "end of hex escape",
         ),
-        (r#"{"payload":"x","id":1}"#, None, "integer `1`"),
+        (r#"{"payload":"x","id":1}"#, Some("id"), "integer `1`"),
         (
             r#"{"payload":"x","delay":"soon"}"#,
             Some("delay"),
@@ -193,7 +193,7 @@ fn wrong_objects_are_refused_with_the_field() {
         ),
         (
             r#"{"payload":"x","on_expire":"keep"}"#,
-            None,
+            Some("on_expire"),
             "`drop` or `dead`",
         ),
         (
@@ -206,13 +206,16 @@ fn wrong_objects_are_refused_with_the_field() {
             Some("max_wait"),
             "negative",
         ),
-        (r#"{"payload":"x","cost":-1}"#, None, "`-1`"),
-        (r#"{"payload":"x","reuse":1}"#, None, "a boolean"),
+        (r#"{"payload":"x","cost":-1}"#, Some("cost"), "`-1`"),
+        (r#"{"payload":"x","reuse":1}"#, Some("reuse"), "a boolean"),
     ] {
         let error = read(json).expect_err(json);
         assert_eq!(error.field(), field, "{json}: {error}");
         assert!(error.reason().contains(reason), "{json}: {error}");
     }
+    // The same wrong value twice names one of the fields.
+    let error = read(r#"{"payload":"x","reuse":1,"revive":1}"#).expect_err("numbers");
+    assert!(matches!(error.field(), Some("reuse" | "revive")), "{error}");
     let text = message(b"{\"payload\":\"\xff\"}", &Defaults::fields(NOW_MS));
     assert!(text.is_err(), "not UTF-8");
 }
