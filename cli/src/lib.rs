@@ -17,7 +17,6 @@ mod output;
 mod server;
 mod shown;
 mod sizing;
-mod time;
 mod unique;
 mod when;
 
@@ -31,6 +30,7 @@ use commands::{
     acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
     keys, partitions, push, queues, reschedule, schedule, stats, work,
 };
+use dueq_input::time;
 use output::Outcome;
 
 /// Delay queues on Redis: push a message with a due time, and one live worker receives it at that
@@ -191,6 +191,7 @@ fn is_wrong_usage(error: &anyhow::Error) -> bool {
             .map(|explained| &explained.error)
     });
     error.is::<output::Usage>()
+        || error.is::<dueq_input::Error>()
         || of_library.is_some_and(|error| error.kind() == dueq::ErrorKind::InvalidInput)
 }
 

@@ -45,6 +45,13 @@ impl fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// A flag whose reader needs other flags too. The texts of such errors name them.
+impl From<dueq_input::Error> for Usage {
+    fn from(error: dueq_input::Error) -> Self {
+        Self(error.reason().to_owned())
+    }
+}
+
 /// A failure whose explanation has several lines. It contains no text from outside.
 #[derive(Debug)]
 pub(crate) struct Advice(pub(crate) &'static str);

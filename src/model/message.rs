@@ -257,6 +257,18 @@ impl Message {
         self.id.as_deref()
     }
 
+    /// What the push does if a message with this id waits already, as
+    /// [`on_conflict`](Message::on_conflict) sets it.
+    ///
+    /// ```
+    /// use dueq::{Message, OnConflict};
+    ///
+    /// assert_eq!(Message::new("rate it").conflict(), OnConflict::Keep);
+    /// ```
+    pub fn conflict(&self) -> OnConflict {
+        self.on_conflict
+    }
+
     /// Whether pushing it twice has the effect of once.
     pub(crate) fn is_repeatable(&self) -> bool {
         // A repetition of a push with `Next` that was applied changes nothing.

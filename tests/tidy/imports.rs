@@ -206,6 +206,17 @@ fn modules_import_only_what_their_layer_allows() {
     }
 }
 
+#[test]
+fn the_crate_that_reads_input_is_pure() {
+    for (name, text) in files("input/src", "rs") {
+        for word in [
+            "clap", "tokio", "redis::", "std::env", "std::fs", "std::io", "std::net", "::now()",
+        ] {
+            assert!(!code(&text).contains(word), "{name} names {word}");
+        }
+    }
+}
+
 /// The folder of `src` that holds a file, or the name of a file directly in `src`.
 fn part_of(name: &str) -> String {
     let name = name.trim_start_matches("src/").trim_end_matches(".rs");

@@ -1,5 +1,5 @@
-//! Checks of everything that parses input from outside, as functions of bytes that panic if an
-//! invariant does not hold.
+//! Checks of everything in the program that parses input from outside, as functions of bytes that
+//! panic if an invariant does not hold. The crate dueq-input has checks of its own.
 //!
 //! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
 //! for longer.
@@ -9,24 +9,19 @@ mod rate;
 mod redisson;
 mod schedules;
 mod text;
-mod time;
 
 pub use self::ndjson::ndjson;
 pub use self::rate::rate;
 pub use self::redisson::redisson;
 pub use self::schedules::schedules;
 pub use self::text::shown;
-pub use self::time::{delay, hours, moment};
 use crate::shown::steers;
 
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 8] = [
-    ("delay", delay),
-    ("hours", hours),
-    ("moment", moment),
+pub const CHECKS: [(&str, Check); 5] = [
     ("ndjson", ndjson),
     ("rate", rate),
     ("schedules", schedules),

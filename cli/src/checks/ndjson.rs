@@ -1,22 +1,14 @@
 //! Files of messages.
 
-use std::collections::BTreeMap;
 use std::io::BufReader;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use dueq::{BusinessHours, Due, Message, OnConflict, OnExpire};
+use dueq_input::{Defaults, When, Wording};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::value::RawValue;
 
-use crate::expiry::Expiry;
-use crate::ndjson::{Defaults, Lines};
+use crate::ndjson::Lines;
 use crate::shown::{steers, visible};
-use crate::time;
-use crate::unique::UniqueFlags;
-use crate::when::When;
 
 /// `push --ndjson`: each line is a message, is blank or is refused with a reason, for every size of
 /// the reads.
@@ -85,36 +77,25 @@ const NOW_MS: u64 = 1_795_176_000_000;
 /// A line's number, and its message as debug text or the reason of its refusal.
 type Line = (u64, Result<String, String>);
 
+/// What the flags say about lines.
+fn defaults() -> Defaults {
+    let now = Timestamp::from_millisecond(NOW_MS as i64).expect("a moment");
+    let (clock, server_clock) = (Box::new(move || now), Box::new(|| Ok(NOW_MS)));
+    let mut defaults = Defaults::new(Wording::Flags, clock, server_clock);
+    defaults.when = When {
+        delay: Some(Duration::from_millis(7)),
+        tz: Some(TimeZone::UTC),
+        ..When::default()
+    };
+    let timing = defaults.when.default_timing(now, Wording::Flags);
+    defaults.timing = timing.expect("a delay");
+    defaults
+}
+
 /// All lines, and how many bytes were read.
 fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u64) {
-    let when = When {
-        delay: Some(Duration::from_millis(7)),
-        at: None,
-        within: None,
-        tz: Some(TimeZone::UTC),
-    };
-    let timing = when.default_timing().expect("a delay");
-    let (on_conflict, source) = (OnConflict::Keep, "file".to_owned());
-    let defaults = Defaults {
-        source,
-        when,
-        timing,
-        now_ms: Box::new(|| Ok(NOW_MS)),
-        spread: None,
-        expiry: Expiry::default(),
-        last: None,
-        cost: None,
-        max_attempts: None,
-        on_conflict,
-        unique: UniqueFlags::default(),
-        traceparent: None,
-    };
-    let mut lines = Lines::new(
-        BufReader::with_capacity(size, bytes),
-        defaults,
-        from,
-        skip_bad,
-    );
+    let reader = BufReader::with_capacity(size, bytes);
+    let mut lines = Lines::new(reader, "file".to_owned(), defaults(), from, skip_bad);
     let (mut found, mut read) = (Vec::new(), 0);
     while let Some(chunk) = lines.chunk().expect("memory can be read") {
         found.extend(
@@ -139,102 +120,12 @@ fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u6
     (found, read)
 }
 
-/// Compares a message with the one that another JSON reader finds on the line.
+/// Compares the message of a line with that of its text alone. The crate dueq-input checks the
+/// latter.
 fn check_message(text: &[u8], message: &str) {
-    // Raw values: a payload may be a number that no Rust type holds.
-    let raw: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(text).expect("an object");
-    let texts: BTreeMap<&str, String> = raw
-        .iter()
-        .filter_map(|(name, value)| Some((name.as_str(), serde_json::from_str(value.get()).ok()?)))
-        .collect();
-    let field = |name: &str| texts.get(name).map(String::as_str);
-    let written = raw
-        .get("payload")
-        .map(|payload| payload.get())
-        .filter(|payload| *payload != "null");
-    let payload = match (written, field("payload_base64")) {
-        (Some(json), None) => field("payload").unwrap_or(json).as_bytes().to_vec(),
-        (None, Some(payload)) => STANDARD.decode(payload).expect("base64"),
-        other => panic!("{other:?}"),
-    };
-    let mut due = Due::AfterMs(7);
-    let zone = field("tz").unwrap_or("UTC");
-    if let Some(delay) = field("delay") {
-        due = time::delay(delay).expect("a delay").into();
-    }
-    if let Some(at) = field("at") {
-        let zone = time::zone(zone).expect("a zone");
-        let moment = time::moment(at, Some(&zone), Timestamp::now()).expect("a moment");
-        // These depend on the time of the call.
-        if at.starts_with("to") || at == "now" {
-            return;
-        }
-        due = moment.max(UNIX_EPOCH).into();
-    }
-    let mut expected = Message::new(payload).on_conflict(OnConflict::Keep);
-    if let Some(time) = field("expires") {
-        expected = expected.expires_after(time::period(time).expect("a period"));
-    }
-    if let Some(at) = field("expires_at") {
-        if at.starts_with("to") || at == "now" {
-            return;
-        }
-        let zone = time::zone(zone).expect("a zone");
-        let moment = time::moment(at, Some(&zone), Timestamp::now()).expect("a moment");
-        let since = moment.duration_since(UNIX_EPOCH).unwrap_or_default();
-        expected = expected.expires_at(since.as_millis() as u64);
-    }
-    if let Some(fate) = field("on_expire") {
-        assert!(field("expires").or(field("expires_at")).is_some());
-        expected = match fate {
-            "drop" => expected.on_expire(OnExpire::Drop),
-            fate => {
-                assert_eq!(fate, "dead");
-                expected
-            }
-        };
-    }
-    if let Some(within) = field("within") {
-        let hours = BusinessHours::parse(within, zone).expect("hours");
-        due = due.within(&hours, NOW_MS).expect("an opening");
-    }
-    expected = expected.due(due);
-    if let Some(parent) = field("traceparent") {
-        expected = expected.trace_parent(parent);
-    }
-    if let Some(window) = field("window") {
-        expected = expected.window(time::delay(window).expect("a window"));
-    }
-    if let Some(max_wait) = field("max_wait") {
-        expected = expected.max_wait(time::delay(max_wait).expect("a limit"));
-    }
-    let is_set = |name: &str| raw.get(name).is_some_and(|value| value.get() == "true");
-    if is_set("reuse") {
-        expected = expected.reuse();
-    }
-    if is_set("revive") {
-        expected = expected.revive();
-    }
-    if let Some(limit) = raw
-        .get("max_attempts")
-        .and_then(|value| serde_json::from_str(value.get()).ok())
-    {
-        expected = expected.max_attempts(limit);
-    }
-    if let Some(cost) = raw
-        .get("cost")
-        .and_then(|value| serde_json::from_str(value.get()).ok())
-    {
-        expected = expected.cost(cost);
-    }
-    if let Some(ms) = raw
-        .get("spread_ms")
-        .and_then(|value| serde_json::from_str(value.get()).ok())
-    {
-        expected = expected.spread(Duration::from_millis(ms));
-    }
-    let id = match field("id") {
-        Some(id) => id.as_bytes().to_vec(),
+    let expected = dueq_input::message(text, &defaults()).expect("a message");
+    let id = match expected.id_bytes() {
+        Some(id) => id.to_vec(),
         // The id is computed from the line; this checks its form.
         None => {
             let made = message

@@ -75,7 +75,7 @@ pub(crate) fn rate(text: &str) -> Result<Rate, String> {
 }
 
 fn longest_break(text: &str) -> Result<Duration, String> {
-    let time = time::period(text)?;
+    let time = time::period(text).map_err(|error| error.to_string())?;
     if time > MAX_THROTTLE {
         return Err(format!("{text:?} is too long: write 1ms to 100 years"));
     }

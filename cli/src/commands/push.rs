@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use dueq::{Client, Message, OnConflict, Pushed, State};
+use dueq_input::{Defaults, ServerClock, Wording, expiring};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::push_file::FileFlags;
 use crate::durable::Durable;
-use crate::expiry::{Expiry, expiring};
+use crate::expiry::ExpiryFlags;
 use crate::failure::dueq;
-use crate::ndjson::{Defaults, NowMs};
-use crate::output::Outcome;
+use crate::output::{Outcome, Usage};
 use crate::unique::UniqueFlags;
-use crate::when::When;
+use crate::when::{WhenFlags, default_timing, resolve, timing};
 use crate::{Common, output, time};
 
 #[derive(Args)]
@@ -64,12 +65,12 @@ interrupted. While no worker runs, an expired message stays in the queue.
 
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
 optionally id, delay or at, within, tz, spread_ms, expires or expires_at, on_expire, cost,
-max_attempts, traceparent, window, max_wait, reuse and revive; the flags give the values that a line
-leaves out. on_expire needs an expiry; that of the flags has no effect on lines without one. A
-payload that is a JSON string is stored without its quotes, any other JSON value as its text. The id
-of a line without id is computed from file, line number and text. So an interrupted push can be run
-again: it changes no waiting message. It pushes again each line whose message was delivered or
-cancelled since; --from-line skips those lines.
+max_attempts, traceparent, on_conflict, window, max_wait, reuse and revive; the flags give the
+values that a line leaves out. on_expire needs an expiry; that of the flags has no effect on lines
+without one. A payload that is a JSON string is stored without its quotes, any other JSON value as
+its text. The id of a line without id is computed from file, line number and text. So an interrupted
+push can be run again: it changes no waiting message. It pushes again each line whose message was
+delivered or cancelled since; --from-line skips those lines.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
   {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}
@@ -95,12 +96,12 @@ pub(crate) struct Push {
     #[arg(long)]
     id: Option<OsString>,
     #[command(flatten)]
-    when: When,
+    when: WhenFlags,
     /// Due up to this much later, by the id: 30s. Spreads messages with one due time
     #[arg(long, value_name = "WINDOW", value_parser = time::delay, allow_hyphen_values = true)]
     spread: Option<Duration>,
     #[command(flatten)]
-    expiry: Expiry,
+    expiry: ExpiryFlags,
     /// Each attempt uses N starts of the queue's rate, at most its burst [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     cost: Option<u32>,
@@ -153,35 +154,35 @@ enum Conflict {
 
 impl Push {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let durability = self.durable.durability();
+        let (durability, now) = (self.durable.durability(), Timestamp::now());
+        let (when, expiry, unique) = (self.when.read(), self.expiry.read(), self.unique.read());
+        let timing = match &self.file.ndjson {
+            Some(_) => default_timing(&when)?,
+            None => timing(&when, expiry.expires_at.as_deref())?,
+        };
+        let last = expiry.last(when.tz.as_ref(), now, Wording::Flags);
+        let last = last.map_err(Usage::from)?;
         if let Some(path) = &self.file.ndjson {
-            let timing = self.when.default_timing()?;
-            let last = self.expiry.last(self.when.tz.as_ref())?;
             let (client, queue) = common.client_and_queue(&self.queue).await?;
             let queue = queue.durability(durability);
-            let now_ms = server_clock(&client, timing.hours.is_some()).await?;
-            let (max_attempts, on_conflict) = (self.max_attempts, self.on_conflict.into());
-            let (spread, unique) = (self.spread, self.unique);
-            let (source, when, traceparent) = (String::new(), self.when, self.traceparent);
+            let server_clock = server_clock(&client, timing.hours.is_some()).await?;
             let defaults = Defaults {
-                source,
                 when,
                 timing,
-                now_ms,
-                spread,
-                expiry: self.expiry,
+                spread: self.spread,
+                expiry,
                 last,
                 cost: self.cost,
-                max_attempts,
-                on_conflict,
+                max_attempts: self.max_attempts,
+                on_conflict: self.on_conflict.into(),
                 unique,
-                traceparent,
+                traceparent: self.traceparent,
+                ..Defaults::new(Wording::Flags, Box::new(Timestamp::now), server_clock)
             };
             return self.file.run(path, queue, defaults, common).await;
         }
-        let timing = self.when.timing(self.expiry.expires_at.as_deref())?;
-        let last = self.expiry.last(self.when.tz.as_ref())?;
-        self.expiry.refuse_idle_fate()?;
+        let fate = expiry.refuse_idle_fate(Wording::Flags);
+        fate.map_err(Usage::from)?;
         let payload = match self.payload {
             Some(payload) if payload != "-" => payload.into_vec(),
             _ => {
@@ -190,8 +191,7 @@ impl Push {
                 payload
             }
         };
-        let mut message = self
-            .unique
+        let mut message = unique
             .apply(Message::new(payload))
             .on_conflict(self.on_conflict.into())
             .durability(durability);
@@ -202,13 +202,13 @@ impl Push {
             message = message.new_id();
         }
         let (client, queue) = common.client_and_queue(&self.queue).await?;
-        if let Some(due) = timing.resolve(&client).await? {
+        if let Some(due) = resolve(timing, &client).await? {
             message = message.due(due);
         }
         if let Some(window) = self.spread {
             message = message.spread(window);
         }
-        message = expiring(message, last, self.expiry.on_expire);
+        message = expiring(message, last, expiry.on_expire);
         if let Some(cost) = self.cost {
             message = message.cost(cost);
         }
@@ -267,7 +267,7 @@ impl Push {
 
 /// The server's clock for the lines of a file, read once. Only lines with business hours need it,
 /// so without `--within` a failed reading concerns those lines alone.
-async fn server_clock(client: &Client, needed: bool) -> Result<NowMs, dueq::Error> {
+async fn server_clock(client: &Client, needed: bool) -> Result<ServerClock, dueq::Error> {
     match client.server_time().await {
         Ok(time) => Ok(Box::new(move || Ok(time.now_ms()))),
         Err(error) if needed => Err(error),

@@ -8,12 +8,13 @@ use std::time::Instant;
 
 use clap::Args;
 use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt};
+use dueq_input::Defaults;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::ndjson::{Chunk, Defaults, Lines};
+use crate::ndjson::{Chunk, Lines};
 use crate::output::Outcome;
 use crate::{Common, failure, output};
 
@@ -42,6 +43,8 @@ pub(crate) struct FileFlags {
 }
 
 type Results = Vec<Result<Receipt, Error>>;
+/// The number of a line, and what its message does to a waiting one.
+type Sent = (u64, OnConflict);
 
 #[derive(Default)]
 struct Counts {
@@ -81,12 +84,12 @@ fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
 }
 
 impl FileFlags {
-    /// Pushes the lines of the file `path`, whose name becomes `defaults.source`.
+    /// Pushes the lines of the file `path`.
     pub(crate) async fn run(
         &self,
         path: &Path,
         queue: Queue,
-        mut defaults: Defaults,
+        defaults: Defaults,
         common: &Common,
     ) -> anyhow::Result<Outcome> {
         let (file, length, source) = open(path).map_err(|error| {
@@ -95,10 +98,9 @@ impl FileFlags {
                 output::visible(path.as_os_str().as_encoded_bytes())
             )
         })?;
-        defaults.source = source;
-        let on_conflict = defaults.on_conflict;
         let lines = Lines::new(
             BufReader::with_capacity(256 * 1024, file),
+            source,
             defaults,
             self.from_line,
             self.skip_bad,
@@ -109,7 +111,6 @@ impl FileFlags {
             queue,
             common,
             skip_bad,
-            on_conflict,
             counts,
             failure,
             bar,
@@ -139,7 +140,6 @@ struct Push<'a> {
     queue: Queue,
     common: &'a Common,
     skip_bad: bool,
-    on_conflict: OnConflict,
     counts: Counts,
     /// The first line that failed.
     failure: Option<anyhow::Error>,
@@ -170,7 +170,7 @@ impl Push<'_> {
             signal(SignalKind::interrupt())?,
             signal(SignalKind::terminate())?,
         );
-        let mut flight: VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)> = VecDeque::new();
+        let mut flight: VecDeque<(Chunk, Vec<Sent>, JoinHandle<Results>)> = VecDeque::new();
         let (mut open, mut finished) = (true, true);
         while open || !flight.is_empty() {
             let room = open && flight.len() < IN_FLIGHT;
@@ -182,18 +182,22 @@ impl Push<'_> {
                     finished = false;
                 }
                 results = first(&mut flight), if !flight.is_empty() => {
-                    if let Some((chunk, numbers, _)) = flight.pop_front() {
-                        self.settle(chunk, &numbers, results?);
+                    if let Some((chunk, sent, _)) = flight.pop_front() {
+                        self.settle(chunk, &sent, results?);
                         open &= self.failure.is_none();
                     }
                 }
                 chunk = chunks.recv(), if room => match chunk {
                     Some(chunk) => {
                         let mut chunk = chunk.map_err(|error| anyhow::anyhow!("cannot read the rest of the file: {error}"))?;
-                        let (numbers, messages): (Vec<u64>, Vec<Message>) = chunk.messages.drain(..).unzip();
+                        let (sent, messages): (Vec<Sent>, Vec<Message>) = chunk
+                            .messages
+                            .drain(..)
+                            .map(|(number, message)| ((number, message.conflict()), message))
+                            .unzip();
                         let queue = self.queue.clone();
                         let pushing = tokio::spawn(async move { queue.push_many(messages).await });
-                        flight.push_back((chunk, numbers, pushing));
+                        flight.push_back((chunk, sent, pushing));
                     }
                     None => open = false,
                 },
@@ -203,22 +207,22 @@ impl Push<'_> {
     }
 
     /// Counts the messages in flight as unknown.
-    fn give_up(&mut self, flight: &VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>) -> bool {
+    fn give_up(&mut self, flight: &VecDeque<(Chunk, Vec<Sent>, JoinHandle<Results>)>) -> bool {
         self.counts.unknown += flight
             .iter()
-            .map(|(_, numbers, _)| numbers.len() as u64)
+            .map(|(_, sent, _)| sent.len() as u64)
             .sum::<u64>();
         false
     }
 
     /// Counts the results of a chunk.
-    fn settle(&mut self, chunk: Chunk, numbers: &[u64], results: Results) {
-        for (&number, result) in numbers.iter().zip(results) {
+    fn settle(&mut self, chunk: Chunk, sent: &[Sent], results: Results) {
+        for (&(number, on_conflict), result) in sent.iter().zip(results) {
             match result.map(|receipt| receipt.outcome()) {
                 Ok(Pushed::Created) => self.counts.created += 1,
                 Ok(Pushed::Exists(state)) => {
                     self.counts.exists += 1;
-                    if self.on_conflict != OnConflict::Keep {
+                    if on_conflict != OnConflict::Keep {
                         self.counts.refused += 1;
                         let reason = format!(
                             "line {number}: nothing was changed: the message with this id is {state}"
@@ -347,7 +351,7 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 
 /// Awaits the results of the oldest chunk.
 async fn first(
-    flight: &mut VecDeque<(Chunk, Vec<u64>, JoinHandle<Results>)>,
+    flight: &mut VecDeque<(Chunk, Vec<Sent>, JoinHandle<Results>)>,
 ) -> anyhow::Result<Results> {
     match flight.front_mut() {
         Some((_, _, pushing)) => Ok(pushing.await?),

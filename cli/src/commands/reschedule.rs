@@ -8,7 +8,7 @@ use dueq::Rescheduled;
 
 use crate::durable::Durable;
 use crate::output::Outcome;
-use crate::when::When;
+use crate::when::{WhenFlags, resolve, timing};
 use crate::{Common, existing, output};
 
 #[derive(Args)]
@@ -33,7 +33,7 @@ pub(crate) struct Reschedule {
     /// The id
     id: OsString,
     #[command(flatten)]
-    when: When,
+    when: WhenFlags,
     /// Move only if the message is due at this Unix millisecond, the due_ms of `dueq show QUEUE ID
     /// --json`
     #[arg(long, value_name = "MS")]
@@ -44,7 +44,7 @@ pub(crate) struct Reschedule {
 
 impl Reschedule {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let timing = self.when.timing(None)?;
+        let timing = timing(&self.when.read(), None)?;
         let missing = || {
             output::Usage(
                 "the due time is missing: add --delay or --at, such as --delay 1h or --at now"
@@ -53,7 +53,7 @@ impl Reschedule {
         };
         timing.due.ok_or_else(missing)?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
-        let due = timing.resolve(&client).await?.ok_or_else(missing)?;
+        let due = resolve(timing, &client).await?.ok_or_else(missing)?;
         let (queue, id) = (
             queue.durability(self.durable.durability()),
             self.id.into_vec(),

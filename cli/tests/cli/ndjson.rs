@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
@@ -311,6 +312,53 @@ fn full_queue_stops_the_file_push_at_its_line() -> Result<()> {
         "{}",
         text(&output.stderr)
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
+    let server = Server::start(&[])?;
+    let queue = dueq::Client::connect(&server.url()).await?.queue("q")?;
+    let lines = |payload: &str, words: [&str; 3]| -> String {
+        let line = |(id, word): (&str, &str)| {
+            let word = match word {
+                "" => String::new(),
+                word => format!(r#","on_conflict":"{word}""#),
+            };
+            format!("{{\"payload\":\"{payload}\",\"id\":\"{id}\",\"delay\":\"1h\"{word}}}\n")
+        };
+        ["keeps", "replaces", "flags"]
+            .into_iter()
+            .zip(words)
+            .map(line)
+            .collect()
+    };
+    let path = file(&server, lines("old", ["", "", ""]))?;
+    assert_eq!(json(&push(&server, &path, &[])?.stdout)?["created"], 3);
+    file(&server, lines("new", ["keep", "replace", ""]))?;
+    let report = json(&push(&server, &path, &["--on-conflict", "reschedule"])?.stdout)?;
+    assert_eq!(
+        (&report["exists"], &report["moved"]),
+        (&1.into(), &2.into()),
+        "{report}"
+    );
+    let payload = |id| json(&dueq(&server, &["show", "q", id, "--json"])?.stdout);
+    assert_eq!(payload("keeps")?["payload"], "old");
+    assert_eq!(payload("replaces")?["payload"], "new");
+    assert_eq!(payload("flags")?["payload"], "old");
+
+    // A message that a worker has cannot be replaced; a line that keeps is no refusal.
+    dueq(&server, &["run-now", "q", "replaces"])?;
+    let mut held = Vec::new();
+    while held.is_empty() {
+        held = queue.claim(1, Duration::from_secs(3_600)).await?;
+    }
+    let kept = push(&server, &path, &["--from-line", "3"])?;
+    assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
+    let refused = push(&server, &path, &["--from-line", "2"])?;
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(said.contains("line 2: nothing was changed"), "{said}");
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 
 use clap::Args;
 use dueq::Triggered;
+use dueq_input::Wording;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -73,7 +74,10 @@ pub(super) struct Backfill {
 impl Backfill {
     pub(super) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let now = Timestamp::now();
-        let moment = |text: &str| time::moment(text, self.tz.as_ref(), now).map_err(Usage);
+        let moment = |text: &str| {
+            let moment = time::moment(text, self.tz.as_ref(), now, Wording::Flags);
+            moment.map_err(Usage::from)
+        };
         let (from, to) = (moment(&self.from)?, moment(&self.to)?);
         if to < from {
             return Err(Usage(format!("--to {} is before --from {}", self.to, self.from)).into());

@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use dueq::{Fire, Schedule, ScheduleState};
+use dueq_input::Wording;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -70,9 +71,10 @@ impl Next {
             .as_deref()
             .map(time::zone)
             .transpose()
-            .map_err(Usage)?;
+            .map_err(Usage::from)?;
         let from = self.from.as_ref().map(|text| {
-            let moment = time::moment(text, zone.as_ref(), Timestamp::now()).map_err(Usage)?;
+            let moment = time::moment(text, zone.as_ref(), Timestamp::now(), Wording::Flags);
+            let moment = moment.map_err(Usage::from)?;
             Timestamp::try_from(moment).map_err(|error| Usage(error.to_string()))
         });
         let from = from.transpose()?;
@@ -102,7 +104,7 @@ impl Next {
             .as_deref()
             .map(time::zone)
             .transpose()
-            .map_err(Usage)?;
+            .map_err(Usage::from)?;
         let pattern = own.as_ref().map(|_| info.pattern.as_str());
         let clock = Clock::new(own.or(zone).unwrap_or(TimeZone::UTC), pattern);
         let last = i64::try_from(info.last_ms).ok();

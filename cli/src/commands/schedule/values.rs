@@ -34,7 +34,7 @@ pub(super) fn duration(key: &str, value: &DeValue<'_>) -> Result<Duration, Strin
             kind(value)
         ));
     };
-    time::period(text).map_err(|reason| format!("{key}: {reason}"))
+    time::period(text).map_err(|error| format!("{key}: {error}"))
 }
 
 pub(super) fn count(key: &str, value: &DeValue<'_>) -> Result<u64, String> {

@@ -223,7 +223,7 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 
 /// Reads a time limit. No handler could meet a limit of zero.
 fn limit(text: &str) -> Result<Duration, String> {
-    match time::delay(text)? {
+    match time::delay(text).map_err(|error| error.to_string())? {
         Duration::ZERO => {
             Err("the time must be above zero; leave the option out for the default".to_owned())
         }

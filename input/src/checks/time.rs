@@ -8,8 +8,8 @@ use jiff::fmt::temporal::{Pieces, PiecesOffset};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 
-use super::check_reason;
-use crate::time;
+use super::{check_error, check_reason};
+use crate::{Wording, time};
 
 /// `--delay`: an accepted delay equals what was written and has a fixed length; a refusal gives its
 /// reason.
@@ -41,7 +41,7 @@ pub fn delay(bytes: &[u8]) {
             }
             let _ = Due::from(delay);
         }
-        Err(reason) => check_reason(&reason, text),
+        Err(error) => check_error(&error),
     }
 }
 
@@ -87,7 +87,7 @@ pub fn moment(bytes: &[u8]) {
         .get(usize::from(which % 8))
         .map(|name| time::zone(name).expect("a zone"));
     let now = Timestamp::from_second(NOW).expect("a moment");
-    match time::moment(text, zone.as_ref(), now) {
+    match time::moment(text, zone.as_ref(), now, Wording::Flags) {
         Ok(at) => {
             let at = Timestamp::try_from(at).expect("a timestamp");
             if text == "now" {
@@ -146,10 +146,10 @@ pub fn moment(bytes: &[u8]) {
                 (None, named) => check_shown_once(at, &named.or(zone).expect("a zone"), written),
             }
         }
-        Err(reason) => check_reason(&reason, text),
+        Err(error) => check_error(&error),
     }
-    if let Err(reason) = time::zone(text) {
-        check_reason(&reason, text);
+    if let Err(error) = time::zone(text) {
+        check_error(&error);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading delays and moments as people write them.
+//! Delays and moments as people write them.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,39 +7,65 @@ use jiff::fmt::temporal::Pieces;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
 
+use crate::error::quoted;
+use crate::{Error, Wording};
+
 /// Reads a delay: `48h`, `1500ms`, `1h 30m`, `2 days` (of 24 hours), `PT48H`.
-pub(crate) fn delay(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// If the text is no delay, has no fixed length such as a month, or is negative.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(dueq_input::delay("1h 30m"), Ok(Duration::from_secs(5_400)));
+/// assert!(dueq_input::delay("1 month").is_err());
+/// ```
+pub fn delay(text: &str) -> Result<Duration, Error> {
     let duration = fixed_length(text)?;
     if duration < SignedDuration::ZERO {
-        return Err(format!(
-            "{text:?} is negative: a message cannot be due before it is pushed"
-        ));
+        return Err(Error::new(format!(
+            "{} is negative: a message cannot be due before it is pushed",
+            quoted(text)
+        )));
     }
     Ok(duration.unsigned_abs())
 }
 
 /// Reads a period: as a delay, but longer than 0.
-pub(crate) fn period(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+/// If the text is no delay, has no fixed length, or is not longer than 0.
+pub fn period(text: &str) -> Result<Duration, Error> {
     let duration = fixed_length(text)?;
     if duration <= SignedDuration::ZERO {
-        return Err(format!("{text:?} is no period: it must be longer than 0"));
+        return Err(Error::new(format!(
+            "{} is no period: it must be longer than 0",
+            quoted(text)
+        )));
     }
     Ok(duration.unsigned_abs())
 }
 
-fn fixed_length(text: &str) -> Result<SignedDuration, String> {
+fn fixed_length(text: &str) -> Result<SignedDuration, Error> {
     const EXAMPLES: &str = "write a number and a unit, such as 48h, 1500ms, '1h 30m' or '2 days'";
     let span: jiff::Span = text
         .parse()
-        .map_err(|_| format!("{text:?} is no delay: {EXAMPLES}"))?;
+        .map_err(|_| Error::new(format!("{} is no delay: {EXAMPLES}", quoted(text))))?;
     span.to_duration(SpanRelativeTo::days_are_24_hours())
-        .map_err(|_| format!("{text:?} has no fixed length: {EXAMPLES}"))
+        .map_err(|_| Error::new(format!("{} has no fixed length: {EXAMPLES}", quoted(text))))
 }
 
 /// Finds a time zone by its IANA name.
-pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
+///
+/// # Errors
+/// If there is no such zone.
+pub fn zone(name: &str) -> Result<TimeZone, Error> {
     TimeZone::get(name).map_err(|_| {
-        format!("{name:?} is no time zone: write its IANA name, such as Asia/Shanghai or UTC")
+        Error::new(format!(
+            "{} is no time zone: write its IANA name, such as Asia/Shanghai or UTC",
+            quoted(name)
+        ))
     })
 }
 
@@ -50,23 +76,32 @@ pub(crate) fn zone(name: &str) -> Result<TimeZone, String> {
 ///   `2026-12-01T20:00:00[Asia/Shanghai]`;
 /// - a time of clocks in `zone`: `2026-12-01 20:00`, `today 20:00`, `tomorrow 20:00`.
 ///
-/// A time that these clocks skip, or show twice, is refused.
-pub(crate) fn moment(
+/// `now` is the present time.
+///
+/// # Errors
+/// If the text is no moment, if it needs a zone and there is none, or if the clocks of the zone
+/// skip the time or show it twice.
+pub fn moment(
     text: &str,
     zone: Option<&TimeZone>,
     now: Timestamp,
-) -> Result<SystemTime, String> {
+    wording: Wording,
+) -> Result<SystemTime, Error> {
+    let shown = quoted(text);
     let no_moment = || {
-        format!(
-            "{text:?} is no moment: write now, 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
-             Unix milliseconds such as 1796126400000, or with --tz '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
-        )
+        let tz = wording.name("tz");
+        Error::new(format!(
+            "{shown} is no moment: write now, 2026-12-01T20:00:00+08:00, 2026-12-01T20:00:00[Asia/Shanghai], \
+             Unix milliseconds such as 1796126400000, or with {tz} '2026-12-01 20:00', 'today 20:00' or 'tomorrow 20:00'"
+        ))
     };
     let no_zone = || {
-        format!(
-            "{text:?} has no zone: add --tz, such as --tz Asia/Shanghai, or an offset, such as +08:00"
-        )
+        let (tz, example) = (wording.name("tz"), wording.example("tz", "Asia/Shanghai"));
+        Error::new(format!(
+            "{shown} has no zone: add {tz}, such as {example}, or an offset, such as +08:00"
+        ))
     };
+    let other = |error: jiff::Error| Error::new(format!("{shown}: {error}"));
 
     if text == "now" {
         return Ok(now.into());
@@ -80,7 +115,9 @@ pub(crate) fn moment(
             .filter(|ms| text.len() == 13 && *ms >= 1_000_000_000_000);
         let time = ms.map(|ms| SystemTime::UNIX_EPOCH + Duration::from_millis(ms));
         return time.ok_or_else(|| {
-            format!("{text:?} is no Unix time in milliseconds, which has 13 digits, such as 1796126400000")
+            Error::new(format!(
+                "{shown} is no Unix time in milliseconds, which has 13 digits, such as 1796126400000"
+            ))
         });
     }
     if let Some((day, time)) = text
@@ -98,9 +135,12 @@ pub(crate) fn moment(
         return shown_once(date.to_datetime(time), zone);
     }
     let pieces = Pieces::parse(text).map_err(|_| no_moment())?;
-    let time = pieces
-        .time()
-        .ok_or_else(|| format!("{text:?} has no time of day: write '{text} 20:00'"))?;
+    let time = pieces.time().ok_or_else(|| {
+        Error::new(format!(
+            "{shown} has no time of day: write '{} 20:00'",
+            pieces.date()
+        ))
+    })?;
     if pieces.offset().is_some() {
         // `Timestamp` ignores a zone in brackets; `Zoned` checks that it agrees with the offset.
         if pieces.time_zone_annotation().is_none() {
@@ -112,11 +152,9 @@ pub(crate) fn moment(
         return text
             .parse::<Zoned>()
             .map(|zoned| zoned.timestamp().into())
-            .map_err(|error| format!("{text:?}: {error}"));
+            .map_err(other);
     }
-    let named = pieces
-        .to_time_zone()
-        .map_err(|error| format!("{text:?}: {error}"))?;
+    let named = pieces.to_time_zone().map_err(other)?;
     shown_once(
         pieces.date().to_datetime(time),
         named.as_ref().or(zone).ok_or_else(no_zone)?,
@@ -124,8 +162,8 @@ pub(crate) fn moment(
 }
 
 /// The only moment at which clocks in this zone show this time.
-fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, String> {
-    let out_of_range = |error: jiff::Error| format!("{shown}: {error}");
+fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, Error> {
+    let out_of_range = |error: jiff::Error| Error::new(format!("{shown}: {error}"));
     let (before, after, why) = match zone.to_ambiguous_timestamp(shown).offset() {
         AmbiguousOffset::Unambiguous { offset } => {
             return offset
@@ -147,11 +185,11 @@ fn shown_once(shown: DateTime, zone: &TimeZone) -> Result<SystemTime, String> {
     candidates.sort_by_key(|candidate| candidate.as_ref().ok().copied());
     let [first, second] = candidates;
     let (first, second) = (first.map_err(out_of_range)?, second.map_err(out_of_range)?);
-    Err(format!(
+    Err(Error::new(format!(
         "{shown} {why} in {name}; say which you mean: {} or {}",
         first.display_with_offset(zone.to_offset(first)),
         second.display_with_offset(zone.to_offset(second)),
-    ))
+    )))
 }
 
 #[cfg(test)]
@@ -187,7 +225,7 @@ mod tests {
         ] {
             assert!(delay(text).is_err(), "{text}");
         }
-        assert!(delay("-5s").is_err_and(|reason| reason.contains("negative")));
+        assert!(delay("-5s").is_err_and(|error| error.reason().contains("negative")));
     }
 
     const NOON: u64 = 1_796_126_400; // 2026-12-01T12:00:00Z
@@ -196,7 +234,8 @@ mod tests {
         let zone = name.map(|name| zone(name).expect("a zone"));
         // 00:30 on December 1st in Shanghai.
         let now = "2026-11-30T16:30:00Z".parse().expect("a timestamp");
-        let moment = moment(text, zone.as_ref(), now)?;
+        let moment =
+            moment(text, zone.as_ref(), now, Wording::Flags).map_err(|error| error.to_string())?;
         Ok(moment
             .duration_since(SystemTime::UNIX_EPOCH)
             .expect("after 1970")
@@ -289,6 +328,38 @@ mod tests {
             let reason = at(text, Some("Asia/Shanghai")).expect_err(text);
             assert!(reason.contains(word), "{text}: {reason}");
         }
-        assert!(zone("Nowhere").is_err_and(|reason| reason.contains("Asia/Shanghai")));
+        assert!(zone("Nowhere").is_err_and(|error| error.reason().contains("Asia/Shanghai")));
+    }
+
+    #[test]
+    fn missing_zone_is_named_in_the_wording() {
+        let now = Timestamp::UNIX_EPOCH;
+        let reason = |text, wording| {
+            let error = moment(text, None, now, wording).expect_err("no zone");
+            error.to_string()
+        };
+        let (flags, fields) = (Wording::Flags, Wording::Fields);
+        assert!(reason("today 20:00", flags).contains("add --tz, such as --tz Asia/Shanghai"));
+        assert!(
+            reason("today 20:00", fields).contains("add tz, such as \"tz\": \"Asia/Shanghai\"")
+        );
+        assert!(reason("soon", flags).contains("or with --tz '2026-12-01 20:00'"));
+        assert!(reason("soon", fields).contains("or with tz '2026-12-01 20:00'"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_in_errors() {
+        for text in ["x", "9", "2026-12-01T20:00:00+01:00[x"] {
+            let text = text.repeat(100_000);
+            let errors = [
+                delay(&text).expect_err("no delay"),
+                period(&text).expect_err("no period"),
+                zone(&text).expect_err("no zone"),
+                moment(&text, None, Timestamp::UNIX_EPOCH, Wording::Fields).expect_err("no moment"),
+            ];
+            for error in errors {
+                assert!(error.to_string().len() < 1_100, "{error}");
+            }
+        }
     }
 }

@@ -1,0 +1,65 @@
+//! Checks of every reader of this crate, as functions of bytes that panic if an invariant does not
+//! hold.
+//!
+//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! for longer.
+
+mod message;
+mod path_id;
+mod time;
+
+pub use self::message::message;
+pub use self::path_id::path_id;
+pub use self::time::{delay, hours, moment};
+use crate::Error;
+
+/// Panics if an invariant does not hold for these bytes.
+pub type Check = fn(&[u8]);
+
+/// A check, by the name of its folder in `fuzz/corpus`.
+pub const CHECKS: [(&str, Check); 5] = [
+    ("delay", delay),
+    ("hours", hours),
+    ("message", message),
+    ("moment", moment),
+    ("path_id", path_id),
+];
+
+/// Whether a terminal obeys the character instead of showing it, by a list that is independent of
+/// the code under test: control characters, characters that change the direction of writing, other
+/// line ends, and annotations.
+pub(crate) fn steers(c: char) -> bool {
+    const INVISIBLE: &str = "\u{61c}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\
+        \u{2066}\u{2067}\u{2068}\u{2069}\u{206a}\u{206b}\u{206c}\u{206d}\u{206e}\u{206f}\u{fff9}\u{fffa}\u{fffb}";
+    c.is_control() || INVISIBLE.contains(c)
+}
+
+/// The library's reason of a refusal has words, has a bounded length, and cannot steer a terminal.
+fn check_reason(reason: &str, given: &str) {
+    assert!(
+        !reason.is_empty() && reason.len() < 400 + 8 * given.len(),
+        "{reason:?}"
+    );
+    assert!(!reason.contains(steers), "{reason:?}");
+}
+
+/// A refusal has words, has a bounded length for any input, and cannot steer a terminal.
+fn check_error(error: &Error) {
+    let text = error.to_string();
+    assert!(!error.reason().is_empty(), "{error:?}");
+    assert!(
+        text.len() < 6_000 && text.chars().count() < 1_100,
+        "{text:?}"
+    );
+    assert!(!text.contains(steers), "{text:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_and_its_mutations_hold() {
+        for (name, check) in super::CHECKS {
+            dueq_testkit::fuzz(name, check);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The values for fields that an object leaves out.
+
+use std::time::Duration;
+
+use dueq::OnConflict;
+use jiff::Timestamp;
+
+use crate::{Expiry, Last, Timing, Unique, When, Wording};
+
+/// The present time, for moments such as `now` and `today 20:00`.
+pub type Clock = Box<dyn Fn() -> Timestamp + Send + Sync>;
+/// The present time by the server's clock in Unix milliseconds, for `within`; or why it is unknown.
+pub type ServerClock = Box<dyn Fn() -> Result<u64, String> + Send + Sync>;
+
+/// The values for fields that an object leaves out, and how to read its fields.
+pub struct Defaults {
+    /// How errors name the options.
+    pub wording: Wording,
+    /// The present time.
+    pub now: Clock,
+    /// The present time by the server's clock.
+    pub server_now_ms: ServerClock,
+    /// The due time.
+    pub when: When,
+    /// What `when` says, read once.
+    pub timing: Timing,
+    /// Up to how much later the message is due.
+    pub spread: Option<Duration>,
+    /// The expiry.
+    pub expiry: Expiry,
+    /// What `expiry` says, read once.
+    pub last: Option<Last>,
+    /// How many starts of the queue's rate an attempt uses.
+    pub cost: Option<u32>,
+    /// After how many failed attempts the message is dead.
+    pub max_attempts: Option<u32>,
+    /// What to do if a message with the id waits already.
+    pub on_conflict: OnConflict,
+    /// What concerns other pushes of the id.
+    pub unique: Unique,
+    /// The trace of the push.
+    pub traceparent: Option<String>,
+}
+
+impl Defaults {
+    /// No values: an object has all that it needs, except for the present time.
+    pub fn new(wording: Wording, now: Clock, server_now_ms: ServerClock) -> Self {
+        Self {
+            wording,
+            now,
+            server_now_ms,
+            when: When::default(),
+            timing: Timing::default(),
+            spread: None,
+            expiry: Expiry::default(),
+            last: None,
+            cost: None,
+            max_attempts: None,
+            on_conflict: OnConflict::Keep,
+            unique: Unique::default(),
+            traceparent: None,
+        }
+    }
+
+    /// No values, for objects that come without flags. `now_ms` is the present time by the server's
+    /// clock, in Unix milliseconds.
+    pub fn fields(now_ms: u64) -> Self {
+        let ms = i64::try_from(now_ms).unwrap_or(i64::MAX);
+        let now = Timestamp::from_millisecond(ms).unwrap_or(Timestamp::MAX);
+        let server_now_ms = Box::new(move || Ok(now_ms));
+        Self::new(Wording::Fields, Box::new(move || now), server_now_ms)
+    }
+}

@@ -1,0 +1,109 @@
+//! Why input is refused.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// The longest reason, in characters.
+const LONGEST: usize = 1_000;
+/// How many characters of a value an error repeats.
+const QUOTED: usize = 100;
+
+/// Why input is refused: which field, with which value, why, and what to do.
+///
+/// Its text is safe to print: it has at most about 1,000 characters, and none that steers a
+/// terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    field: Option<Cow<'static, str>>,
+    reason: String,
+}
+
+impl Error {
+    pub(crate) fn new(reason: impl AsRef<str>) -> Self {
+        Self {
+            field: None,
+            reason: printable(reason.as_ref()),
+        }
+    }
+
+    /// Names the field with the wrong value, unless it is named already.
+    pub(crate) fn of(self, field: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            field: self.field.or_else(|| Some(field.into())),
+            ..self
+        }
+    }
+
+    /// The field with the wrong value. `None` if the input is no object, or fields contradict each
+    /// other.
+    pub fn field(&self) -> Option<&str> {
+        self.field.as_deref()
+    }
+
+    /// The error without the name of the field.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.field {
+            Some(field) => write!(f, "{field}: {}", self.reason),
+            None => f.write_str(&self.reason),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A value in quotes, cut if it is long.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(QUOTED) {
+        Some((end, _)) => format!("{:?}...", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+/// Escapes what cannot be printed, and cuts a long text. Parsers of other crates repeat their input
+/// as it is.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len().min(LONGEST));
+    for (index, c) in text.chars().enumerate() {
+        if index == LONGEST {
+            shown.push_str("...");
+            break;
+        }
+        match c {
+            '\'' | '"' | '\\' => shown.push(c),
+            _ => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_printable_and_bounded() {
+        for c in ('\0'..=char::MAX).filter(|c| crate::checks::steers(*c)) {
+            let error = Error::new(format!("a{c}b"));
+            assert!(!error.to_string().contains(c), "{c:?}");
+        }
+        let kept = "\u{fc}ber \u{1f600} 'a' \"b\" \\u{1b}";
+        assert_eq!(Error::new(kept).to_string(), kept);
+        assert_eq!(Error::new("x".repeat(5_000)).to_string().len(), 1_003);
+        assert_eq!(quoted(&"\u{fc}".repeat(101)).chars().count(), 105);
+        assert_eq!(quoted("a\"b"), r#""a\"b""#);
+    }
+
+    #[test]
+    fn first_named_field_is_kept() {
+        let error = Error::new("too long").of("tz").of("at");
+        assert_eq!(error.field(), Some("tz"));
+        assert_eq!(error.to_string(), "tz: too long");
+        assert_eq!(error.reason(), "too long");
+    }
+}

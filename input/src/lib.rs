@@ -1,0 +1,45 @@
+//! Reads what people and programs write for dueq: delays, moments, hours, messages as JSON, and ids
+//! in URLs.
+//!
+//! The program `dueq` reads its flags and its lines of JSON with it, so that every other reader,
+//! such as a server for HTTP, accepts the same words.
+//! Everything here is pure: callers pass the present time, and nothing reads a clock, a file or the
+//! network.
+//!
+//! An [`Error`] says what failed, with which value, why, and what to do. [`Wording`] says whether
+//! it names the program's flags or the fields of an object.
+//!
+//! ```
+//! use dueq_input::Defaults;
+//!
+//! let noon = 1_796_126_400_000;
+//! let text = br#"{"payload": {"order": 42}, "id": "order:42", "delay": "48h"}"#;
+//! let message = dueq_input::message(text, &Defaults::fields(noon))?;
+//! assert_eq!(message.id_bytes(), Some(&b"order:42"[..]));
+//!
+//! let wrong = dueq_input::message(br#"{"payload": "x", "dealy": "48h"}"#, &Defaults::fields(noon));
+//! assert!(wrong.unwrap_err().to_string().contains("unknown field `dealy`"));
+//! # Ok::<(), dueq_input::Error>(())
+//! ```
+
+#[cfg(any(test, feature = "harness"))]
+pub mod checks;
+mod defaults;
+mod error;
+mod expiry;
+mod message;
+mod path_id;
+pub mod time;
+mod unique;
+mod when;
+mod wording;
+
+pub use defaults::{Clock, Defaults, ServerClock};
+pub use error::Error;
+pub use expiry::{Expiry, Last, expiring};
+pub use message::{MAX_BYTES, MAX_DEPTH, message, message_of};
+pub use path_id::{id_path, path_id};
+pub use time::{delay, moment, period, zone};
+pub use unique::Unique;
+pub use when::{Timing, When};
+pub use wording::Wording;
