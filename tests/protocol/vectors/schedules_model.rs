@@ -220,6 +220,25 @@ impl Model {
         self.skip_paused();
     }
 
+    /// Adds fires to the list; those of newer rules replace it.
+    pub(super) fn refill(&mut self, fires: &[u64], is_newer: bool) {
+        if is_newer {
+            self.list.clear();
+        }
+        self.list.extend(fires);
+        self.list.retain(|fire| *fire >= self.start);
+        let first = self.list.first().filter(|fire| **fire <= self.end);
+        let first = first.copied().unwrap_or(0);
+        if self.counts == [0; 4] {
+            self.since = first;
+        }
+        if self.state == "paused" {
+            self.next = first;
+        } else {
+            self.skip_paused();
+        }
+    }
+
     /// Fires until the last resume count as paused.
     pub(super) fn skip_paused(&mut self) {
         let now = self.resumed;
@@ -234,7 +253,7 @@ impl Model {
             next = self.after(fire);
         }
         self.counts[3] += over.len() as u64;
-        self.list.retain(|fire| *fire > now);
+        self.list.retain(|fire| *fire > now.min(self.end));
         self.last = over.last().copied().unwrap_or(self.last);
         self.fires.extend(over);
         self.settle(next);

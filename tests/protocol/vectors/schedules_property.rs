@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::schedules::{apply, claim, listed, show, tick};
+use super::schedules::{apply, check, claim, listed, show, tick};
 use super::schedules_model::{Model, more};
 use crate::queue::{Queue, T0};
 use crate::reply::{Text, words};
@@ -15,6 +15,89 @@ fn state_of(queue: &mut Queue, id: &str) -> Result<String> {
     let reply = queue.ok("get", T0, words![id])?;
     let pairs = reply.part(1)?.list()?;
     pairs.get(1).map_or(Ok(String::new()), |state| state.text())
+}
+
+/// A tick by hand: of now, or of some fires that are past or due.
+fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> Result<()> {
+    let (lives, waiting) = live_ticks(queue, model)?;
+    let messages = queue.state()?.messages;
+    let exists = |at: u64| messages.contains_key(&tick(at).into());
+    let triggered = show(queue, "s")?.triggered;
+    let is_now = random.bool();
+    let (times, mut words) = if is_now {
+        (vec![now], words!["s", "now"])
+    } else {
+        let mut times = BTreeSet::from([now - random.u64(0..9_000), model.last]);
+        times.extend([model.next].into_iter().filter(|next| *next > 0));
+        times.retain(|time| *time <= now);
+        (times.into_iter().collect(), words!["s"])
+    };
+    if !is_now {
+        words.extend(times.iter().copied().map(Text::from));
+    }
+    let replies = queue.items("trigger", now, words)?;
+    let mut made = 0;
+    for (at, reply) in times.into_iter().zip(&replies) {
+        let expected = if exists(at) {
+            format!("EXISTS {}", tick(at))
+        } else if is_now && lives && model.overlap == "skip" {
+            "OVERLAPS".to_owned()
+        } else {
+            made += 1;
+            if model.overlap != "allow" {
+                model.live.insert(at);
+            }
+            format!("CREATED {}", tick(at))
+        };
+        ensure!(*reply == expected, "{at}: {reply}, and not {expected}");
+    }
+    ensure!(show(queue, "s")?.triggered == triggered + made);
+    let replaces = is_now && made > 0 && model.overlap == "replace";
+    for id in waiting {
+        ensure!(state_of(queue, &id)?.is_empty() == replaces, "{id}");
+    }
+    check(queue)
+}
+
+/// Whether an earlier tick waits or is leased, and the ids of those that wait.
+fn live_ticks(queue: &mut Queue, model: &Model) -> Result<(bool, Vec<String>)> {
+    let (mut lives, mut waiting) = (false, Vec::new());
+    for nominal in model.live.clone() {
+        let state = state_of(queue, &tick(nominal))?;
+        if ["", "dead"].contains(&&*state) {
+            continue;
+        }
+        lives = true;
+        if state != "leased" {
+            waiting.push(tick(nominal));
+        }
+    }
+    Ok((lives, waiting))
+}
+
+/// A refill by the rules of the list, or by newer ones.
+fn refill(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> Result<()> {
+    let shown = show(queue, "s")?;
+    let is_newer = random.bool();
+    let (mut version, mut after) = (shown.zone_version, shown.last_listed);
+    if is_newer {
+        version = version.replace("2026a", "2026b") + "b";
+        after = shown.last;
+        model.is_final = random.u8(0..4) == 0;
+    }
+    let mut fires = more(random, after.max(now.saturating_sub(9_000)));
+    if random.u8(0..8) == 0 {
+        fires.clear();
+    }
+    let text = listed(&version, u8::from(model.is_final), &fires);
+    let words = words!["s", shown.version, shown.last_listed, text];
+    let replies = queue.items("refill", now, words)?;
+    model.refill(&fires, is_newer);
+    let shown = show(queue, "s")?;
+    let expected = format!("OK {}", shown.listed);
+    ensure!(replies == [expected], "{replies:?}: {shown:?}");
+    ensure!(shown.listed == model.list.len() as u64, "{shown:?}");
+    check(queue)
 }
 
 fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
@@ -37,22 +120,11 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             1..4 => now + random.u64(0..40_000),
             _ => now + random.u64(0..2_500),
         };
-        let action = random.u8(0..20);
+        let action = random.u8(0..22);
         let what = format!("seed {seed}, step {step}, action {action}, {now}");
         match action {
             0..9 => {
-                let mut waiting = Vec::new();
-                let mut lives = false;
-                for nominal in model.live.clone() {
-                    let state = state_of(queue, &tick(nominal))?;
-                    if ["", "dead"].contains(&&*state) {
-                        continue;
-                    }
-                    lives = true;
-                    if state != "leased" {
-                        waiting.push(tick(nominal));
-                    }
-                }
+                let (lives, waiting) = live_ticks(queue, &model)?;
                 let messages = queue.state()?.messages;
                 let count = if random.u8(0..3) == 0 {
                     random.u64(1..4)
@@ -87,6 +159,11 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                     }
                     if model.overlap != "allow" {
                         model.live.insert(nominal);
+                    }
+                } else {
+                    for id in &waiting {
+                        let is_gone = state_of(queue, id)?.is_empty();
+                        ensure!(!is_gone, "{what}: {id} is gone without a newer tick");
                     }
                 }
                 for id in &ids {
@@ -150,21 +227,9 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                 let state = ["ready", "scheduled", "dead"][random.usize(0..3)];
                 queue.ok("purge", now, words![state, 1_000])?;
             }
+            19 => trigger(queue, &mut random, &mut model, now).context(what.clone())?,
             _ if model.every.is_none() => {
-                let shown = show(queue, "s")?;
-                let fires = more(
-                    &mut random,
-                    shown.last_listed.max(now.saturating_sub(9_000)),
-                );
-                let text = listed(&shown.zone_version, u8::from(model.is_final), &fires);
-                let words = words!["s", shown.version, shown.last_listed, text];
-                let replies = queue.items("refill", now, words)?;
-                ensure!(replies[0].starts_with("OK"), "{what}: {replies:?}");
-                model.list.extend(fires);
-                model.list.retain(|fire| *fire >= model.start);
-                if model.state != "paused" {
-                    model.skip_paused();
-                }
+                refill(queue, &mut random, &mut model, now).context(what.clone())?;
             }
             _ => {}
         }
@@ -175,7 +240,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             "{what}: {shown:?} is not {model:?}"
         );
         ensure!(
-            model.state == "paused" || shown.next == model.next,
+            (shown.next, shown.last) == (model.next, model.last),
             "{what}: {shown:?}, {model:?}"
         );
         let sum: u64 = model.counts.iter().sum();
