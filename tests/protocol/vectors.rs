@@ -38,7 +38,6 @@ mod rosters;
 mod schedules;
 mod schedules_crons;
 mod schedules_input;
-mod schedules_model;
 mod schedules_overlap;
 mod schedules_property;
 mod schedules_ticks;

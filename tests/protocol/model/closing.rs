@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::model::schedule::NEVER_MS;
 use crate::model::world::{Now, World};
 use crate::reply::Reply;
 use crate::state::State;
@@ -24,7 +25,7 @@ impl World {
             Some(until) => first.map(|due| due.max(until)),
             None => first,
         };
-        head.filter(|head| *head < u64::MAX)
+        head.filter(|head| *head < NEVER_MS)
     }
 
     pub(super) fn pause(

@@ -1,5 +1,11 @@
 //! What the runs must meet.
 
+use anyhow::Result;
+
+use crate::model::Run;
+use crate::model::operation::{Operation, Presence};
+use crate::reply::Reply;
+
 /// Results that the runs must meet together: every result that the model can produce.
 pub(super) const REQUIRED: &[&str] = &[
     "push CREATED",
@@ -139,3 +145,85 @@ pub(super) const REQUIRED: &[&str] = &[
     "next message started by snooze",
     "next message started by throttle",
 ];
+
+impl Run {
+    pub(super) fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
+        let some = |count: i64| if count > 0 { "some" } else { "none" }.to_owned();
+        let mut met = match operation {
+            Operation::Promote { .. }
+            | Operation::RequeueOldest { .. }
+            | Operation::Purge { .. }
+            | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
+            Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
+            Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
+            Operation::AckPush { .. } => {
+                let texts = reply.part(2)?.list()?.iter().map(Reply::text);
+                let texts = texts.map(|text| Ok(format!("with {}", text?)));
+                let all: Vec<String> = texts.collect::<Result<_>>()?;
+                [vec![reply.part(1)?.text()?], all].concat()
+            }
+            Operation::Get(_) if reply.list()?.len() > 2 => vec![reply.part(2)?.text()?],
+            Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
+            Operation::Beat { presence, .. } => {
+                let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
+                let leads = reply.part(1)?.int()? == 1;
+                let leads = if leads { "leads" } else { "follows" }.to_owned();
+                [leads].into_iter().chain(parks).collect()
+            }
+            Operation::Pause(_)
+            | Operation::Resume
+            | Operation::Close(_)
+            | Operation::Configure(_)
+            | Operation::Remap { .. } => vec![reply.part(1)?.text()?],
+            Operation::Schedules(_) => vec![some(reply.part(2)?.list()?.len() as i64)],
+            Operation::Schedule(call) => {
+                let replies = reply.part(2)?.list()?.iter().map(Reply::text);
+                let first = |text: &str| text.split(' ').next().unwrap_or_default().to_owned();
+                let mut met = vec![first(&reply.part(1)?.text()?)];
+                for text in replies
+                    .filter(|_| met[0] == "OK")
+                    .collect::<Result<Vec<_>>>()?
+                {
+                    met.push(format!("with {}", first(&text)));
+                }
+                let removed = !reply.part(3)?.list()?.is_empty();
+                met.extend(removed.then(|| "prunes".to_owned()));
+                met.extend(call.dry_run.then(|| "dry run".to_owned()));
+                met
+            }
+            Operation::Trigger { .. } if reply.part(1)?.text().is_ok() => {
+                vec![reply.part(1)?.text()?]
+            }
+            _ => reply.items()?,
+        };
+        match operation {
+            Operation::Pause(Some(_)) => met.push("closes".to_owned()),
+            Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
+            Operation::Claim { .. } => {
+                let originals = self
+                    .world
+                    .messages
+                    .values()
+                    .any(|message| message.original.is_some());
+                met.extend(
+                    (originals && self.world.has_work(self.driver.now))
+                        .then(|| "after-crash-2".to_owned()),
+                );
+            }
+            _ => {}
+        }
+        for answer in met {
+            // An ack_push answers "with EXISTS scheduled" for a message.
+            let result = answer.trim_start_matches("with ");
+            let has_state = ["EXISTS", "CANCELLED"].map(|word| result.starts_with(word));
+            let before = usize::from(result != answer);
+            let words = before + 1 + usize::from(has_state.contains(&true));
+            let kind: Vec<&str> = answer.split(' ').take(words).collect();
+            *self
+                .coverage
+                .entry(format!("{} {}", operation.verb(), kind.join(" ")))
+                .or_default() += 1;
+        }
+        Ok(())
+    }
+}

@@ -1,13 +1,13 @@
-//! Random applies, claims, pauses and jumps of the clock, against a small model of one schedule that
-//! lists its fires one by one.
+//! Random applies, claims, pauses and jumps of the clock, against the model of one schedule that lists
+//! its fires one by one.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::schedules::{apply, claim, listed, show, tick};
-use super::schedules_model::{Model, more};
+use super::schedules::{apply, claim, show, tick};
+use crate::model::schedule::{Schedule, listed, more};
 use crate::queue::{Queue, T0};
 use crate::reply::{Text, words};
 
@@ -26,7 +26,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
     if is_limited {
         queue.ok("configure", now, limit[random.usize(0..2)].clone())?;
     }
-    let mut model = Model::random(&mut random, now);
+    let mut model = Schedule::random(&mut random, now);
     let (word, _, _) = apply(queue, now, ["some", "", ""], &[model.words()])?;
     ensure!(word == "OK");
     model.begin(now);
@@ -42,13 +42,13 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
         match action {
             0..9 => {
                 let mut waiting = Vec::new();
-                let mut lives = false;
+                let mut living = Vec::new();
                 for nominal in model.live.clone() {
                     let state = state_of(queue, &tick(nominal))?;
                     if ["", "dead"].contains(&&*state) {
                         continue;
                     }
-                    lives = true;
+                    living.push(nominal);
                     if state != "leased" {
                         waiting.push(tick(nominal));
                     }
@@ -67,7 +67,8 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                 let made = if may_miss && show(queue, "s")? == before {
                     None
                 } else {
-                    model.fire(now, lives, |at| messages.contains_key(&tick(at).into()))
+                    let exists = |at| messages.contains_key(&tick(at).into());
+                    model.fire(now, |at| living.contains(&at), exists).tick
                 };
                 if let Some(nominal) = made {
                     ensure!(
@@ -84,9 +85,6 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                                 "{what}: {id} is {state}"
                             );
                         }
-                    }
-                    if model.overlap != "allow" {
-                        model.live.insert(nominal);
                     }
                 }
                 for id in &ids {
@@ -109,9 +107,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             13 => drop(queue.ok("promote", now, words![1_000])?),
             14 => {
                 queue.ok("amend", now, words!["pause", "s"])?;
-                if ["active", "dry"].contains(&model.state) {
-                    model.state = "paused";
-                }
+                model.pause();
             }
             15 => {
                 queue.ok("amend", now, words!["resume", "s"])?;
@@ -119,7 +115,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             }
             16 => {
                 let old = model.clone();
-                let mut new = Model::random(&mut random, now.max(old.last));
+                let mut new = Schedule::random(&mut random, now.max(old.last));
                 if old.state != "ended" {
                     new.every = new
                         .every
@@ -155,16 +151,13 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                 let fires = more(
                     &mut random,
                     shown.last_listed.max(now.saturating_sub(9_000)),
+                    20,
                 );
-                let text = listed(&shown.zone_version, u8::from(model.is_final), &fires);
+                let text = listed(&shown.zone_version, model.is_final, &fires);
                 let words = words!["s", shown.version, shown.last_listed, text];
                 let replies = queue.items("refill", now, words)?;
                 ensure!(replies[0].starts_with("OK"), "{what}: {replies:?}");
-                model.list.extend(fires);
-                model.list.retain(|fire| *fire >= model.start);
-                if model.state != "paused" {
-                    model.skip_paused();
-                }
+                model.refill(&shown.zone_version, model.is_final, &fires);
             }
             _ => {}
         }
@@ -178,21 +171,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             model.state == "paused" || shown.next == model.next,
             "{what}: {shown:?}, {model:?}"
         );
-        let sum: u64 = model.counts.iter().sum();
-        ensure!(
-            sum == model.fires.len() as u64,
-            "{what}: {sum} of {:?}",
-            model.fires
-        );
-        let in_range = |fire: &&u64| **fire >= shown.since && **fire <= shown.last;
-        ensure!(
-            model.fires.iter().filter(in_range).count() as u64 == sum,
-            "{what}: {shown:?}"
-        );
-        ensure!(
-            model.fires.is_sorted_by(|one, other| one < other),
-            "{what}: a fire twice"
-        );
+        ensure!(model.is_conserved(), "{what}: {model:?}");
     }
     Ok(all.len() as u64)
 }

@@ -1,0 +1,236 @@
+//! Random calls about schedules.
+
+use crate::model::driver::Driver;
+use crate::model::message::Due;
+use crate::model::operation::{Item, Operation};
+use crate::model::schedule::{Schedule, more};
+use crate::model::schedule_calls::{Declaration, Page, Refill};
+use crate::model::world::World;
+use crate::queue::HOUR;
+
+const NAMES: [&str; 6] = ["a/s", "b", "c", "d", "e", "f.g"];
+const SETS: [&str; 2] = ["one", "two:2"];
+
+impl Driver {
+    pub(super) fn schedule_call(&mut self, world: &World) -> Operation {
+        if world.schedules.is_empty() {
+            return self.declaration(world);
+        }
+        match self.random.u32(0..100) {
+            0..22 => self.declaration(world),
+            22..46 => Operation::Amend {
+                change: self.pick(&["pause", "resume", "resume", "remove"]),
+                names: self.some_names(),
+            },
+            46..56 => self.trigger_call(world),
+            56..70 => self.refill_call(world),
+            70..76 => self.page_of_schedules(world),
+            76..80 => self.plan_a_taken_tick(world),
+            80..83 => self.plan_a_timer_that_moves(),
+            _ => {
+                let claim = Operation::Claim {
+                    count: self.pick(&[1, 3, 50]),
+                    token: self.token(),
+                    lease: self.lease().clamp(1, 5_000),
+                };
+                if self.chance(50) {
+                    return claim;
+                }
+                self.plan([claim]);
+                Operation::Promote { limit: 1_000 }
+            }
+        }
+    }
+
+    fn some_names(&mut self) -> Vec<String> {
+        let count = self.pick(&[1, 1, 1, 3]);
+        (0..count).map(|_| self.schedule_name()).collect()
+    }
+
+    fn schedule_name(&mut self) -> String {
+        self.pick(&NAMES).into()
+    }
+
+    fn declaration(&mut self, world: &World) -> Operation {
+        let set = self.pick(&SETS).to_owned();
+        let mut schedules = Vec::new();
+        for name in NAMES {
+            let Some(stored) = world.schedules.get(name) else {
+                if self.chance(30) {
+                    let schedule = self.schedule(name, world);
+                    schedules.push(schedule);
+                }
+                continue;
+            };
+            // Sometimes that of another set, which is refused.
+            if stored.set != set && !self.chance(2) {
+                continue;
+            }
+            if self.chance(50) {
+                schedules.push(stored.clone());
+            } else if self.chance(40) {
+                let schedule = self.schedule(name, world);
+                schedules.push(schedule);
+            }
+        }
+        if !schedules.is_empty() && self.chance(2) {
+            schedules.push(schedules[0].clone());
+        }
+        let stored = world.sets.get(&set).copied().flatten().unwrap_or(5);
+        Operation::Schedule(Declaration {
+            set,
+            revision: self
+                .chance(40)
+                .then(|| (stored + self.random.u64(0..3)).saturating_sub(1)),
+            prune: self.chance(15),
+            now: self.chance(15),
+            dry_run: self.chance(8),
+            schedules,
+        })
+    }
+
+    fn schedule(&mut self, name: &str, world: &World) -> Schedule {
+        let now = self.now.floor();
+        let mut schedule = Schedule::random(&mut self.random, now);
+        schedule.name = name.to_owned();
+        schedule.payload = self.payload();
+        if let Some((every, anchor)) = &mut schedule.every {
+            let day = 24 * HOUR;
+            *every = self.pick(&[*every, *every, *every, 10, 20_000, HOUR, day]);
+            *anchor = self.pick(&[*anchor, *anchor, 2 * now]);
+            schedule.jitter = schedule.jitter.min(*every - 1);
+        } else {
+            let last = world.schedules.get(name).map_or(0, |old| old.last);
+            let first = now.max(last).max(schedule.start.unwrap_or(0));
+            let count = self.pick(&[1, 3, 20, 20, 250, 300, 512]);
+            schedule.list = more(&mut self.random, first, count);
+            if self.chance(5) {
+                // Fires that are over: invalid, unless the list is final.
+                schedule.list = vec![1, now - 1];
+            }
+        }
+        schedule.max_attempts = self.chance(15).then(|| self.random.u64(1..4));
+        if schedule.expires.is_some() && self.chance(60) {
+            schedule.on_expire = Some(self.pick(&["drop", "dead"]));
+        }
+        if self.chance(2) {
+            match self.random.u32(0..3) {
+                0 => (schedule.max, schedule.missed) = (Some(5), "skip"),
+                1 => (schedule.start, schedule.end) = (Some(now), Some(now - 1)),
+                _ => schedule.jitter = schedule.every.map_or(0, |(every, _)| every),
+            }
+        }
+        schedule
+    }
+
+    fn trigger_call(&mut self, world: &World) -> Operation {
+        let name = self.schedule_name();
+        let now = self.now.floor();
+        let last = world.schedules.get(&name).map_or(now, |one| one.last);
+        let times = self.chance(50).then(|| {
+            let time = |driver: &mut Self| match driver.random.u32(0..10) {
+                0 => now + driver.random.u64(1..5),
+                1..5 => last,
+                _ => now - driver.random.u64(0..20_000),
+            };
+            (0..self.random.usize(1..4)).map(|_| time(self)).collect()
+        });
+        Operation::Trigger { name, times }
+    }
+
+    fn refill_call(&mut self, world: &World) -> Operation {
+        let lists: Vec<_> = world.schedules.values().cloned().collect();
+        let crons = lists
+            .iter()
+            .filter(|one| one.every.is_none() && one.is_low());
+        let crons: Vec<Schedule> = crons.cloned().collect();
+        let mut items = Vec::new();
+        for _ in 0..self.pick(&[1, 1, 2]) {
+            let from = if self.chance(92) { &crons } else { &lists };
+            let Some(one) = self.random.choice(from).cloned() else {
+                continue;
+            };
+            items.push(self.refill_of(&one));
+        }
+        if items.is_empty() || self.chance(3) {
+            items.push(self.refill_of(&Schedule {
+                name: "unknown".into(),
+                rules: "2026a".into(),
+                ..Schedule::default()
+            }));
+        }
+        Operation::Refill(items)
+    }
+
+    fn refill_of(&mut self, one: &Schedule) -> Refill {
+        let newer = format!("{}b", one.rules.chars().take(20).collect::<String>());
+        let rules = match self.random.u32(0..20) {
+            0..3 => newer,
+            3 => "2025z".to_owned(),
+            _ => one.rules.clone(),
+        };
+        let behind = if rules > one.rules {
+            one.last
+        } else {
+            one.last_listed
+        };
+        // Late fires count as missed, or as paused.
+        let late = self
+            .now
+            .floor()
+            .saturating_sub(self.pick(&[0, 3_000, 20_000]));
+        let from = match self.random.u32(0..20) {
+            0 => behind.saturating_sub(5_000),
+            1..8 => behind,
+            _ => behind.max(late),
+        };
+        let count = self.pick(&[0, 1, 5, 5, 20, 100, 256]);
+        Refill {
+            name: one.name.clone(),
+            version: one.version + u64::from(self.chance(4)),
+            last_listed: one.last_listed + u64::from(self.chance(4)),
+            rules,
+            is_final: self.chance(15),
+            fires: more(&mut self.random, from, count),
+        }
+    }
+
+    fn page_of_schedules(&mut self, world: &World) -> Operation {
+        if self.chance(40) {
+            return Operation::Schedules(Page::One(self.schedule_name()));
+        }
+        let place = |one: &Schedule| (one.set.clone(), one.name.clone());
+        let places: Vec<_> = world.schedules.values().map(place).collect();
+        let after = self.random.choice(places).filter(|_| self.random.bool());
+        Operation::Schedules(Page::After(
+            after,
+            self.pick(&[1, 2, 1_000]),
+            self.chance(30),
+        ))
+    }
+
+    /// A message that takes the id of the next tick.
+    fn plan_a_taken_tick(&mut self, world: &World) -> Operation {
+        let of = |one: &Schedule| one.tick(if one.next > 0 { one.next } else { one.last });
+        let ticks: Vec<String> = world.schedules.values().map(of).collect();
+        let Some(id) = self.random.choice(ticks) else {
+            return self.push();
+        };
+        let item = Item {
+            id: id.into(),
+            due: Due::In(self.random.u64(0..5_000)),
+            ..self.item()
+        };
+        self.push_of(None, vec![item])
+    }
+
+    /// A schedule that changes while its timer is ready.
+    fn plan_a_timer_that_moves(&mut self) -> Operation {
+        let claim = self.claim();
+        let change = self.pick(&["pause", "resume", "remove"]);
+        let names = NAMES.map(String::from).to_vec();
+        let amend = Operation::Amend { change, names };
+        self.plan([claim, amend]);
+        Operation::Promote { limit: 1_000 }
+    }
+}
