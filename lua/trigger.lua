@@ -37,7 +37,7 @@ for i, time in ipairs(times) do
     replies[i] = 'EXISTS ' .. id
   elseif is_now and s.overlap == 'skip' and #live > 0 then
     replies[i] = 'OVERLAPS'
-  elseif select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
+  elseif s.overlap ~= 'allow' and select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
     replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
   else
     for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do

@@ -71,15 +71,9 @@ fire = function(member, payload)
   end
   local was_low, id, options = not s.every and is_low(s), nil, nil
   local nominal = choose_fire(s)
-  if nominal and s.overlap ~= 'allow' then
-    local live = live_ticks(s)
-    if s.overlap == 'replace' then
-      for _, tick in ipairs(live) do
-        replaced[#replaced + 1] = tick
-      end
-    elseif #live > 0 then
-      s.overlapped, nominal = s.overlapped + 1, nil
-    end
+  local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
+  if s.overlap == 'skip' and #live > 0 then
+    s.overlapped, nominal = s.overlapped + 1, nil
   end
   if nominal then
     id = s.name .. '@' .. int(nominal)
@@ -89,6 +83,9 @@ fire = function(member, payload)
       s.made = s.made + 1
       if s.overlap ~= 'allow' then
         s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
+      end
+      for _, tick in ipairs(s.overlap == 'replace' and live or {}) do -- only here, where there is a new one
+        replaced[#replaced + 1] = tick
       end
     else -- another message has the id
       s.overlapped, id = s.overlapped + 1, nil

@@ -1,9 +1,11 @@
--- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times.
+-- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A producer's message
+-- that has the id of a former tick has not the option `tick`.
 local function live_ticks(s)
   local live, times = {}, {}
   for time in string.gmatch(s.live, '%d+') do
     local id = s.name .. '@' .. time
-    if redis.call('HEXISTS', MESSAGES, id) == 1 and not redis.call('ZMSCORE', DEAD, id)[1] then
+    local attrs = redis.call('HGET', ATTRS, id) or ''
+    if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
       live[#live + 1], times[#times + 1] = id, time
     end
   end

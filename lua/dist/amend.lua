@@ -262,8 +262,11 @@ local function resume(s) -- counts the fires since the pause
   local was_low = is_low(s)
   s.state, s.resumed = 'active', now
   if s.every then
-    local over = math.max(0, math.floor((math.min(now, s.last_fire) - s.next) / s.every) + 1)
-    s.last, s.paused = s.next + (over - 1) * s.every, s.paused + over
+    local over = math.floor((math.min(now, s.last_fire) - s.next) / s.every) + 1
+    if over > 0 then -- else `next` stays: the fire before it may be one before the start, or even before 1970
+      s.last, s.paused = s.next + (over - 1) * s.every, s.paused + over
+      move_on(s)
+    end
   else
     -- Fires until the resume count as paused.
     local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
@@ -274,8 +277,8 @@ local function resume(s) -- counts the fires since the pause
       time = tonumber(string.match(list, '^%d+') or 'inf')
     end
     s.fires = head .. list
+    move_on(s)
   end
-  move_on(s)
   count_lists(s, was_low, false)
 end
 for i = 3, #ARGV do

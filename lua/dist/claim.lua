@@ -478,12 +478,14 @@ if (layout or '') > '3' then
       redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
     end
   end
-  -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times.
+  -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A producer's message
+  -- that has the id of a former tick has not the option `tick`.
   local function live_ticks(s)
     local live, times = {}, {}
     for time in string.gmatch(s.live, '%d+') do
       local id = s.name .. '@' .. time
-      if redis.call('HEXISTS', MESSAGES, id) == 1 and not redis.call('ZMSCORE', DEAD, id)[1] then
+      local attrs = redis.call('HGET', ATTRS, id) or ''
+      if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
         live[#live + 1], times[#times + 1] = id, time
       end
     end
@@ -581,15 +583,9 @@ if (layout or '') > '3' then
     end
     local was_low, id, options = not s.every and is_low(s), nil, nil
     local nominal = choose_fire(s)
-    if nominal and s.overlap ~= 'allow' then
-      local live = live_ticks(s)
-      if s.overlap == 'replace' then
-        for _, tick in ipairs(live) do
-          replaced[#replaced + 1] = tick
-        end
-      elseif #live > 0 then
-        s.overlapped, nominal = s.overlapped + 1, nil
-      end
+    local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
+    if s.overlap == 'skip' and #live > 0 then
+      s.overlapped, nominal = s.overlapped + 1, nil
     end
     if nominal then
       id = s.name .. '@' .. int(nominal)
@@ -599,6 +595,9 @@ if (layout or '') > '3' then
         s.made = s.made + 1
         if s.overlap ~= 'allow' then
           s.live = s.live .. (s.live ~= '' and ' ' or '') .. int(nominal)
+        end
+        for _, tick in ipairs(s.overlap == 'replace' and live or {}) do -- only here, where there is a new one
+          replaced[#replaced + 1] = tick
         end
       else -- another message has the id
         s.overlapped, id = s.overlapped + 1, nil

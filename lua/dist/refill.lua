@@ -247,14 +247,22 @@ local function refilled(name, version, last_listed, text)
   local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
   list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
   if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
-  s.fires = new_tz .. ' ' .. (more ~= '' and new_last or last) .. ' ' .. final .. '\n' .. list
+  last = more ~= '' and new_last or new_tz > tz and int(s.last) or last
+  s.fires = new_tz .. ' ' .. last .. ' ' .. final .. '\n' .. list
   local before = (spec_ms(s, 'start') or 0) - 1
   local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
   while tonumber(string.match(list, '^%d+') or 'inf') <= before do
     list = string.gsub(list, '^%d+ ?', '')
   end
   s.fires = head .. list
-  if s.state ~= 'paused' then
+  first = tonumber(string.match(list, '^%d+') or 0)
+  first = first <= s.last_fire and first or 0
+  if s.made + s.missed + s.overlapped + s.paused == 0 then -- newer rules may have another first fire
+    s.since = first
+  end
+  if s.state == 'paused' then
+    s.next = first
+  else
     -- Fires until the resume count as paused.
     local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
     local time = tonumber(string.match(list, '^%d+') or 'inf')
@@ -271,7 +279,7 @@ local function refilled(name, version, last_listed, text)
   if int(due_of_timer(s)) ~= waits then -- an entry of READY finds out by itself
     redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)
   end
-  return 'OK ' .. int(select(2, string.gsub(list, '%d+', '')))
+  return 'OK ' .. int(select(2, string.gsub(string.match(s.fires, '\n(.*)$'), '%d+', '')))
 end
 local replies, changed = {}, false
 for i = 1, count do

@@ -473,6 +473,15 @@ end
 -- First everything is judged, and nothing is written.
 local max_payload = tonumber(redis.call('HGET', META, 'max_payload_bytes') or 1048576)
 local total = tonumber(redis.call('HGET', META, 'schedules') or 0)
+if asks.prune and total + count > 10000 then -- those that this call removes make room
+  local stays = {}
+  for i = 5, #ARGV, 6 do
+    stays[ARGV[i]] = true
+  end
+  for _, name in ipairs(names) do
+    total = total - (not stays[name] and read_schedule(name) and 1 or 0)
+  end
+end
 local replies, given, declared, refused, longest = {}, {}, {}, false, 0
 for i = 1, count do
   local at = 6 * i - 2

@@ -212,12 +212,14 @@ local function count_lists(s, was_low, was_dry)
     redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
   end
 end
--- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times.
+-- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A producer's message
+-- that has the id of a former tick has not the option `tick`.
 local function live_ticks(s)
   local live, times = {}, {}
   for time in string.gmatch(s.live, '%d+') do
     local id = s.name .. '@' .. time
-    if redis.call('HEXISTS', MESSAGES, id) == 1 and not redis.call('ZMSCORE', DEAD, id)[1] then
+    local attrs = redis.call('HGET', ATTRS, id) or ''
+    if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
       live[#live + 1], times[#times + 1] = id, time
     end
   end
@@ -265,7 +267,7 @@ for i, time in ipairs(times) do
     replies[i] = 'EXISTS ' .. id
   elseif is_now and s.overlap == 'skip' and #live > 0 then
     replies[i] = 'OVERLAPS'
-  elseif select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
+  elseif s.overlap ~= 'allow' and select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
     replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
   else
     for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do

@@ -36,6 +36,7 @@ mod repeats;
 mod roles;
 mod rosters;
 mod schedules;
+mod schedules_counts;
 mod schedules_crons;
 mod schedules_input;
 mod schedules_overlap;

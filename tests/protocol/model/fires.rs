@@ -235,17 +235,31 @@ impl Schedule {
 
     /// Adds fires to the list; of newer rules they replace it. Returns how many fires it has then.
     pub(crate) fn refill(&mut self, rules: &str, is_final: bool, fires: &[u64]) -> usize {
-        if *rules > *self.rules {
+        let is_newer = *rules > *self.rules;
+        if is_newer {
             self.list.clear();
             self.known.retain(|fire| *fire <= self.last);
         }
-        self.last_listed = fires.last().copied().unwrap_or(self.last_listed);
+        let last_listed = if is_newer {
+            self.last
+        } else {
+            self.last_listed
+        };
+        self.last_listed = fires.last().copied().unwrap_or(last_listed);
         (self.rules, self.is_final) = (rules.to_owned(), is_final);
         let start = self.start.unwrap_or(0);
         let added = fires.iter().copied().filter(|fire| *fire >= start);
         self.list.extend(added.clone());
         self.known.extend(added);
-        if self.state != "paused" {
+        let end = self.end.unwrap_or(u64::MAX);
+        let first = self.list.first().filter(|fire| **fire <= end);
+        let first = first.copied().unwrap_or(0);
+        if self.counts == [0; 4] {
+            self.since = first;
+        }
+        if self.state == "paused" {
+            self.next = first;
+        } else {
             self.skip_paused();
         }
         self.list.len()

@@ -62,6 +62,33 @@ pub(super) fn with(spec: &str) -> Result<Queue> {
     Ok(queue)
 }
 
+/// A new queue with the cron `s`, its words and its listed fires.
+pub(super) fn cron_queue(spec: &str, fires: &[u64]) -> Result<Queue> {
+    let mut queue = Queue::start()?;
+    declare(&mut queue, T0, &[cron("s", spec, fires)])?;
+    Ok(queue)
+}
+
+/// Refills with the version and the last listed fire that `schedules` shows.
+pub(super) fn refill(
+    queue: &mut Queue,
+    now: u64,
+    zone: &str,
+    last: u8,
+    fires: &[u64],
+) -> Result<String> {
+    let shown = show(queue, "s")?;
+    let words = words![
+        "s",
+        shown.version,
+        shown.last_listed,
+        listed(zone, last, fires)
+    ];
+    let replies = queue.items("refill", now, words)?;
+    check(queue)?;
+    Ok(replies[0].clone())
+}
+
 /// A schedule as `schedules` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Shown {

@@ -2,30 +2,14 @@
 
 use anyhow::{Result, ensure};
 
-use super::schedules::{check, cron, declare, listed, show, tick, ticks};
+use super::schedules::{cron, cron_queue, declare, listed, refill, show, tick, ticks};
 use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::words;
 
 const FIRES: [u64; 3] = [T0 + 1_000, T0 + 2_500, T0 + 4_000];
 
 fn queue(spec: &str) -> Result<Queue> {
-    let mut queue = Queue::start()?;
-    declare(&mut queue, T0, &[cron("s", spec, &FIRES)])?;
-    Ok(queue)
-}
-
-/// Refills with the version and the last listed fire that `schedules` shows.
-fn refill(queue: &mut Queue, now: u64, zone: &str, last: u8, fires: &[u64]) -> Result<String> {
-    let shown = show(queue, "s")?;
-    let words = words![
-        "s",
-        shown.version,
-        shown.last_listed,
-        listed(zone, last, fires)
-    ];
-    let replies = queue.items("refill", now, words)?;
-    check(queue)?;
-    Ok(replies[0].clone())
+    cron_queue(spec, &FIRES)
 }
 
 #[test]

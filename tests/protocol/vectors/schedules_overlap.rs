@@ -227,3 +227,82 @@ fn trigger_without_a_payload_changes_nothing() -> Result<()> {
     ensure!(queue.items("trigger", FIRST + 3, words!["s", "now"])?[0].starts_with("CREATED"));
     Ok(())
 }
+
+/// A trigger makes the tick of a fire that is due, and the claim that reaches the fire takes only
+/// the timer.
+#[test]
+fn replace_keeps_the_tick_by_hand_of_its_own_fire() -> Result<()> {
+    let mut queue = with("every=1000 overlap=replace")?;
+    let made = queue.items("trigger", FIRST, words!["s", FIRST])?;
+    ensure!(made == [format!("CREATED {}", tick(FIRST))]);
+    ensure!(claim(&mut queue, FIRST, 1)?.0.is_empty());
+    ensure!(show(&mut queue, "s")?.counts == [0, 0, 1, 0]);
+    ensure!(ticks(&mut queue, FIRST)? == [tick(FIRST)]);
+    Ok(())
+}
+
+#[test]
+fn a_fire_without_a_tick_replaces_nothing() -> Result<()> {
+    // Why the second fire makes no tick, and what becomes of it.
+    for (spec, why) in [
+        ("", "taken"),
+        ("missed=skip within=5", "late"),
+        ("missed=all within=5", "late"),
+    ] {
+        let mut queue = with(&format!("every=1000 overlap=replace {spec}"))?;
+        first_in(&mut queue, "scheduled")?;
+        let mut now = SECOND_FIRE;
+        if why == "taken" {
+            queue.push(FIRST, &tick(SECOND_FIRE), SECOND_FIRE + 1, "")?;
+        } else {
+            now += 6;
+        }
+        ensure!(claim(&mut queue, now, 1)?.0.is_empty(), "{spec}");
+        let counts = show(&mut queue, "s")?.counts;
+        let late = u64::from(why == "late");
+        ensure!(counts == [1, late, 1 - late, 0], "{spec}: {counts:?}");
+        let messages = queue.state()?.messages;
+        ensure!(messages.contains_key(&tick(FIRST).into()), "{spec}");
+    }
+    Ok(())
+}
+
+/// An id of a former tick is free. A message that a producer gives it is no tick.
+#[test]
+fn a_message_of_a_producer_is_neither_replaced_nor_an_overlap() -> Result<()> {
+    for overlap in ["skip", "replace"] {
+        for by_hand in [false, true] {
+            let what = format!("{overlap}, {by_hand}");
+            let mut queue = with(&format!("every=1000 overlap={overlap}"))?;
+            first_in(&mut queue, "done")?;
+            queue.push(FIRST, &tick(FIRST), SECOND_FIRE + 9, "")?;
+            if by_hand {
+                let made = queue.items("trigger", FIRST + 1, words!["s", "now"])?;
+                ensure!(made == [format!("CREATED {}", tick(FIRST + 1))], "{what}");
+            } else {
+                ensure!(
+                    ticks(&mut queue, SECOND_FIRE)? == [tick(SECOND_FIRE)],
+                    "{what}"
+                );
+            }
+            let messages = queue.state()?.messages;
+            ensure!(messages.contains_key(&tick(FIRST).into()), "{what}");
+        }
+    }
+    Ok(())
+}
+
+/// Ticks of `allow` are not recorded. So their number is not limited, also after a change.
+#[test]
+fn a_change_to_allow_ends_the_limit_of_ticks_by_hand() -> Result<()> {
+    let mut queue = with("every=1000 overlap=skip")?;
+    for from in 0..10_u64 {
+        let times = (0..100).map(|at| T0 - from * 100 - at);
+        let words = words!["s"].into_iter().chain(times.map(Into::into));
+        queue.ok("trigger", T0, words.collect())?;
+    }
+    declare(&mut queue, T0, &[every("s", "every=1000")])?;
+    let replies = queue.items("trigger", T0, words!["s", 5])?;
+    ensure!(replies == [format!("CREATED {}", tick(5))], "{replies:?}");
+    Ok(())
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::schedules::{apply, claim, show, tick};
+use super::schedules::{apply, check, claim, show, tick};
 use crate::model::schedule::{Schedule, listed, more};
 use crate::queue::{Queue, T0};
 use crate::reply::{Text, words};
@@ -15,6 +15,93 @@ fn state_of(queue: &mut Queue, id: &str) -> Result<String> {
     let reply = queue.ok("get", T0, words![id])?;
     let pairs = reply.part(1)?.list()?;
     pairs.get(1).map_or(Ok(String::new()), |state| state.text())
+}
+
+/// A tick by hand: of now, or of some fires that are past or due.
+fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Schedule, now: u64) -> Result<()> {
+    let (live, waiting) = live_ticks(queue, model)?;
+    let messages = queue.state()?.messages;
+    let exists = |at: u64| messages.contains_key(&tick(at).into());
+    let triggered = show(queue, "s")?.triggered;
+    let is_now = random.bool();
+    let (times, mut words) = if is_now {
+        (vec![now], words!["s", "now"])
+    } else {
+        let mut times = BTreeSet::from([now - random.u64(0..9_000), model.last]);
+        times.extend([model.next].into_iter().filter(|next| *next > 0));
+        times.retain(|time| *time <= now);
+        (times.into_iter().collect(), words!["s"])
+    };
+    if !is_now {
+        words.extend(times.iter().copied().map(Text::from));
+    }
+    let replies = queue.items("trigger", now, words)?;
+    let mut made = 0;
+    for (at, reply) in times.into_iter().zip(&replies) {
+        let expected = if exists(at) {
+            format!("EXISTS {}", tick(at))
+        } else if is_now && !live.is_empty() && model.overlap == "skip" {
+            "OVERLAPS".to_owned()
+        } else {
+            made += 1;
+            if model.obeys_overlap() {
+                model.live.push(at);
+            }
+            format!("CREATED {}", tick(at))
+        };
+        ensure!(*reply == expected, "{at}: {reply}, and not {expected}");
+    }
+    ensure!(show(queue, "s")?.triggered == triggered + made);
+    let replaces = is_now && made > 0 && model.overlap == "replace";
+    for id in waiting {
+        ensure!(state_of(queue, &id)?.is_empty() == replaces, "{id}");
+    }
+    check(queue)
+}
+
+/// The nominal times of the ticks that wait or are leased, and the ids of those that wait.
+fn live_ticks(queue: &mut Queue, model: &Schedule) -> Result<(Vec<u64>, Vec<String>)> {
+    let (mut live, mut waiting) = (Vec::new(), Vec::new());
+    for nominal in model.live.clone() {
+        let state = state_of(queue, &tick(nominal))?;
+        if ["", "dead"].contains(&&*state) {
+            continue;
+        }
+        live.push(nominal);
+        if state != "leased" {
+            waiting.push(tick(nominal));
+        }
+    }
+    Ok((live, waiting))
+}
+
+/// A refill by the rules of the list, or by newer ones.
+fn refill(queue: &mut Queue, random: &mut Rng, model: &mut Schedule, now: u64) -> Result<()> {
+    let shown = show(queue, "s")?;
+    let is_newer = random.bool();
+    let (mut version, mut after) = (shown.zone_version, shown.last_listed);
+    if is_newer {
+        version = version.replace("2026a", "2026b") + "b";
+        after = shown.last;
+        model.is_final = random.u8(0..4) == 0;
+    }
+    let mut fires = more(random, after.max(now.saturating_sub(9_000)), 20);
+    if random.u8(0..8) == 0 {
+        fires.clear();
+    }
+    let text = listed(&version, model.is_final, &fires);
+    let words = words!["s", shown.version, shown.last_listed, text];
+    let replies = queue.items("refill", now, words)?;
+    model.refill(&version, model.is_final, &fires);
+    let shown = show(queue, "s")?;
+    let expected = format!("OK {}", shown.listed);
+    ensure!(replies == [expected], "{replies:?}: {shown:?}");
+    let (listed, last) = (model.list.len() as u64, model.last_listed);
+    ensure!(
+        (shown.listed, shown.last_listed) == (listed, last),
+        "{shown:?}"
+    );
+    check(queue)
 }
 
 fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
@@ -37,22 +124,11 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             1..4 => now + random.u64(0..40_000),
             _ => now + random.u64(0..2_500),
         };
-        let action = random.u8(0..20);
+        let action = random.u8(0..22);
         let what = format!("seed {seed}, step {step}, action {action}, {now}");
         match action {
             0..9 => {
-                let mut waiting = Vec::new();
-                let mut living = Vec::new();
-                for nominal in model.live.clone() {
-                    let state = state_of(queue, &tick(nominal))?;
-                    if ["", "dead"].contains(&&*state) {
-                        continue;
-                    }
-                    living.push(nominal);
-                    if state != "leased" {
-                        waiting.push(tick(nominal));
-                    }
-                }
+                let (live, waiting) = live_ticks(queue, &model)?;
                 let messages = queue.state()?.messages;
                 let count = if random.u8(0..3) == 0 {
                     random.u64(1..4)
@@ -68,7 +144,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                     None
                 } else {
                     let exists = |at| messages.contains_key(&tick(at).into());
-                    model.fire(now, |at| living.contains(&at), exists).tick
+                    model.fire(now, |at| live.contains(&at), exists).tick
                 };
                 if let Some(nominal) = made {
                     ensure!(
@@ -85,6 +161,11 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                                 "{what}: {id} is {state}"
                             );
                         }
+                    }
+                } else {
+                    for id in &waiting {
+                        let is_gone = state_of(queue, id)?.is_empty();
+                        ensure!(!is_gone, "{what}: {id} is gone without a newer tick");
                     }
                 }
                 for id in &ids {
@@ -146,18 +227,9 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                 let state = ["ready", "scheduled", "dead"][random.usize(0..3)];
                 queue.ok("purge", now, words![state, 1_000])?;
             }
+            19 => trigger(queue, &mut random, &mut model, now).context(what.clone())?,
             _ if model.every.is_none() => {
-                let shown = show(queue, "s")?;
-                let fires = more(
-                    &mut random,
-                    shown.last_listed.max(now.saturating_sub(9_000)),
-                    20,
-                );
-                let text = listed(&shown.zone_version, model.is_final, &fires);
-                let words = words!["s", shown.version, shown.last_listed, text];
-                let replies = queue.items("refill", now, words)?;
-                ensure!(replies[0].starts_with("OK"), "{what}: {replies:?}");
-                model.refill(&shown.zone_version, model.is_final, &fires);
+                refill(queue, &mut random, &mut model, now).context(what.clone())?;
             }
             _ => {}
         }
@@ -168,7 +240,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             "{what}: {shown:?} is not {model:?}"
         );
         ensure!(
-            model.state == "paused" || shown.next == model.next,
+            (shown.next, shown.last) == (model.next, model.last),
             "{what}: {shown:?}, {model:?}"
         );
         ensure!(model.is_conserved(), "{what}: {model:?}");
