@@ -164,6 +164,14 @@ impl Schedule {
         ]
     }
 
+    /// What a call says, without what has happened.
+    pub(crate) fn declared_in(&self, set: &str) -> Self {
+        let set = set.to_owned();
+        let (next, last, since, counts) = (0, 0, 0, [0; 4]);
+        let (triggered, resumed, version, live) = (0, 0, 0, Vec::new());
+        Self { set, next, last, since, counts, triggered, resumed, version, live, ..self.clone() }
+    }
+
     /// Whether a call with these words is no change.
     pub(crate) fn says_the_same(&self, other: &Self) -> bool {
         let said = |schedule: &Self| {

@@ -94,10 +94,7 @@ impl World {
         let (mut judged, mut replies) = (Vec::<Schedule>::new(), Vec::new());
         for given in &call.schedules {
             let old = self.schedules.get(&given.name);
-            let mut schedule = Schedule {
-                set: call.set.clone(),
-                ..given.clone()
-            };
+            let mut schedule = given.declared_in(&call.set);
             let is_twice = judged.iter().any(|other| other.name == given.name);
             let is_anothers = old.is_some_and(|old| old.set != call.set);
             let is_long = given.payload.0.len() as u64 > longest;
