@@ -107,7 +107,7 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
     run.driver.has_old_rights = calls == Calls::ByRoleOf01;
     // The scripts of release 0.1 refuse layout 3.
     run.driver.of_schedules = match (kind, calls) {
-        (Kind::Schedules, _) => 45,
+        (Kind::Schedules, _) => 60,
         (Kind::Mixed, Calls::InTurn | Calls::ByRole) => 12,
         _ => 0,
     };
@@ -130,6 +130,17 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
                 )
             })?;
     }
+    eprintln!(
+        "seed {seed}: {} messages, {} grants, {} recent, {} known",
+        run.world.messages.len(),
+        run.world.grants.len(),
+        run.world.recent.len(),
+        run.world
+            .schedules
+            .values()
+            .map(|s| s.known.len())
+            .sum::<usize>()
+    );
     let counted = run
         .world
         .counters

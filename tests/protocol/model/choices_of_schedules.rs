@@ -8,7 +8,7 @@ use crate::model::schedule_calls::{Declaration, Page, Refill};
 use crate::model::world::World;
 use crate::queue::HOUR;
 
-const NAMES: [&str; 6] = ["a/s", "b", "c", "d", "e", "f.g"];
+const NAMES: [&str; 5] = ["a/s", "b", "c", "d", "f.g"];
 const SETS: [&str; 2] = ["one", "two:2"];
 
 impl Driver {
@@ -16,17 +16,23 @@ impl Driver {
         if world.schedules.is_empty() {
             return self.declaration(world);
         }
+        if world.messages.len() > 50 && self.chance(25) {
+            return self.plan_room_for_ticks(world);
+        }
+        if (world.paused || world.closed(self.now).is_some()) && self.chance(20) {
+            return Operation::Resume;
+        }
         match self.random.u32(0..100) {
-            0..22 => self.declaration(world),
-            22..46 => Operation::Amend {
-                change: self.pick(&["pause", "resume", "resume", "remove"]),
+            0..20 => self.declaration(world),
+            20..38 => Operation::Amend {
+                change: self.pick(&["pause", "pause", "resume", "resume", "resume", "remove"]),
                 names: self.some_names(),
             },
-            46..56 => self.trigger_call(world),
-            56..70 => self.refill_call(world),
-            70..76 => self.page_of_schedules(world),
-            76..80 => self.plan_a_taken_tick(world),
-            80..83 => self.plan_a_timer_that_moves(),
+            38..46 => self.trigger_call(world),
+            46..58 => self.refill_call(world),
+            58..63 => self.page_of_schedules(world),
+            63..68 => self.plan_a_taken_tick(world),
+            68..74 => self.plan_a_timer_that_moves(world),
             _ => {
                 let claim = Operation::Claim {
                     count: self.pick(&[1, 3, 50]),
@@ -102,7 +108,7 @@ impl Driver {
         } else {
             let last = world.schedules.get(name).map_or(0, |old| old.last);
             let first = now.max(last).max(schedule.start.unwrap_or(0));
-            let count = self.pick(&[1, 3, 20, 20, 250, 300, 512]);
+            let count = self.pick(&[1, 3, 20, 20, 20, 256, 300]);
             schedule.list = more(&mut self.random, first, count);
             if self.chance(5) {
                 // Fires that are over: invalid, unless the list is final.
@@ -184,7 +190,7 @@ impl Driver {
             1..8 => behind,
             _ => behind.max(late),
         };
-        let count = self.pick(&[0, 1, 5, 5, 20, 100, 256]);
+        let count = self.pick(&[0, 1, 5, 5, 20, 20, 256]);
         Refill {
             name: one.name.clone(),
             version: one.version + u64::from(self.chance(4)),
@@ -224,13 +230,44 @@ impl Driver {
         self.push_of(None, vec![item])
     }
 
-    /// A schedule that changes while its timer is ready.
-    fn plan_a_timer_that_moves(&mut self) -> Operation {
-        let claim = self.claim();
-        let change = self.pick(&["pause", "resume", "remove"]);
-        let names = NAMES.map(String::from).to_vec();
-        let amend = Operation::Amend { change, names };
-        self.plan([claim, amend]);
+    /// A schedule that changes while its timer is ready, or a purge that meets the timer.
+    fn plan_a_timer_that_moves(&mut self, world: &World) -> Operation {
+        let claim = Operation::Claim {
+            count: 50,
+            token: self.token(),
+            lease: 2_000,
+        };
+        let crons = world.schedules.values().filter(|one| one.every.is_none());
+        let crons: Vec<Schedule> = crons.cloned().collect();
+        let change = match self.random.choice(&crons).cloned() {
+            Some(one) if self.chance(50) => {
+                // Newer rules take back fires that are due.
+                let mut refill = self.refill_of(&one);
+                refill.rules = format!("{}c", one.rules);
+                refill.fires = more(&mut self.random, self.now.floor() + 3_000, 20);
+                Operation::Refill(vec![refill])
+            }
+            _ if self.chance(40) => Operation::Purge {
+                state: "ready",
+                limit: 1_000,
+            },
+            _ => Operation::Amend {
+                change: self.pick(&["pause", "resume"]),
+                names: NAMES.map(String::from).to_vec(),
+            },
+        };
+        self.plan([claim, change]);
         Operation::Promote { limit: 1_000 }
+    }
+
+    /// Ends many messages: the model and the comparison of states cost more with each.
+    fn plan_room_for_ticks(&mut self, world: &World) -> Operation {
+        let held = Self::current(world);
+        let state = self.pick(&["dead", "dead", "scheduled"]);
+        let limit = 1_000;
+        match held.is_empty() || self.chance(50) {
+            true => Operation::Purge { state, limit },
+            false => Operation::Ack(held),
+        }
     }
 }

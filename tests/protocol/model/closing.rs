@@ -10,7 +10,7 @@ use crate::state::State;
 impl World {
     /// Until when the queue is closed, if it is; the largest number if it is full. Release 0.1 does
     /// not know it.
-    pub(super) fn closed(&self, now: Now) -> Option<u64> {
+    pub(crate) fn closed(&self, now: Now) -> Option<u64> {
         match self.was_full && !self.is_frozen {
             true => Some(u64::MAX),
             false => self.opens(now),

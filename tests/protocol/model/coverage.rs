@@ -188,11 +188,15 @@ impl Run {
                 }
                 let removed = !reply.part(3)?.list()?.is_empty();
                 met.extend(removed.then(|| "prunes".to_owned()));
-                met.extend(call.dry_run.then(|| "dry run".to_owned()));
+                met.extend(call.dry_run.then(|| "with dry_run".to_owned()));
                 met
             }
             Operation::Trigger { .. } if reply.part(1)?.text().is_ok() => {
                 vec![reply.part(1)?.text()?]
+            }
+            Operation::Trigger { .. } | Operation::Refill(_) | Operation::Amend { .. } => {
+                let first = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
+                reply.items()?.iter().map(first).collect()
             }
             _ => reply.items()?,
         };

@@ -169,7 +169,18 @@ impl Schedule {
         let set = set.to_owned();
         let (next, last, since, counts) = (0, 0, 0, [0; 4]);
         let (triggered, resumed, version, live) = (0, 0, 0, Vec::new());
-        Self { set, next, last, since, counts, triggered, resumed, version, live, ..self.clone() }
+        Self {
+            set,
+            next,
+            last,
+            since,
+            counts,
+            triggered,
+            resumed,
+            version,
+            live,
+            ..self.clone()
+        }
     }
 
     /// Whether a call with these words is no change.
@@ -206,7 +217,8 @@ impl Schedule {
     /// Whether the list needs more fires soon.
     pub(crate) fn is_low(&self) -> bool {
         let is_wanting = self.every.is_none() && self.state != "ended" && !self.is_final;
-        is_wanting && joined(&self.list).len() < 256 * 14 - 1
+        let bytes = self.list.iter().map(|fire| fire.ilog10() as usize + 2);
+        is_wanting && bytes.sum::<usize>() < 256 * 14
     }
 }
 
