@@ -37,6 +37,8 @@ mod soft_limits;
 mod structure;
 mod windows;
 mod world;
+#[cfg(feature = "schedules")]
+mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -86,32 +88,7 @@ enum Kind {
 
 /// Runs a seed on a server of its own. It stops early when another run has failed.
 fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -> Result<Coverage> {
-    let mut run = Run {
-        queue: Queue::start()?,
-        world: World {
-            is_home: true,
-            ..World::default()
-        },
-        driver: Driver::new(seed, matches!(kind, Kind::Plain)),
-        history: History::default(),
-        shown: VecDeque::new(),
-        coverage: Coverage::new(),
-    };
-    if let Kind::Partition(tag) = kind {
-        run.queue.enter(tag)?;
-        run.driver.has_map = true;
-        run.world.is_home = tag == "-";
-    }
-    run.queue.through(calls)?;
-    run.history.is_mixed = calls == Calls::BesideFrozen;
-    run.driver.has_old_rights = calls == Calls::ByRoleOf01;
-    // The scripts of release 0.1 refuse layout 3.
-    run.driver.of_schedules = match (kind, calls) {
-        (Kind::Schedules, _) => 60,
-        (Kind::Mixed, Calls::InTurn | Calls::ByRole) => 12,
-        _ => 0,
-    };
-    run.driver.may_have_layout_3 = ![Calls::ByRoleOf01, Calls::BesideFrozen].contains(&calls);
+    let mut run = Run::start(seed, kind, calls)?;
     for step in 0..steps {
         if failed.load(Ordering::Relaxed) {
             break;
@@ -130,17 +107,6 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
                 )
             })?;
     }
-    eprintln!(
-        "seed {seed}: {} messages, {} grants, {} recent, {} known",
-        run.world.messages.len(),
-        run.world.grants.len(),
-        run.world.recent.len(),
-        run.world
-            .schedules
-            .values()
-            .map(|s| s.known.len())
-            .sum::<usize>()
-    );
     let counted = run
         .world
         .counters
@@ -152,6 +118,36 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
 }
 
 impl Run {
+    fn start(seed: u64, kind: Kind, calls: Calls) -> Result<Self> {
+        let mut run = Self {
+            queue: Queue::start()?,
+            world: World {
+                is_home: true,
+                ..World::default()
+            },
+            driver: Driver::new(seed, matches!(kind, Kind::Plain)),
+            history: History::default(),
+            shown: VecDeque::new(),
+            coverage: Coverage::new(),
+        };
+        if let Kind::Partition(tag) = kind {
+            run.queue.enter(tag)?;
+            run.driver.has_map = true;
+            run.world.is_home = tag == "-";
+        }
+        run.queue.through(calls)?;
+        run.history.is_mixed = calls == Calls::BesideFrozen;
+        run.driver.has_old_rights = calls == Calls::ByRoleOf01;
+        // The scripts of release 0.1 refuse layout 3.
+        run.driver.may_have_layout_3 = ![Calls::ByRoleOf01, Calls::BesideFrozen].contains(&calls);
+        run.driver.of_schedules = match (kind, calls) {
+            (Kind::Schedules, _) => 60,
+            (Kind::Mixed, Calls::InTurn | Calls::ByRole) => 12,
+            _ => 0,
+        };
+        Ok(run)
+    }
+
     fn step(&mut self) -> Result<()> {
         self.driver.pass_time(&self.world);
         if self.world.wake > 0 && self.driver.chance(30) {
