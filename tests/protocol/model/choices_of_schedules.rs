@@ -33,12 +33,10 @@ impl Driver {
             58..63 => self.page_of_schedules(world),
             63..68 => self.plan_a_taken_tick(world),
             68..74 => self.plan_a_timer_that_moves(world),
+            74..79 => self.plan_a_replaced_tick(world),
             _ => {
-                let claim = Operation::Claim {
-                    count: self.pick(&[1, 3, 50]),
-                    token: self.token(),
-                    lease: self.lease().clamp(1, 5_000),
-                };
+                let count = self.pick(&[1, 3, 50]);
+                let claim = self.claim_of(count);
                 if self.chance(50) {
                     return claim;
                 }
@@ -172,7 +170,7 @@ impl Driver {
         let newer = format!("{}b", one.rules.chars().take(20).collect::<String>());
         let rules = match self.random.u32(0..20) {
             0..3 => newer,
-            3 => "2025z".to_owned(),
+            3 | 4 => "2025z".to_owned(),
             _ => one.rules.clone(),
         };
         let behind = if rules > one.rules {
@@ -215,28 +213,63 @@ impl Driver {
         ))
     }
 
-    /// A message that takes the id of the next tick.
+    /// A message that takes the id of the next tick, and claims around the fire.
     fn plan_a_taken_tick(&mut self, world: &World) -> Operation {
-        let of = |one: &Schedule| one.tick(if one.next > 0 { one.next } else { one.last });
-        let ticks: Vec<String> = world.schedules.values().map(of).collect();
+        let soon = self.now.floor()..self.now.floor() + 3_000;
+        let active = world.schedules.values().filter(|one| one.state == "active");
+        let near = active.filter(|one| soon.contains(&one.next));
+        let ticks: Vec<String> = near.map(|one| one.tick(one.next)).collect();
         let Some(id) = self.random.choice(ticks) else {
             return self.push();
         };
-        let item = Item {
+        let mut item = Item {
             id: id.into(),
-            due: Due::In(self.random.u64(0..5_000)),
+            due: Due::In(self.pick(&[1_000, 60_000])),
             ..self.item()
         };
+        item.drop_options();
+        for _ in 0..4 {
+            let claim = self.claim_of(50);
+            self.plan([claim]);
+        }
         self.push_of(None, vec![item])
+    }
+
+    /// Ticks by hand that wait behind a due timer, which the next claim takes.
+    fn plan_a_replaced_tick(&mut self, world: &World) -> Operation {
+        let now = self.now.floor();
+        let replacing = world
+            .schedules
+            .values()
+            .filter(|one| one.overlap == "replace");
+        let due = replacing.filter(|one| one.state == "active" && one.timer_due() < now);
+        let names: Vec<String> = due.map(|one| one.name.clone()).collect();
+        let Some(name) = self.random.choice(names) else {
+            return self.declaration(world);
+        };
+        let claim = self.claim_of(1);
+        self.plan([claim]);
+        if self.chance(50) {
+            self.plan([Operation::Promote { limit: 1_000 }]);
+        }
+        let times = (0..2).map(|_| now - self.random.u64(0..20_000)).collect();
+        Operation::Trigger {
+            name,
+            times: Some(times),
+        }
+    }
+
+    fn claim_of(&mut self, count: usize) -> Operation {
+        Operation::Claim {
+            count,
+            token: self.token(),
+            lease: self.lease().clamp(1, 5_000),
+        }
     }
 
     /// A schedule that changes while its timer is ready, or a purge that meets the timer.
     fn plan_a_timer_that_moves(&mut self, world: &World) -> Operation {
-        let claim = Operation::Claim {
-            count: 50,
-            token: self.token(),
-            lease: 2_000,
-        };
+        let claim = self.claim_of(50);
         let crons = world.schedules.values().filter(|one| one.every.is_none());
         let crons: Vec<Schedule> = crons.cloned().collect();
         let change = match self.random.choice(&crons).cloned() {

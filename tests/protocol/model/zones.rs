@@ -75,7 +75,7 @@ impl Driver {
                 last_listed: one.last_listed,
                 rules: format!("{}{}", one.rules, if is_newer { "a" } else { "" }),
                 is_final: false,
-                fires: fires(one, after, 60)?,
+                fires: fires(one, after, 100)?,
             });
         }
         match items.is_empty() {
@@ -185,6 +185,6 @@ fn crons_of_six_zones_match_the_model_over_clock_changes() -> Result<()> {
     let ticks = run.history.fired.len();
     println!("{ticks} ticks of {count} fires: {:?}", run.world.met);
     ensure!(count > 60_000, "only {count} fires were over");
-    ensure!(ticks > 1_000, "only {ticks} ticks were made");
+    ensure!(ticks > 500, "only {ticks} ticks were made");
     Ok(())
 }
