@@ -6,14 +6,19 @@
 mod arguments;
 mod beats;
 mod choices;
+mod choices_of_schedules;
+mod claims;
 mod clock;
 mod closing;
 mod consumers;
 mod coverage;
 mod driver;
+mod expected;
+mod fires;
 mod follow_ups;
 mod history;
 mod history_of_pushes;
+mod history_of_ticks;
 mod items;
 mod memory;
 mod message;
@@ -24,10 +29,16 @@ mod plans_of_ends;
 mod producers;
 mod pushes;
 mod reads;
+pub(crate) mod schedule;
+mod schedule_calls;
+mod schedule_fields;
+mod schedules;
 mod soft_limits;
 mod structure;
 mod windows;
 mod world;
+#[cfg(feature = "schedules")]
+mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,13 +51,14 @@ use crate::reply::{Reply, Text, words};
 use coverage::REQUIRED;
 use driver::Driver;
 use history::History;
-use operation::{Operation, Presence};
+use operation::Operation;
 pub(crate) use structure::{check_structure, leased};
 use world::{Now, World};
 
 const STEPS: usize = 6_000;
 const SEEDS: [u64; 3] = [1, 2, 3];
 const PLAIN_SEED: u64 = 1;
+const SCHEDULES_SEED: u64 = 9;
 
 /// Number of the last calls that a failure shows.
 const SHOWN: usize = 12;
@@ -70,31 +82,13 @@ enum Kind {
     Plain,
     /// At the partition with this tag, whose map changes.
     Partition(&'static str),
+    /// Most calls are about schedules.
+    Schedules,
 }
 
 /// Runs a seed on a server of its own. It stops early when another run has failed.
 fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -> Result<Coverage> {
-    let mut run = Run {
-        queue: Queue::start()?,
-        world: World {
-            is_home: true,
-            ..World::default()
-        },
-        driver: Driver::new(seed, matches!(kind, Kind::Plain)),
-        history: History::default(),
-        shown: VecDeque::new(),
-        coverage: Coverage::new(),
-    };
-    if let Kind::Partition(tag) = kind {
-        run.queue.enter(tag)?;
-        run.driver.has_map = true;
-        run.world.is_home = tag == "-";
-    }
-    run.queue.through(calls)?;
-    run.history.is_mixed = calls == Calls::BesideFrozen;
-    run.driver.has_old_rights = calls == Calls::ByRoleOf01;
-    // The scripts of release 0.1 refuse layout 3.
-    run.driver.may_have_layout_3 = ![Calls::ByRoleOf01, Calls::BesideFrozen].contains(&calls);
+    let mut run = Run::start(seed, kind, calls)?;
     for step in 0..steps {
         if failed.load(Ordering::Relaxed) {
             break;
@@ -124,6 +118,36 @@ fn run(seed: u64, kind: Kind, steps: usize, calls: Calls, failed: &AtomicBool) -
 }
 
 impl Run {
+    fn start(seed: u64, kind: Kind, calls: Calls) -> Result<Self> {
+        let mut run = Self {
+            queue: Queue::start()?,
+            world: World {
+                is_home: true,
+                ..World::default()
+            },
+            driver: Driver::new(seed, matches!(kind, Kind::Plain)),
+            history: History::default(),
+            shown: VecDeque::new(),
+            coverage: Coverage::new(),
+        };
+        if let Kind::Partition(tag) = kind {
+            run.queue.enter(tag)?;
+            run.driver.has_map = true;
+            run.world.is_home = tag == "-";
+        }
+        run.queue.through(calls)?;
+        run.history.is_mixed = calls == Calls::BesideFrozen;
+        run.driver.has_old_rights = calls == Calls::ByRoleOf01;
+        // The scripts of release 0.1 refuse layout 3.
+        run.driver.may_have_layout_3 = ![Calls::ByRoleOf01, Calls::BesideFrozen].contains(&calls);
+        run.driver.of_schedules = match (kind, calls) {
+            (Kind::Schedules, _) => 60,
+            (Kind::Mixed, Calls::InTurn | Calls::ByRole) => 12,
+            _ => 0,
+        };
+        Ok(run)
+    }
+
     fn step(&mut self) -> Result<()> {
         self.driver.pass_time(&self.world);
         if self.world.wake > 0 && self.driver.chance(30) {
@@ -181,69 +205,14 @@ impl Run {
             reply == expected,
             "the reply\n    is       {reply:?}\n    expected {expected:?}"
         );
+        for schedule in self.world.schedules.values() {
+            ensure!(
+                schedule.is_conserved(),
+                "a fire is lost or counted twice: {schedule:?}"
+            );
+        }
         if let Some(difference) = after.difference(&self.world.expected()) {
             anyhow::bail!("the state is not as expected: {difference}");
-        }
-        Ok(())
-    }
-
-    fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
-        let some = |count: i64| if count > 0 { "some" } else { "none" }.to_owned();
-        let mut met = match operation {
-            Operation::Promote { .. }
-            | Operation::RequeueOldest { .. }
-            | Operation::Purge { .. }
-            | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
-            Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
-            Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
-            Operation::AckPush { .. } => {
-                let texts = reply.part(2)?.list()?.iter().map(Reply::text);
-                let texts = texts.map(|text| Ok(format!("with {}", text?)));
-                let all: Vec<String> = texts.collect::<Result<_>>()?;
-                [vec![reply.part(1)?.text()?], all].concat()
-            }
-            Operation::Get(_) if reply.list()?.len() > 2 => vec![reply.part(2)?.text()?],
-            Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
-            Operation::Beat { presence, .. } => {
-                let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
-                let leads = reply.part(1)?.int()? == 1;
-                let leads = if leads { "leads" } else { "follows" }.to_owned();
-                [leads].into_iter().chain(parks).collect()
-            }
-            Operation::Pause(_)
-            | Operation::Resume
-            | Operation::Close(_)
-            | Operation::Configure(_)
-            | Operation::Remap { .. } => vec![reply.part(1)?.text()?],
-            _ => reply.items()?,
-        };
-        match operation {
-            Operation::Pause(Some(_)) => met.push("closes".to_owned()),
-            Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
-            Operation::Claim { .. } => {
-                let originals = self
-                    .world
-                    .messages
-                    .values()
-                    .any(|message| message.original.is_some());
-                met.extend(
-                    (originals && self.world.has_work(self.driver.now))
-                        .then(|| "after-crash-2".to_owned()),
-                );
-            }
-            _ => {}
-        }
-        for answer in met {
-            // An ack_push answers "with EXISTS scheduled" for a message.
-            let result = answer.trim_start_matches("with ");
-            let has_state = ["EXISTS", "CANCELLED"].map(|word| result.starts_with(word));
-            let before = usize::from(result != answer);
-            let words = before + 1 + usize::from(has_state.contains(&true));
-            let kind: Vec<&str> = answer.split(' ').take(words).collect();
-            *self
-                .coverage
-                .entry(format!("{} {}", operation.verb(), kind.join(" ")))
-                .or_default() += 1;
         }
         Ok(())
     }
@@ -286,6 +255,8 @@ fn every_reply_and_state_matches_the_model() -> Result<()> {
         .map(|seed| (seed, Kind::Mixed))
         .collect();
     seeds.push((named.first().copied().unwrap_or(PLAIN_SEED), Kind::Plain));
+    let seed = named.first().copied().unwrap_or(SCHEDULES_SEED);
+    seeds.push((seed, Kind::Schedules));
     let failed = AtomicBool::new(false);
     let runs: Vec<Result<Coverage>> = std::thread::scope(|scope| {
         let start = |&(seed, kind)| {

@@ -134,7 +134,7 @@ macro_rules! texts_are_replies {
         }
     })* };
 }
-texts_are_replies!(&str String Text &Text);
+texts_are_replies!(&str String &String Text &Text);
 
 impl Reply {
     /// The reply. Fails only if the connection failed.

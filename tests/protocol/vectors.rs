@@ -39,7 +39,6 @@ mod schedules;
 mod schedules_counts;
 mod schedules_crons;
 mod schedules_input;
-mod schedules_model;
 mod schedules_overlap;
 mod schedules_property;
 mod schedules_ticks;

@@ -2,6 +2,7 @@
 
 use crate::model::consumers::TRIM;
 use crate::model::operation::Presence;
+use crate::model::schedule_fields::counted;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 
@@ -65,12 +66,15 @@ impl World {
         self.count("trimmed", trimmed);
         let header = self.finish(now, trimmed > 0 || reopened, false);
         let is_closed = self.closed(now).is_some();
-        Reply::List(vec![
+        let [_, (_, low_lists), _] = counted(&self.schedules);
+        let low_lists = self.has_layout_4.then(|| low_lists.into());
+        let parts = [
             header,
             leads.into(),
             self.nodes.len().into(),
             reap_after.into(),
             if is_closed { 0 } else { self.ready.len() }.into(),
-        ])
+        ];
+        Reply::List(parts.into_iter().chain(low_lists).collect())
     }
 }

@@ -14,6 +14,9 @@ impl Driver {
         if self.has_map && self.chance(if world.map.is_none() { 20 } else { 4 }) {
             return self.remap(world);
         }
+        if self.of_schedules > 0 && self.chance(self.of_schedules) {
+            return self.schedule_call(world);
+        }
         let has_layout_3 = world.has_layout_3 || !self.may_have_layout_3;
         if !has_layout_3 && self.calls > 200 && self.chance(2) {
             return Operation::Configure(vec![("layout", 3_u64.into())]);

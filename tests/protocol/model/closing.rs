@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 
+use crate::model::schedule::NEVER_MS;
 use crate::model::world::{Now, World};
 use crate::reply::Reply;
 use crate::state::State;
@@ -9,7 +10,7 @@ use crate::state::State;
 impl World {
     /// Until when the queue is closed, if it is; the largest number if it is full. Release 0.1 does
     /// not know it.
-    pub(super) fn closed(&self, now: Now) -> Option<u64> {
+    pub(crate) fn closed(&self, now: Now) -> Option<u64> {
         match self.was_full && !self.is_frozen {
             true => Some(u64::MAX),
             false => self.opens(now),
@@ -24,7 +25,7 @@ impl World {
             Some(until) => first.map(|due| due.max(until)),
             None => first,
         };
-        head.filter(|head| *head < u64::MAX)
+        head.filter(|head| *head < NEVER_MS)
     }
 
     pub(super) fn pause(

@@ -37,6 +37,8 @@ pub(crate) struct Driver {
     /// Whether the users have the rights of release 0.1 only.
     pub(crate) has_old_rights: bool,
     pub(crate) may_have_layout_3: bool,
+    /// How many of a hundred calls are about schedules.
+    pub(crate) of_schedules: u32,
 }
 
 impl Driver {
@@ -56,6 +58,7 @@ impl Driver {
             has_map: false,
             has_old_rights: false,
             may_have_layout_3: false,
+            of_schedules: 0,
         }
     }
 
@@ -92,6 +95,12 @@ impl Driver {
             .extend(ids.into_iter().map(|id| (id, token.clone())));
         let surplus = self.holds.len().saturating_sub(60);
         self.holds.drain(..surplus);
+        let is_tick = |id: &&Text| id.0.contains(&b'@');
+        let ticks = self.holds.iter().map(|(id, _)| id).filter(is_tick);
+        if let Some(tick) = ticks.last() {
+            // The other verbs meet ticks too.
+            self.made.0.insert(0, tick.clone());
+        }
     }
 
     pub(super) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {

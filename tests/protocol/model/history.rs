@@ -37,6 +37,8 @@ pub(crate) struct History {
     pub(super) followed: BTreeSet<(usize, usize)>,
     /// The ends of windows.
     pub(super) windows: BTreeMap<Text, u64>,
+    /// The ticks that claims made.
+    pub(super) fired: BTreeSet<Text>,
     pub(super) clock: u64,
     /// Whether release 0.1 answers some calls: it ignores windows.
     pub(crate) is_mixed: bool,
@@ -164,6 +166,11 @@ impl History {
                     self.moved(now, id, &answer)?;
                 }
             }
+            Operation::Schedule(call) => self.declared(now, call, reply, after)?,
+            Operation::Trigger { .. } => self.triggered(now, reply, after)?,
+            Operation::Amend { change, names } if *change == "remove" => {
+                names.iter().for_each(|name| self.forget_fires(name));
+            }
             // The reply has no ids: the state shows which messages have gone.
             Operation::Purge { .. } | Operation::Beat { .. } => {
                 let gone = self
@@ -197,8 +204,11 @@ impl History {
 
     fn granted(&mut self, now: Now, token: &Text, reply: &Reply) -> Result<()> {
         let deadline = reply.part(2)?.int()? as u64;
-        for [id, payload, ..] in &reply.deliveries()? {
+        for [id, payload, due, _, options] in &reply.deliveries()? {
             let (id, payload) = (id.bytes()?, payload.bytes()?);
+            if options.text()?.split(' ').next() == Some("tick") && !self.lives.contains_key(id) {
+                self.fired(id, payload, due.int()? as u64)?;
+            }
             let life = self.lives.get_mut(id);
             ensure!(
                 life.is_some(),

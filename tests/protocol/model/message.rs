@@ -1,6 +1,7 @@
 //! A message in the model: its options and its state.
 
 use crate::model::operation::Item;
+use crate::model::schedule::Schedule;
 use crate::model::world::{CENTURY_MS, Now};
 use crate::reply::Text;
 
@@ -48,6 +49,8 @@ impl Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) payload: Text,
+    /// Whether a schedule made it.
+    pub(crate) is_tick: bool,
     pub(crate) max_attempts: Option<u64>,
     pub(crate) trace_parent: Option<String>,
     pub(crate) expires: Option<Due>,
@@ -71,6 +74,7 @@ impl Message {
     pub(crate) fn new(item: &Item, due: u64, due_by: Option<u64>) -> Self {
         Self {
             payload: item.payload.clone(),
+            is_tick: false,
             max_attempts: item.max_attempts,
             trace_parent: item.trace_parent.clone(),
             expires: item.expires.clone(),
@@ -78,6 +82,28 @@ impl Message {
             cost: item.cost,
             window: item.window,
             added: due_by.map(|ms| ("due_by", ms)).into_iter().collect(),
+            failures: 0,
+            crashes: 0,
+            error: Text::default(),
+            original: None,
+            place: Place::Scheduled { due },
+            next: None,
+        }
+    }
+
+    /// A message of a schedule: a tick, or its timer.
+    pub(crate) fn of(schedule: &Schedule, is_tick: bool, due: u64) -> Self {
+        let is_set = |is_tick: bool| is_tick.then_some(());
+        Self {
+            payload: schedule.payload.clone(),
+            is_tick,
+            max_attempts: is_set(is_tick).and(schedule.max_attempts),
+            trace_parent: None,
+            expires: is_set(is_tick).and(schedule.expires.map(Due::In)),
+            on_expire: is_set(is_tick).and(schedule.on_expire),
+            cost: None,
+            window: None,
+            added: Vec::new(),
             failures: 0,
             crashes: 0,
             error: Text::default(),
@@ -115,6 +141,7 @@ impl Message {
     }
 
     pub(crate) fn options(&self) -> String {
+        let tick = self.is_tick.then(|| "tick".to_owned());
         let limit = self
             .max_attempts
             .map(|limit| format!("max_attempts={limit}"));
@@ -131,7 +158,7 @@ impl Message {
             .added
             .iter()
             .map(|(name, value)| format!("{name}={value}"));
-        [limit, parent, expires, on_expire, cost, window]
+        [tick, limit, parent, expires, on_expire, cost, window]
             .into_iter()
             .flatten()
             .chain(added)

@@ -1,6 +1,7 @@
 //! The calls of a client: verbs and their arguments.
 
 use crate::model::message::Due;
+use crate::model::schedule_calls::{Declaration, Page, Refill};
 use crate::model::world::{Now, REPEAT_MS};
 use crate::reply::{Text, words};
 
@@ -186,6 +187,19 @@ pub(crate) enum Operation {
         /// The map without its epoch.
         tags: &'static str,
     },
+    Schedule(Declaration),
+    Amend {
+        /// `pause`, `resume` or `remove`.
+        change: &'static str,
+        names: Vec<String>,
+    },
+    Trigger {
+        name: String,
+        /// Of past fires; None: one now.
+        times: Option<Vec<u64>>,
+    },
+    Refill(Vec<Refill>),
+    Schedules(Page),
 }
 
 impl Operation {
@@ -218,13 +232,18 @@ impl Operation {
             Self::Get(_) => "get",
             Self::Stats => "stats",
             Self::Remap { .. } => "remap",
+            Self::Schedule(_) => "schedule",
+            Self::Amend { .. } => "amend",
+            Self::Trigger { .. } => "trigger",
+            Self::Refill(_) => "refill",
+            Self::Schedules(_) => "schedules",
         }
     }
 
     /// Reads leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
         let reads = matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats);
-        reads || matches!(self, Self::Remap { .. })
+        reads || matches!(self, Self::Remap { .. } | Self::Schedules(_))
     }
 
     /// ARGV without the time.
@@ -345,6 +364,11 @@ impl Operation {
                     form => words![form, *expected, map],
                 }
             }
+            Self::Schedule(_)
+            | Self::Amend { .. }
+            | Self::Trigger { .. }
+            | Self::Refill(_)
+            | Self::Schedules(_) => self.schedule_words(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::model::message::{Due, Place};
+use crate::model::schedule::is_timer;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -194,17 +195,27 @@ impl World {
     }
 
     pub(super) fn purge(&mut self, now: Now, state: &str, limit: usize) -> Reply {
-        let all = self.listed(state);
-        let purged = all.len().min(limit);
-        for (_, id) in &all[..purged] {
-            self.erase(now, id);
+        let mut all = self.listed(state);
+        all.retain(|(_, id)| state == "ready" || !is_timer(id));
+        let looked = all.len().min(limit);
+        let mut purged = 0;
+        for (due, id) in &all[..looked] {
+            if let Some(timer) = self.messages.get_mut(id).filter(|_| is_timer(id)) {
+                // It waits in scheduled again.
+                timer.place = Place::Scheduled { due: *due };
+                self.unready(id);
+                self.meet("a purge leaves a timer");
+            } else {
+                self.erase(now, id);
+                purged += 1;
+            }
         }
         self.count("purged", purged);
         self.forget(now, 4 * purged);
         Reply::List(vec![
-            self.finish(now, purged > 0, false),
+            self.finish(now, looked > 0, false),
             purged.into(),
-            (all.len() - purged).into(),
+            (all.len() - looked).into(),
         ])
     }
 

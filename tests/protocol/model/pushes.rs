@@ -286,7 +286,7 @@ impl World {
     }
 
     /// Stores a payload's length. The queue knows the longest one, rounded up to a power of two.
-    fn grow(&mut self, payload: &Text) {
+    pub(super) fn grow(&mut self, payload: &Text) {
         if payload.0.len() > 4_096 {
             self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
         }

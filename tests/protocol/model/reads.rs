@@ -4,6 +4,8 @@ use anyhow::Result;
 
 use crate::model::message::Place;
 use crate::model::operation::Operation;
+use crate::model::schedule::is_timer;
+use crate::model::schedule_fields::counted;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -90,6 +92,11 @@ impl World {
             } => self.peek(now, state, cursor, *limit),
             Operation::Get(id) => self.get(now, id),
             Operation::Stats => self.stats(now),
+            Operation::Schedule(call) => self.declare(now, call, after)?,
+            Operation::Amend { change, names } => self.amend(now, change, names),
+            Operation::Trigger { name, times } => self.trigger(now, name, times.as_deref()),
+            Operation::Refill(items) => self.refill(now, items),
+            Operation::Schedules(page) => self.show_schedules(now, page),
             Operation::Remap {
                 form,
                 expected,
@@ -164,10 +171,11 @@ impl World {
                 error.into(),
             ])
         };
+        let shown = page.iter().filter(|(_, id)| !is_timer(id));
         Reply::List(vec![
             self.header(now),
             next.into(),
-            Reply::List(page.iter().map(item).collect()),
+            Reply::List(shown.map(item).collect()),
         ])
     }
 
@@ -247,6 +255,13 @@ impl World {
                 .then_some([parked, closed, full, rate])
                 .into_iter()
                 .flatten(),
+        );
+        let counted = self.has_layout_4.then(|| counted(&self.schedules));
+        pairs.extend(
+            counted
+                .into_iter()
+                .flatten()
+                .map(|(name, count)| (name, count.into())),
         );
         let flat = pairs
             .into_iter()

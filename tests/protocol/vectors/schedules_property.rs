@@ -1,13 +1,13 @@
-//! Random applies, claims, pauses and jumps of the clock, against a small model of one schedule that
-//! lists its fires one by one.
+//! Random applies, claims, pauses and jumps of the clock, against the model of one schedule that lists
+//! its fires one by one.
 
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 
-use super::schedules::{apply, check, claim, listed, show, tick};
-use super::schedules_model::{Model, more};
+use super::schedules::{apply, check, claim, show, tick};
+use crate::model::schedule::{Schedule, listed, more};
 use crate::queue::{Queue, T0};
 use crate::reply::{Text, words};
 
@@ -18,8 +18,8 @@ fn state_of(queue: &mut Queue, id: &str) -> Result<String> {
 }
 
 /// A tick by hand: of now, or of some fires that are past or due.
-fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> Result<()> {
-    let (lives, waiting) = live_ticks(queue, model)?;
+fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Schedule, now: u64) -> Result<()> {
+    let (live, waiting) = live_ticks(queue, model)?;
     let messages = queue.state()?.messages;
     let exists = |at: u64| messages.contains_key(&tick(at).into());
     let triggered = show(queue, "s")?.triggered;
@@ -40,12 +40,12 @@ fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> 
     for (at, reply) in times.into_iter().zip(&replies) {
         let expected = if exists(at) {
             format!("EXISTS {}", tick(at))
-        } else if is_now && lives && model.overlap == "skip" {
+        } else if is_now && !live.is_empty() && model.overlap == "skip" {
             "OVERLAPS".to_owned()
         } else {
             made += 1;
-            if model.overlap != "allow" {
-                model.live.insert(at);
+            if model.obeys_overlap() {
+                model.live.push(at);
             }
             format!("CREATED {}", tick(at))
         };
@@ -59,24 +59,24 @@ fn trigger(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> 
     check(queue)
 }
 
-/// Whether an earlier tick waits or is leased, and the ids of those that wait.
-fn live_ticks(queue: &mut Queue, model: &Model) -> Result<(bool, Vec<String>)> {
-    let (mut lives, mut waiting) = (false, Vec::new());
+/// The nominal times of the ticks that wait or are leased, and the ids of those that wait.
+fn live_ticks(queue: &mut Queue, model: &Schedule) -> Result<(Vec<u64>, Vec<String>)> {
+    let (mut live, mut waiting) = (Vec::new(), Vec::new());
     for nominal in model.live.clone() {
         let state = state_of(queue, &tick(nominal))?;
         if ["", "dead"].contains(&&*state) {
             continue;
         }
-        lives = true;
+        live.push(nominal);
         if state != "leased" {
             waiting.push(tick(nominal));
         }
     }
-    Ok((lives, waiting))
+    Ok((live, waiting))
 }
 
 /// A refill by the rules of the list, or by newer ones.
-fn refill(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> Result<()> {
+fn refill(queue: &mut Queue, random: &mut Rng, model: &mut Schedule, now: u64) -> Result<()> {
     let shown = show(queue, "s")?;
     let is_newer = random.bool();
     let (mut version, mut after) = (shown.zone_version, shown.last_listed);
@@ -85,18 +85,22 @@ fn refill(queue: &mut Queue, random: &mut Rng, model: &mut Model, now: u64) -> R
         after = shown.last;
         model.is_final = random.u8(0..4) == 0;
     }
-    let mut fires = more(random, after.max(now.saturating_sub(9_000)));
+    let mut fires = more(random, after.max(now.saturating_sub(9_000)), 20);
     if random.u8(0..8) == 0 {
         fires.clear();
     }
-    let text = listed(&version, u8::from(model.is_final), &fires);
+    let text = listed(&version, model.is_final, &fires);
     let words = words!["s", shown.version, shown.last_listed, text];
     let replies = queue.items("refill", now, words)?;
-    model.refill(&fires, is_newer);
+    model.refill(&version, model.is_final, &fires);
     let shown = show(queue, "s")?;
     let expected = format!("OK {}", shown.listed);
     ensure!(replies == [expected], "{replies:?}: {shown:?}");
-    ensure!(shown.listed == model.list.len() as u64, "{shown:?}");
+    let (listed, last) = (model.list.len() as u64, model.last_listed);
+    ensure!(
+        (shown.listed, shown.last_listed) == (listed, last),
+        "{shown:?}"
+    );
     check(queue)
 }
 
@@ -109,7 +113,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
     if is_limited {
         queue.ok("configure", now, limit[random.usize(0..2)].clone())?;
     }
-    let mut model = Model::random(&mut random, now);
+    let mut model = Schedule::random(&mut random, now);
     let (word, _, _) = apply(queue, now, ["some", "", ""], &[model.words()])?;
     ensure!(word == "OK");
     model.begin(now);
@@ -124,7 +128,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
         let what = format!("seed {seed}, step {step}, action {action}, {now}");
         match action {
             0..9 => {
-                let (lives, waiting) = live_ticks(queue, &model)?;
+                let (live, waiting) = live_ticks(queue, &model)?;
                 let messages = queue.state()?.messages;
                 let count = if random.u8(0..3) == 0 {
                     random.u64(1..4)
@@ -139,7 +143,8 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                 let made = if may_miss && show(queue, "s")? == before {
                     None
                 } else {
-                    model.fire(now, lives, |at| messages.contains_key(&tick(at).into()))
+                    let exists = |at| messages.contains_key(&tick(at).into());
+                    model.fire(now, |at| live.contains(&at), exists).tick
                 };
                 if let Some(nominal) = made {
                     ensure!(
@@ -156,9 +161,6 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
                                 "{what}: {id} is {state}"
                             );
                         }
-                    }
-                    if model.overlap != "allow" {
-                        model.live.insert(nominal);
                     }
                 } else {
                     for id in &waiting {
@@ -186,9 +188,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             13 => drop(queue.ok("promote", now, words![1_000])?),
             14 => {
                 queue.ok("amend", now, words!["pause", "s"])?;
-                if ["active", "dry"].contains(&model.state) {
-                    model.state = "paused";
-                }
+                model.pause();
             }
             15 => {
                 queue.ok("amend", now, words!["resume", "s"])?;
@@ -196,7 +196,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             }
             16 => {
                 let old = model.clone();
-                let mut new = Model::random(&mut random, now.max(old.last));
+                let mut new = Schedule::random(&mut random, now.max(old.last));
                 if old.state != "ended" {
                     new.every = new
                         .every
@@ -243,21 +243,7 @@ fn run(queue: &mut Queue, seed: u64) -> Result<u64> {
             (shown.next, shown.last) == (model.next, model.last),
             "{what}: {shown:?}, {model:?}"
         );
-        let sum: u64 = model.counts.iter().sum();
-        ensure!(
-            sum == model.fires.len() as u64,
-            "{what}: {sum} of {:?}",
-            model.fires
-        );
-        let in_range = |fire: &&u64| **fire >= shown.since && **fire <= shown.last;
-        ensure!(
-            model.fires.iter().filter(in_range).count() as u64 == sum,
-            "{what}: {shown:?}"
-        );
-        ensure!(
-            model.fires.is_sorted_by(|one, other| one < other),
-            "{what}: a fire twice"
-        );
+        ensure!(model.is_conserved(), "{what}: {model:?}");
     }
     Ok(all.len() as u64)
 }
