@@ -268,6 +268,9 @@ fn calls(round: u64) -> Vec<Call> {
         ("get", now + 6 * SECOND, words![id("f")]),
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
         ("stats", now + 6 * SECOND, words![]),
+        ("dues", now + 6 * SECOND, words![now, now + 6 * SECOND]),
+        ("nodes", now + 6 * SECOND, words![]),
+        ("held", now + 6 * SECOND, words![&held]),
         ("verify", now + 6 * SECOND, words!["1"]),
         ("audit", now + 6 * SECOND, audit),
     ]);
