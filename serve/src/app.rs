@@ -47,10 +47,6 @@ impl App {
                 key
             }
         };
-        if config.rate_limit == Some(0) || config.max_connections == 0 {
-            let text = "rate_limit and max_connections must be at least 1";
-            return Err(Error::Config(text.to_owned()));
-        }
         Ok(Self {
             client,
             hosts,

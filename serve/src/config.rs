@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::auth::{Access, PublicUrl, QueuePattern, TrustedProxy};
+use crate::error::Error;
 
 /// How the queue is served. `Config::default()` is for people on this machine.
 ///
@@ -59,5 +60,34 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8377)),
             max_connections: 1_024,
         }
+    }
+}
+
+impl Config {
+    /// Refuses a configuration with which a server of its own would let anybody in, or cannot start.
+    /// [`Server::bind`](crate::Server::bind) does the same.
+    ///
+    /// # Errors
+    /// [`Error::Config`], which says what is missing.
+    pub fn check(&self) -> Result<(), Error> {
+        let refused = |text: String| Err(Error::Config(text));
+        if self.rate_limit == Some(0) || self.max_connections == 0 {
+            return refused(
+                "the rate limit and the number of connections must be at least 1".to_owned(),
+            );
+        }
+        if self.access == Access::Everybody {
+            return refused("a server of its own needs tokens or a trusted proxy".to_owned());
+        }
+        let is_open = self.access == Access::Loopback && self.proxy.is_none();
+        if is_open && !self.listen.ip().to_canonical().is_loopback() {
+            return refused(format!(
+                "other machines can reach {}, and without tokens everybody would be an operator: add \
+                 --tokens FILE (`dueq serve token NAME --role viewer --tokens FILE` makes one), or \
+                 --trust-proxy CIDR with --user-header",
+                self.listen
+            ));
+        }
+        Ok(())
     }
 }

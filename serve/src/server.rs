@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::accept;
 use crate::app::{App, Shared};
-use crate::auth::{Access, Hosts};
+use crate::auth::Hosts;
 use crate::config::Config;
 use crate::error::Error;
 use crate::mount::routed;
@@ -47,7 +47,7 @@ impl Server {
     /// [`Error::Config`] if the configuration lets anybody in from other machines, or is wrong;
     /// [`Error::Io`] if the address is in use.
     pub async fn bind(client: Client, config: Config) -> Result<Self, Error> {
-        require_callers(&config)?;
+        config.check()?;
         let hosts = Hosts::of_server(config.public_url.clone());
         let app = Arc::new(App::new(client, &config, hosts)?);
         let unbound = |error| Error::io(format!("cannot listen on {}", config.listen), error);
@@ -83,25 +83,6 @@ impl Server {
             stop,
         )
         .await;
-    }
-}
-
-/// Refuses a server that would let anybody in from other machines.
-fn require_callers(config: &Config) -> Result<(), Error> {
-    let refused = |text: String| Err(Error::Config(text));
-    match config.access {
-        Access::Everybody => {
-            refused("a server of its own needs tokens or a trusted proxy".to_owned())
-        }
-        Access::Loopback if config.proxy.is_none() && !config.listen.ip().is_loopback() => {
-            refused(format!(
-                "{} is reachable from other machines, and without tokens everybody would be an operator: \
-                 add --tokens FILE (dueq serve token NAME --role viewer --tokens FILE makes one), or \
-                 --trust-proxy CIDR with --user-header",
-                config.listen
-            ))
-        }
-        _ => Ok(()),
     }
 }
 
