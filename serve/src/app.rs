@@ -31,26 +31,15 @@ pub(crate) struct App {
     pub(crate) names: Names,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
-    /// The key of the configuration, or a random one.
-    own_key: [u8; 32],
-    has_key_file: bool,
 }
 
 impl App {
     pub(crate) fn new(client: Client, config: &Config, hosts: Hosts) -> Result<Self, Error> {
-        let own_key = match &config.signing_key {
-            Some(path) => read_key(path)?,
-            None => {
-                let mut key = [0; 32];
-                getrandom::fill(&mut key)
-                    .map_err(|error| Error::Config(format!("no random bytes: {error}")))?;
-                key
-            }
-        };
+        let key = config.signing_key.as_deref().map(read_key).transpose()?;
         Ok(Self {
             client,
             hosts,
-            gate: Gate::open(config.access.clone(), config.proxy.clone())?,
+            gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
             rate_limit: RateLimit::new(config.rate_limit),
             audit: Audit::open(config.audit_log.as_deref())?,
             bodies: Bodies::new(config.max_body_bytes),
@@ -60,8 +49,6 @@ impl App {
             names: Names::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
-            own_key,
-            has_key_file: config.signing_key.is_some(),
         })
     }
 
@@ -78,17 +65,6 @@ impl App {
             .map(|pattern| pattern.name().map(str::to_owned))
             .collect();
         names.filter(|names| !names.is_empty())
-    }
-
-    /// The key that signs sessions and claims: of the key file, else of the tokens file, else a
-    /// random one that ends with this process.
-    pub(crate) fn signing_key(&self) -> [u8; 32] {
-        if self.has_key_file {
-            return self.own_key;
-        }
-        let file = self.gate.tokens().and_then(|tokens| tokens.current().ok());
-        let of_file = file.and_then(|file| file.signing_key());
-        of_file.unwrap_or(self.own_key)
     }
 }
 

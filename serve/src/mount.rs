@@ -12,7 +12,7 @@ use axum::response::Response;
 use dueq::Client;
 
 use crate::app::{App, Shared};
-use crate::auth::{Access, Hosts, front};
+use crate::auth::{Access, Hosts, front, open_front};
 use crate::config::Config;
 use crate::error::Error;
 use crate::problem::everywhere;
@@ -39,9 +39,11 @@ pub(crate) fn routed(app: &Shared) -> Router {
     let (router, document) = routes::guarded(app);
     let _ = app.document.set(document.to_json().unwrap_or_default());
     let (health, _) = routes::health().split_for_parts();
+    let (open, _) = routes::open().split_for_parts();
     router
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(from_fn_with_state(app.clone(), front))
+        .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
         .merge(health)
         .layer(from_fn(everywhere))
         .layer(map_response(hardened))

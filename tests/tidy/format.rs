@@ -4,7 +4,7 @@ use crate::files;
 use crate::scripts::scripts;
 
 /// Folders with Rust sources.
-const SOURCES: [&str; 10] = [
+const SOURCES: [&str; 11] = [
     "src",
     "bench/src",
     "bench/driver",
@@ -12,6 +12,7 @@ const SOURCES: [&str; 10] = [
     "cli",
     "fuzz/src",
     "fuzz/fuzz_targets",
+    "serve",
     "testkit",
     "tests",
     "examples",

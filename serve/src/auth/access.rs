@@ -2,12 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use axum::extract::ConnectInfo;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
-use crate::auth::{Principal, TrustedProxy, Via, Watched};
+use crate::auth::{Principal, TrustedProxy, Via, Watched, session};
 use crate::error::Error;
 use crate::problem::{Code, Problem};
 
@@ -39,10 +40,21 @@ pub(crate) struct Gate {
     tokens: Option<Watched>,
     proxy: Option<TrustedProxy>,
     access: Access,
+    /// The key of the key file, which goes before that of the tokens file.
+    key: Option<[u8; 32]>,
+    /// The key if no file has one: it ends with this process.
+    random_key: [u8; 32],
 }
 
 impl Gate {
-    pub(crate) fn open(access: Access, proxy: Option<TrustedProxy>) -> Result<Self, Error> {
+    pub(crate) fn open(
+        access: Access,
+        proxy: Option<TrustedProxy>,
+        key: Option<[u8; 32]>,
+    ) -> Result<Self, Error> {
+        let mut random_key = [0; 32];
+        getrandom::fill(&mut random_key)
+            .map_err(|error| Error::Config(format!("no random bytes: {error}")))?;
         let tokens = match &access {
             Access::Tokens(path) => Some(Watched::open(path).map_err(Error::Config)?),
             Access::Loopback | Access::Everybody => None,
@@ -51,7 +63,29 @@ impl Gate {
             tokens,
             proxy,
             access,
+            key,
+            random_key,
         })
+    }
+
+    /// The key that signs sessions and claims.
+    pub(crate) fn signing_key(&self) -> [u8; 32] {
+        let of_file = || {
+            let file = self.tokens.as_ref()?.current().ok()?;
+            file.signing_key()
+        };
+        self.key.or_else(of_file).unwrap_or(self.random_key)
+    }
+
+    /// Begins a session of the caller with this token: the value of its cookie.
+    pub(crate) fn begin_session(&self, token: &str) -> Result<String, Problem> {
+        let Some(tokens) = &self.tokens else {
+            let detail = "the server has no tokens, so there are no sessions";
+            return Err(Problem::new(Code::InvalidInput, detail));
+        };
+        let file = tokens.current().map_err(unreadable)?;
+        let value = session::begin(&self.signing_key(), &file, token, SystemTime::now());
+        value.ok_or_else(|| self.unauthenticated(true))
     }
 
     pub(crate) fn tokens(&self) -> Option<&Watched> {
@@ -70,11 +104,14 @@ impl Gate {
         }
         if let Some(tokens) = &self.tokens {
             let token = bearer(parts)?;
-            let file = tokens.current().map_err(|error| {
-                let detail = format!("{error}; nobody has access until it can be read");
-                Problem::new(Code::TokensUnreadable, detail).retry_after_s(5)
-            })?;
-            let found = token.and_then(|token| file.principal(token));
+            let file = tokens.current().map_err(unreadable)?;
+            let found = match token {
+                Some(token) => file.principal(token),
+                None => {
+                    let key = self.signing_key();
+                    session::principal(&key, &file, &parts.headers, SystemTime::now())
+                }
+            };
             return found.ok_or_else(|| self.unauthenticated(token.is_some()));
         }
         match self.access {
@@ -109,6 +146,12 @@ impl Gate {
         };
         Problem::new(Code::Unauthenticated, detail)
     }
+}
+
+fn unreadable(error: String) -> Problem {
+    tracing::debug!(name: "dueq_serve.refused", error, "the tokens file cannot be read");
+    let detail = "nobody has access until it can be read; the log of the server has the reason";
+    Problem::new(Code::TokensUnreadable, detail).retry_after_s(5)
 }
 
 /// The token of the header `Authorization`. A header that cannot be read is refused, not ignored.

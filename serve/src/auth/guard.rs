@@ -55,7 +55,8 @@ fn allow(
         return Err(Problem::new(Code::ReadOnly, detail));
     }
     if !principal.has(right) {
-        let roles = match principal.roles() {
+        let names: Vec<_> = principal.roles().iter().map(|role| role.name()).collect();
+        let roles = match names.join(", ") {
             roles if roles.is_empty() => "no role".to_owned(),
             roles => format!("the role {roles}"),
         };

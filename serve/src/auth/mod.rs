@@ -12,11 +12,12 @@ mod public_url;
 mod query;
 mod rate_limit;
 mod role;
+pub(crate) mod session;
 mod tokens;
 
 pub use access::Access;
 pub(crate) use access::Gate;
-pub(crate) use front::front;
+pub(crate) use front::{front, open_front};
 pub(crate) use guard::guard;
 pub(crate) use host::{Hosts, LocalAddr};
 pub use pattern::QueuePattern;

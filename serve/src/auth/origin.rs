@@ -10,6 +10,8 @@ use crate::auth::role::is_safe;
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
 
+const SITE: &str = "sec-fetch-site";
+
 /// Refuses a request that changes something and comes from a page of another site. Browsers send
 /// `Sec-Fetch-Site` to trustworthy addresses only, hence also the check of `Origin`.
 pub(crate) fn check(
@@ -25,8 +27,7 @@ pub(crate) fn check(
         let detail = format!("{name}: {value}; only pages of this server may change anything");
         Err(Problem::new(Code::CrossOrigin, detail))
     };
-    let site = "sec-fetch-site";
-    for value in parts.headers.get_all(site) {
+    for value in parts.headers.get_all(SITE) {
         if value.as_bytes() != b"same-origin" {
             return refused("Sec-Fetch-Site", value.as_bytes());
         }
@@ -40,6 +41,12 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// Whether the request changes nothing, or says where it comes from.
+pub(crate) fn is_known(parts: &Parts) -> bool {
+    let headers = &parts.headers;
+    is_safe(&parts.method) || headers.contains_key(ORIGIN) || headers.contains_key(SITE)
 }
 
 /// Whether the origin is this server's, by its public URL or by the host that the request names.

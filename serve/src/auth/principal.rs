@@ -15,6 +15,8 @@ pub(crate) enum Via {
     Loopback,
     /// By a token.
     Token,
+    /// By the cookie of a session, which began with a token.
+    Session,
     /// By headers of a trusted proxy.
     Proxy,
     /// The service that mounted the router has checked them, or nobody has.
@@ -26,6 +28,7 @@ impl Via {
         match self {
             Self::Loopback => "loopback",
             Self::Token => "token",
+            Self::Session => "session",
             Self::Proxy => "proxy",
             Self::Embedder => "embedder",
         }
@@ -36,7 +39,7 @@ impl Via {
 #[derive(Debug, Clone)]
 pub(crate) struct Principal(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Inner {
     name: String,
     via: Via,
@@ -64,6 +67,14 @@ impl Principal {
         Self::new(name, via, vec![Role::Operator], vec![QueuePattern::all()])
     }
 
+    /// The same, recognised by a session.
+    pub(crate) fn in_session(&self) -> Self {
+        Self(Arc::new(Inner {
+            via: Via::Session,
+            ..Inner::clone(&self.0)
+        }))
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }
@@ -72,10 +83,12 @@ impl Principal {
         self.0.via
     }
 
-    /// Its roles, for texts.
-    pub(crate) fn roles(&self) -> String {
-        let names: Vec<_> = self.0.roles.iter().map(|role| role.name()).collect();
-        names.join(", ")
+    pub(crate) fn roles(&self) -> &[Role] {
+        &self.0.roles
+    }
+
+    pub(crate) fn queues(&self) -> &[QueuePattern] {
+        &self.0.queues
     }
 
     pub(crate) fn has(&self, right: Right) -> bool {

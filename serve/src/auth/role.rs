@@ -25,7 +25,7 @@ pub enum Role {
 pub(crate) enum Right {
     /// Reads counts, lists and messages without payloads.
     Read,
-    /// Reads payloads. No route asks for it yet but those of payloads.
+    /// Reads payloads.
     ReadPayload,
     /// Pushes messages, and changes waiting ones.
     Produce,
@@ -78,6 +78,14 @@ impl FromStr for Role {
 }
 
 impl Right {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Read,
+        Self::ReadPayload,
+        Self::Produce,
+        Self::Consume,
+        Self::Operate,
+    ];
+
     /// The word in the OpenAPI document.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -111,16 +119,7 @@ mod tests {
 
     #[test]
     fn each_role_has_exactly_its_rights() {
-        let rights = |role: Role| {
-            [
-                Right::Read,
-                Right::ReadPayload,
-                Right::Produce,
-                Right::Consume,
-                Right::Operate,
-            ]
-            .map(|right| role.has(right))
-        };
+        let rights = |role: Role| Right::ALL.map(|right| role.has(right));
         assert_eq!(rights(Role::Viewer), [true, false, false, false, false]);
         assert_eq!(rights(Role::Producer), [true, false, true, false, false]);
         assert_eq!(rights(Role::Consumer), [true, true, false, true, false]);

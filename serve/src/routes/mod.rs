@@ -10,6 +10,7 @@ mod names;
 mod openapi;
 mod pause;
 mod queues;
+mod session;
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
@@ -26,6 +27,7 @@ fn groups() -> Vec<Group> {
     vec![
         Group::new(Right::Read, openapi::routes()),
         Group::new(Right::Read, queues::routes()),
+        Group::new(Right::Read, session::reads()),
         Group::new(Right::Operate, pause::routes()),
     ]
 }
@@ -33,6 +35,11 @@ fn groups() -> Vec<Group> {
 /// The routes that need no caller: health.
 pub(crate) fn health() -> OpenApiRouter<Shared> {
     health::routes()
+}
+
+/// The routes by which a caller proves who they are.
+pub(crate) fn open() -> OpenApiRouter<Shared> {
+    session::changes()
 }
 
 /// All other routes behind their guards, and the OpenAPI document of all.
@@ -43,5 +50,6 @@ pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, utoipa::openapi::OpenApi
     }
     let (router, mut document) = all.split_for_parts();
     document.merge(health().into_openapi());
+    document.merge(open().into_openapi());
     (router, document)
 }

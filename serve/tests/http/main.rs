@@ -12,6 +12,7 @@ mod names;
 mod paths;
 mod problems;
 mod proxy;
+mod session;
 mod smuggling;
 mod stop;
 mod tokens;

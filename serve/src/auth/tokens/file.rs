@@ -86,16 +86,27 @@ impl TokensFile {
         })
     }
 
-    /// The caller who has this token. Takes the same time whichever entry fits.
+    /// The caller who has this token.
     pub(crate) fn principal(&self, token: &str) -> Option<Principal> {
+        self.entry(token).map(|(_, principal)| principal.clone())
+    }
+
+    /// The hash and the caller of this token. Takes the same time whichever entry fits.
+    pub(crate) fn entry(&self, token: &str) -> Option<&([u8; 32], Principal)> {
         let hash = hash(token.as_bytes());
         let mut found = u32::MAX;
         for (number, (known, _)) in (0_u32..).zip(&self.tokens) {
             let fits: Choice = known.ct_eq(&hash);
             found.conditional_assign(&number, fits);
         }
-        let entry = self.tokens.get(usize::try_from(found).ok()?);
-        entry.map(|(_, principal)| principal.clone())
+        self.tokens.get(usize::try_from(found).ok()?)
+    }
+
+    /// The hash and the caller of the token with this name.
+    pub(crate) fn named(&self, name: &str) -> Option<&([u8; 32], Principal)> {
+        self.tokens
+            .iter()
+            .find(|(_, principal)| principal.name() == name)
     }
 
     pub(crate) fn signing_key(&self) -> Option<[u8; 32]> {
