@@ -37,7 +37,8 @@ impl Serve {
     fn ask(&self, line: &str, header: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.address)?;
         let host = &self.address;
-        let request = format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n");
+        let request =
+            format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n");
         stream.write_all(request.as_bytes())?;
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
@@ -68,24 +69,47 @@ fn serve_without_tokens_listens_on_loopback_only() -> Result<()> {
     for args in [
         &["serve", "--listen", "0.0.0.0:0"][..],
         &["serve", "--listen", "[::]:0"],
-        &["serve", "--listen", "0.0.0.0:0", "--public-url", "https://q.example.com"],
+        &[
+            "serve",
+            "--listen",
+            "0.0.0.0:0",
+            "--public-url",
+            "https://q.example.com",
+        ],
     ] {
         let output = dueq(&server, args)?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
-        assert!(said.contains("--tokens FILE") && said.contains("--trust-proxy"), "{said}");
+        assert!(
+            said.contains("--tokens FILE") && said.contains("--trust-proxy"),
+            "{said}"
+        );
     }
     for args in [
         &["--trust-proxy", "10.0.0.1"][..],
         &["--trust-proxy", "x", "--user-header", "x-user"],
-        &["--group-role", "sre=root", "--groups-header", "g", "--user-header", "u", "--trust-proxy", "::1"],
+        &[
+            "--group-role",
+            "sre=root",
+            "--groups-header",
+            "g",
+            "--user-header",
+            "u",
+            "--trust-proxy",
+            "::1",
+        ],
         &["--tokens", "/absent/tokens.toml"],
         &["--public-url", "q.example.com"],
         &["--rate-limit", "0"],
         &["--queues", "a/b"],
     ] {
         let output = dueq(&server, &[&["serve"], args].concat())?;
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
     }
     Ok(())
 }
@@ -96,7 +120,10 @@ fn serve_stops_on_sigterm_and_audits_to_standard_error() -> Result<()> {
     dueq(&server, &["push", "orders", "x"])?;
     let serve = Serve::start(&server, &[])?;
     let listed = serve.ask("GET /v1/queues", "")?;
-    assert!(listed.starts_with("HTTP/1.1 200") && listed.contains("orders"), "{listed}");
+    assert!(
+        listed.starts_with("HTTP/1.1 200") && listed.contains("orders"),
+        "{listed}"
+    );
     let paused = serve.ask("PUT /v1/queues/orders/pause", "")?;
     assert!(paused.starts_with("HTTP/1.1 200"), "{paused}");
     let (code, said) = serve.end("-TERM")?;
@@ -105,7 +132,10 @@ fn serve_stops_on_sigterm_and_audits_to_standard_error() -> Result<()> {
         .lines()
         .map(|line| Ok(serde_json::from_str(line)?))
         .collect::<Result<_>>()?;
-    assert_eq!((&events[0]["event"], &events[1]["event"]), (&"start".into(), &"end".into()));
+    assert_eq!(
+        (&events[0]["event"], &events[1]["event"]),
+        (&"start".into(), &"end".into())
+    );
     Ok(())
 }
 
@@ -132,7 +162,9 @@ fn printed_token_opens_a_server_that_runs() -> Result<()> {
     assert_eq!(status("dueq_x")?, "HTTP/1.1 401 Unauthorized");
     let second = add("second")?;
     let again = Command::new(DUEQ)
-        .args(["serve", "token", "second", "--role", "viewer", "--tokens", path])
+        .args([
+            "serve", "token", "second", "--role", "viewer", "--tokens", path,
+        ])
         .output()?;
     assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
     // The server notices a changed file within a second.
@@ -157,6 +189,9 @@ fn options_of_serve_come_from_the_environment() -> Result<()> {
         .env("DUEQ_SERVE_READ_ONLY", "true")
         .output()?;
     let said = text(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("0.0.0.0:0"), "{said}");
+    assert!(
+        output.status.code() == Some(2) && said.contains("0.0.0.0:0"),
+        "{said}"
+    );
     Ok(())
 }

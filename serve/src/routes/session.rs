@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -93,11 +93,7 @@ async fn begin(
 ) -> Result<Response, Problem> {
     let value = app.gate.begin_session(&begin.token)?;
     let cookie = set_cookie(Some(&value), app.hosts.public());
-    Ok((
-        StatusCode::NO_CONTENT,
-        cookie.map(|cookie| [(SET_COOKIE, cookie)]),
-    )
-        .into_response())
+    Ok(with_cookie(cookie))
 }
 
 /// End the session of this browser
@@ -118,9 +114,10 @@ async fn begin(
 )]
 async fn end(State(app): State<Shared>) -> Response {
     let cookie = set_cookie(None, app.hosts.public());
-    (
-        StatusCode::NO_CONTENT,
-        cookie.map(|cookie| [(SET_COOKIE, cookie)]),
-    )
-        .into_response()
+    with_cookie(cookie)
+}
+
+fn with_cookie(cookie: Option<HeaderValue>) -> Response {
+    let header = cookie.map(|cookie| [(SET_COOKIE, cookie)]);
+    (StatusCode::NO_CONTENT, header, ()).into_response()
 }
