@@ -29,7 +29,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use commands::{
     acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
-    keys, nodes, partitions, push, queues, reschedule, schedule, stats, work,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -149,6 +149,8 @@ enum Command {
     Bench(bench::Bench),
     /// Compute how many masters, partitions and nodes a queue needs
     Capacity(capacity::Capacity),
+    /// Serve the queues over HTTP, for every language and for operators
+    Serve(serve::Serve),
     /// Run a private Redis or Valkey for experiments, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
@@ -239,6 +241,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
         Command::Capacity(capacity) => capacity.run(common),
+        Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),
     }

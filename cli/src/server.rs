@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::anyhow;
 use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
 
 use crate::failure::{self, Explained};
-use crate::log::Style;
+use crate::log::{self, Style};
 use crate::output::Usage;
 use crate::{Common, existing, output};
 
@@ -16,6 +17,9 @@ const DEFAULT: &str = "redis://127.0.0.1/";
 /// How the library's remedies name the server.
 const NAMED: &str = " -u \"$REDIS_URL\"";
 
+/// The pause between two attempts to connect at the start.
+const START_AGAIN: Duration = Duration::from_secs(1);
+
 impl Common {
     pub(crate) fn url(&self) -> &str {
         self.redis.as_deref().unwrap_or(DEFAULT)
@@ -23,6 +27,20 @@ impl Common {
 
     pub(crate) async fn client(&self) -> anyhow::Result<Client> {
         Ok(Client::connect_with(self.url(), &self.options()?).await?)
+    }
+
+    /// Connects. Waits while the server is unreachable, like a running worker does.
+    pub(crate) async fn client_when_up(&self) -> anyhow::Result<Client> {
+        loop {
+            match self.client().await {
+                Err(error) if error.downcast_ref::<Error>().is_some_and(is_away) => {
+                    let error = self.message_of(&error);
+                    tracing::warn!(name: log::NOT_STARTED, target: "dueq", error, "not started yet; trying again");
+                    tokio::time::sleep(START_AGAIN).await;
+                }
+                result => return result,
+            }
+        }
     }
 
     /// For commands that only read: they also accept a server that is unfit to hold queues, with a
@@ -190,6 +208,10 @@ impl Common {
             }
         }
     }
+}
+
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }
 
 /// Whether redis-cli understands the URL: it knows no URLs of Sentinels and sockets.

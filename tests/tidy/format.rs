@@ -4,7 +4,7 @@ use crate::files;
 use crate::scripts::scripts;
 
 /// Folders with Rust sources.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "src",
     "bench/src",
     "bench/driver",
@@ -13,6 +13,7 @@ const SOURCES: [&str; 11] = [
     "fuzz/src",
     "fuzz/fuzz_targets",
     "input",
+    "serve",
     "testkit",
     "tests",
     "examples",

@@ -20,6 +20,7 @@ mod push_file;
 pub(crate) mod queues;
 pub(crate) mod reschedule;
 pub(crate) mod schedule;
+pub(crate) mod serve;
 mod snippets;
 pub(crate) mod stats;
 pub(crate) mod work;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 27] = [
+const VERBS: [&str; 28] = [
     "push",
     "work",
     "cancel",
@@ -35,6 +35,7 @@ const VERBS: [&str; 27] = [
     "import",
     "bench",
     "capacity",
+    "serve",
     "dev",
     "completions",
 ];
@@ -53,10 +54,18 @@ const OF_SCHEDULE: [&str; 10] = [
     "schedule keep",
 ];
 
+/// The commands of `dueq serve`.
+const OF_SERVE: [&str; 1] = ["serve token"];
+
 #[test]
 fn help_matches_the_approved_texts() -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/help");
-    for verb in ["dueq"].into_iter().chain(VERBS).chain(OF_SCHEDULE) {
+    for verb in ["dueq"]
+        .into_iter()
+        .chain(VERBS)
+        .chain(OF_SCHEDULE)
+        .chain(OF_SERVE)
+    {
         let mut command = Command::new(DUEQ);
         if verb != "dueq" {
             command.args(verb.split(' '));

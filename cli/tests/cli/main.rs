@@ -23,6 +23,7 @@ mod schedule_changes;
 mod schedule_files;
 mod secrets;
 mod selections;
+mod serve;
 mod streams;
 mod tls;
 mod within;

@@ -18,13 +18,13 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use dueq::{Client, ErrorKind, Limits, Retry};
+use dueq::{Client, Limits, Retry};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::handler::{Handler, serving};
 use crate::commands::work::plan::Plan;
-use crate::log::{self, Style};
+use crate::log::Style;
 use crate::output::Usage;
 use crate::{Common, existing, group, output, time};
 
@@ -34,8 +34,6 @@ const HOW: &str = "How to handle a message, one of";
 
 /// How long a receiver may take to answer, without --timeout.
 const HTTP_TIMEOUT: Duration = Duration::from_secs(30);
-/// The pause between two attempts to connect at the start.
-const START_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -285,7 +283,7 @@ impl Work {
             )),
         });
         let client = tokio::select! {
-            client = connected(common) => client?,
+            client = common.client_when_up() => client?,
             _ = interrupt.recv() => return Ok(()),
             _ = terminate.recv() => return Ok(()),
         };
@@ -369,22 +367,4 @@ fn announce(common: &Common, client: &Client, plan: &Plan, concurrency: usize, l
             "lease_ms": u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
         })),
     });
-}
-
-/// Connects. Waits while the server is unreachable, like a running worker does.
-async fn connected(common: &Common) -> anyhow::Result<Client> {
-    loop {
-        match common.client().await {
-            Err(error) if error.downcast_ref::<dueq::Error>().is_some_and(is_away) => {
-                let error = common.message_of(&error);
-                tracing::warn!(name: log::NOT_STARTED, target: "dueq", error, "not started yet; trying again");
-                tokio::time::sleep(START_AGAIN).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-fn is_away(error: &dueq::Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Timeout)
 }

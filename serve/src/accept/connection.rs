@@ -1,0 +1,85 @@
+//! One connection: HTTP/1.1 by hyper, with the limits of a request.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use crate::accept::timed::{Phase, Timed};
+use crate::auth::LocalAddr;
+use crate::body::Watchful;
+
+/// The most bytes of a request head.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+/// The most headers of a request.
+const MAX_HEADERS: usize = 100;
+/// How long a body may pause.
+const BODY_PAUSE: Duration = Duration::from_secs(10);
+
+/// What each connection needs.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub(super) router: Router,
+    /// Cancelled at the stop: the running request is the last one.
+    pub(super) stopping: CancellationToken,
+    /// Cancelled at the end of the grace: the connection closes.
+    pub(super) end: CancellationToken,
+    /// Whether more than one request is served.
+    pub(super) keep_alive: bool,
+}
+
+impl Connection {
+    /// Serves the requests of a connection until it ends.
+    pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        let Ok(local) = stream.local_addr() else {
+            return; // the peer has gone
+        };
+        // Responses are small: without this they wait for the peer's acknowledgement.
+        let _ = stream.set_nodelay(true);
+        let (router, phase) = (self.router, Phase::default());
+        let io = TokioIo::new(Timed::new(stream, phase.clone()));
+        let service = service_fn(move |request: hyper::Request<Incoming>| {
+            let in_request = phase.in_request();
+            let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(LocalAddr(local));
+            let router = router.clone();
+            async move {
+                let response = router.oneshot(request).await?;
+                Ok::<_, Infallible>(response.map(|body| in_request.until_end_of(body)))
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.max_header_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
+            // `Timed` limits heads: hyper's timer would also end an idle connection that early.
+            .header_read_timeout(None)
+            .keep_alive(self.keep_alive);
+        let mut connection = pin!(http.serve_connection(io, service));
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = self.end.cancelled() => return,
+            () = self.stopping.cancelled(), if self.keep_alive => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    served = connection => served,
+                    () = self.end.cancelled() => return,
+                }
+            }
+        };
+        if let Err(error) = served {
+            tracing::debug!(name: "dueq_serve.connection_failed", ?error, %peer, "a connection ended with an error");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The accept loop: HTTP/1.1 with limits of connections, heads and pauses, and an end without lost
+//! requests.
+
+mod connection;
+mod timed;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::accept::connection::Connection;
+use crate::app::Shared;
+
+/// How long running requests may take after the stop.
+const GRACE: Duration = Duration::from_secs(30);
+/// The pause after an accept that failed: the process has too many open files.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Accepts connections until `stop`, and then until all requests that ran have ended.
+pub(crate) async fn run(
+    listener: TcpListener,
+    router: Router,
+    max_connections: usize,
+    app: &Shared,
+    stop: impl Future<Output = ()>,
+) {
+    let room = Arc::new(Semaphore::new(max_connections));
+    let (running, late, end) = (
+        TaskTracker::new(),
+        TaskTracker::new(),
+        CancellationToken::new(),
+    );
+    let connection = |keep_alive| Connection {
+        router: router.clone(),
+        stopping: app.life.stopping().clone(),
+        end: end.clone(),
+        keep_alive,
+    };
+    tokio::select! {
+        () = accept(&listener, &room, &running, connection(true)) => {}
+        () = stop => {}
+    }
+    app.life.stop();
+    tracing::info!(name: "dueq_serve.stopping", connections = running.len(), "running requests finish");
+    running.close();
+    // Probes still learn that the server is not ready; other requests are refused.
+    tokio::select! {
+        () = accept(&listener, &room, &late, connection(false)) => {}
+        ended = tokio::time::timeout(GRACE, running.wait()) => if ended.is_err() {
+            tracing::warn!(name: "dueq_serve.cut_off", connections = running.len(), "requests ran longer than the grace");
+        }
+    }
+    end.cancel();
+    late.close();
+    running.wait().await;
+    late.wait().await;
+}
+
+/// Accepts connections for ever, while there is room.
+async fn accept(
+    listener: &TcpListener,
+    room: &Arc<Semaphore>,
+    tasks: &TaskTracker,
+    connection: Connection,
+) {
+    loop {
+        let Ok(permit) = Arc::clone(room).acquire_owned().await else {
+            return; // nobody closes it
+        };
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let connection = connection.clone();
+                tasks.spawn(async move {
+                    connection.serve(stream, peer).await;
+                    drop(permit);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(name: "dueq_serve.accept_failed", ?error, "a connection was not accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! A connection that limits how long a request head takes, how long it may be idle between two
+//! requests, and how long the peer may leave a response unread.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// How long a request head may take.
+const HEAD: Duration = Duration::from_secs(10);
+/// How long a connection may be idle. Proxies keep idle connections for 60 s: one that closes
+/// earlier loses the request that they send at this moment.
+const IDLE: Duration = Duration::from_secs(75);
+/// How long the peer may leave a response unread.
+const UNREAD: Duration = Duration::from_secs(30);
+
+/// How many requests of the connection have begun and ended. HTTP/1.1 runs one at a time.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Phase(Arc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    begun: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+/// A running request: from its head until the end of its response.
+#[derive(Debug)]
+pub(super) struct InRequest(Phase);
+
+impl Phase {
+    pub(super) fn in_request(&self) -> InRequest {
+        self.0.begun.fetch_add(1, Ordering::Relaxed);
+        InRequest(self.clone())
+    }
+
+    fn ended(&self) -> usize {
+        self.0.ended.load(Ordering::Relaxed)
+    }
+
+    fn has_request(&self) -> bool {
+        self.0.begun.load(Ordering::Relaxed) > self.ended()
+    }
+}
+
+impl Drop for InRequest {
+    fn drop(&mut self) {
+        self.0.0.ended.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl InRequest {
+    /// The body of the response: the request runs until it is sent or dropped.
+    pub(super) fn until_end_of(self, body: Body) -> Counted {
+        Counted {
+            body,
+            _in_request: self,
+        }
+    }
+}
+
+/// The body of a response.
+pub(super) struct Counted {
+    body: Body,
+    _in_request: InRequest,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The connection.
+pub(super) struct Timed {
+    stream: TcpStream,
+    phase: Phase,
+    /// How many requests had ended at the last read.
+    ended: usize,
+    /// Whether bytes of the next head have come.
+    has_head: bool,
+    /// When the wait for a head, or for its rest, ends.
+    read_until: Instant,
+    read_timer: Option<Pin<Box<Sleep>>>,
+    write_timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl Timed {
+    pub(super) fn new(stream: TcpStream, phase: Phase) -> Self {
+        Self {
+            stream,
+            phase,
+            ended: 0,
+            // The first head is due at once.
+            has_head: true,
+            read_until: Instant::now() + HEAD,
+            read_timer: None,
+            write_timer: None,
+        }
+    }
+
+    /// Ends a write that makes no progress.
+    fn limited<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        write: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if write.is_ready() {
+            self.write_timer = None;
+            return write;
+        }
+        let timer = self
+            .write_timer
+            .get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + UNREAD)));
+        match timer.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl AsyncRead for Timed {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.phase.has_request() {
+            // The body has a limit of its own.
+            return Pin::new(&mut this.stream).poll_read(context, buffer);
+        }
+        if this.ended != this.phase.ended() {
+            this.ended = this.phase.ended();
+            (this.has_head, this.read_timer) = (false, None);
+            this.read_until = Instant::now() + IDLE;
+        }
+        match Pin::new(&mut this.stream).poll_read(context, buffer) {
+            Poll::Ready(read) => {
+                if !this.has_head {
+                    (this.has_head, this.read_timer) = (true, None);
+                    this.read_until = Instant::now() + HEAD;
+                }
+                Poll::Ready(read)
+            }
+            Poll::Pending => {
+                let until = this.read_until;
+                let timer = this
+                    .read_timer
+                    .get_or_insert_with(|| Box::pin(sleep_until(until)));
+                match timer.as_mut().poll(context) {
+                    // A late head is an error, an idle connection just ends.
+                    Poll::Ready(()) if this.has_head => {
+                        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+                    }
+                    Poll::Ready(()) => Poll::Ready(Ok(())),
+                    Poll::Pending => Poll::Pending,
+                }
+            }
+        }
+    }
+}
+
+impl AsyncWrite for Timed {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let write = Pin::new(&mut this.stream).poll_write(context, bytes);
+        this.limited(context, write)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let write = Pin::new(&mut this.stream).poll_write_vectored(context, slices);
+        this.limited(context, write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,75 @@
+//! What all handlers share.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use dueq::Client;
+
+use crate::audit::Audit;
+use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
+use crate::body::Bodies;
+use crate::config::Config;
+use crate::error::Error;
+use crate::life::Life;
+use crate::routes::{Names, RedisProbe};
+
+/// What all handlers share: the state of the router.
+pub(crate) type Shared = Arc<App>;
+
+pub(crate) struct App {
+    pub(crate) client: Client,
+    pub(crate) hosts: Hosts,
+    pub(crate) gate: Gate,
+    pub(crate) rate_limit: RateLimit,
+    pub(crate) audit: Audit,
+    pub(crate) bodies: Bodies,
+    pub(crate) life: Life,
+    pub(crate) is_read_only: bool,
+    /// The OpenAPI document.
+    pub(crate) document: OnceLock<String>,
+    pub(crate) names: Names,
+    pub(crate) redis: RedisProbe,
+    queues: Vec<QueuePattern>,
+}
+
+impl App {
+    pub(crate) fn new(client: Client, config: &Config, hosts: Hosts) -> Result<Self, Error> {
+        let key = config.signing_key.as_deref().map(read_key).transpose()?;
+        Ok(Self {
+            client,
+            hosts,
+            gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
+            rate_limit: RateLimit::new(config.rate_limit),
+            audit: Audit::open(config.audit_log.as_deref())?,
+            bodies: Bodies::new(config.max_body_bytes),
+            life: Life::default(),
+            is_read_only: config.is_read_only,
+            document: OnceLock::new(),
+            names: Names::default(),
+            redis: RedisProbe::default(),
+            queues: config.queues.clone(),
+        })
+    }
+
+    /// Whether the server serves this queue.
+    pub(crate) fn serves(&self, queue: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
+    }
+
+    /// The names of the served queues, if the configuration lists them without a pattern.
+    pub(crate) fn listed_queues(&self) -> Option<Vec<String>> {
+        let names: Option<Vec<_>> = self
+            .queues
+            .iter()
+            .map(|pattern| pattern.name().map(str::to_owned))
+            .collect();
+        names.filter(|names| !names.is_empty())
+    }
+}
+
+fn read_key(path: &Path) -> Result<[u8; 32], Error> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+    signing_key(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
+}

@@ -1,0 +1,148 @@
+//! The audit log: a JSON line for each action of an operator, written before it is done, and one
+//! with its outcome. A line without an outcome is of an action that a crash cut off.
+
+mod log;
+
+use std::net::SocketAddr;
+use std::time::SystemTime;
+
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Request};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use dueq::Applied;
+use serde_json::{Map, Value, json};
+
+pub(crate) use log::Audit;
+
+use crate::app::Shared;
+use crate::auth::Principal;
+use crate::body::whole;
+use crate::path::QueueName;
+use crate::problem::{Code, Problem};
+
+/// The most bytes of an operator's request body: all of it is in the audit log.
+const MAX_BODY_BYTES: usize = 1 << 20;
+
+/// Runs an action of an operator between its two lines. The action goes on if the caller
+/// disconnects, so that its outcome is known.
+pub(crate) async fn audited(
+    app: &Shared,
+    principal: &Principal,
+    queue: Option<&QueueName>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = match whole(&app.bodies, &parts.headers, body, MAX_BODY_BYTES).await {
+        Ok(body) => body,
+        Err(problem) => return problem.into_response(),
+    };
+    let action = random_id();
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let start = json!({
+        "at_ms": now_ms(),
+        "event": "start",
+        "action": action,
+        "principal": principal.name(),
+        "via": principal.via().name(),
+        "peer": peer.map(|peer| peer.0.to_string()),
+        "method": parts.method.as_str(),
+        "path": parts.uri.path(),
+        "query": parts.uri.query(),
+        "queue": queue.map(QueueName::as_str),
+        "body": shown_body(&body.bytes),
+    });
+    if let Err(error) = app.audit.write(&start).await {
+        tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log cannot be written: the action is refused");
+        let detail = format!("nothing was done, because its line cannot be written: {error}");
+        return Problem::new(Code::AuditFailed, detail)
+            .retry_after_s(5)
+            .into_response();
+    }
+    let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
+    let audit = app.audit.clone();
+    let run = tokio::spawn(async move {
+        let _body = body; // Its share of the budget.
+        let response = next.run(request).await;
+        let end = json!({
+            "at_ms": now_ms(),
+            "event": "end",
+            "action": action,
+            "status": response.status().as_u16(),
+        });
+        // The action is done: its caller gets the outcome even if the log does not.
+        if let Err(error) = audit.write(&end).await {
+            tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log misses the outcome of an action");
+        }
+        response
+    });
+    match run.await {
+        Ok(response) => response,
+        Err(error) => match error.try_into_panic() {
+            // The last layer answers it.
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => {
+                let problem = Problem::new(Code::Internal, "the action was cut off");
+                problem.applied(Applied::Unknown).into_response()
+            }
+        },
+    }
+}
+
+/// The body as it is in the log: JSON without payloads, which may be long and secret.
+fn shown_body(bytes: &[u8]) -> Value {
+    match serde_json::from_slice(bytes) {
+        Ok(value) => without_payloads(value),
+        Err(_) if bytes.is_empty() => Value::Null,
+        Err(_) => json!({ "unreadable_bytes": bytes.len() }),
+    }
+}
+
+fn without_payloads(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let shown = fields.into_iter().map(|(name, value)| {
+                let value = if name.starts_with("payload") {
+                    json!({ "bytes": value.as_str().map_or_else(|| value.to_string().len(), str::len) })
+                } else {
+                    without_payloads(value)
+                };
+                (name, value)
+            });
+            Value::Object(shown.collect::<Map<_, _>>())
+        }
+        Value::Array(items) => items.into_iter().map(without_payloads).collect(),
+        value => value,
+    }
+}
+
+/// Ties the two lines of an action.
+fn random_id() -> String {
+    let mut bytes = [0; 8];
+    // Without random bytes the lines are tied by principal and path.
+    let _ = getrandom::fill(&mut bytes);
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logged_body_has_no_payloads() {
+        let body = json!({ "for_ms": 5, "tasks": [{ "payload": "secret", "id": "a" }] });
+        let logged = shown_body(body.to_string().as_bytes());
+        let expected = json!({ "for_ms": 5, "tasks": [{ "payload": { "bytes": 6 }, "id": "a" }] });
+        assert_eq!(logged, expected);
+        assert_eq!(shown_body(b""), Value::Null);
+        assert_eq!(shown_body(b"{\x1b"), json!({ "unreadable_bytes": 2 }));
+    }
+}

@@ -1,0 +1,193 @@
+//! Which hosts requests may name. A page of another site can reach a server on loopback by a name
+//! of its own that resolves to 127.0.0.1 (DNS rebinding): its requests name that host.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::HOST;
+use axum::http::request::Parts;
+use axum::http::uri::Authority;
+
+use crate::auth::PublicUrl;
+use crate::problem::{Code, Problem};
+use crate::shown::quoted;
+
+/// The hosts that a request may name.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    public: Option<PublicUrl>,
+    local: Local,
+}
+
+/// Which names of this machine are allowed besides the public URL.
+#[derive(Debug, Clone, Copy)]
+enum Local {
+    /// The address that the connection came to, and for loopback `localhost`, with the port of the
+    /// connection.
+    OfConnection,
+    /// The names of loopback with any port: a router in another service does not know its port.
+    LoopbackAnyPort,
+    /// Any host: the service that mounted the router checks it.
+    Any,
+}
+
+/// The local address of a connection. The accept loop adds it to each request.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalAddr(pub(crate) SocketAddr);
+
+impl Hosts {
+    /// Of a server with its own accept loop.
+    pub(crate) fn of_server(public: Option<PublicUrl>) -> Self {
+        Self {
+            public,
+            local: Local::OfConnection,
+        }
+    }
+
+    /// Of a router that another service mounts.
+    pub(crate) fn of_router(public: Option<PublicUrl>, is_loopback: bool) -> Self {
+        let local = if is_loopback {
+            Local::LoopbackAnyPort
+        } else {
+            Local::Any
+        };
+        Self { public, local }
+    }
+
+    /// Refuses a request that names another host. Returns the host that it names.
+    pub(crate) fn check(&self, parts: &Parts) -> Result<Option<Authority>, Problem> {
+        let named = named(parts)?;
+        let is_local = match self.local {
+            Local::Any if self.public.is_none() => return Ok(named),
+            Local::Any => false,
+            Local::LoopbackAnyPort => named
+                .as_ref()
+                .is_some_and(|named| is_loopback(named.host())),
+            Local::OfConnection => named.as_ref().is_some_and(|named| {
+                let address = parts.extensions.get::<LocalAddr>();
+                address.is_some_and(|address| is_address(named, address.0))
+            }),
+        };
+        let is_public = self.public.as_ref().zip(named.as_ref());
+        let is_public = is_public.is_some_and(|(url, named)| is_of(url, named));
+        if is_local || is_public {
+            return Ok(named);
+        }
+        let host = named.map_or_else(|| "no host".to_owned(), |named| quoted(named.as_str()));
+        let hint = match &self.public {
+            Some(url) => format!("this server is {url}"),
+            None => "start dueq serve with --public-url URL to allow another name".to_owned(),
+        };
+        Err(Problem::new(
+            Code::WrongHost,
+            format!("the request names {host}; {hint}"),
+        ))
+    }
+
+    pub(crate) fn public(&self) -> Option<&PublicUrl> {
+        self.public.as_ref()
+    }
+}
+
+/// The one host that the request names, in its line or its header.
+fn named(parts: &Parts) -> Result<Option<Authority>, Problem> {
+    let wrong = |reason: &str| Problem::new(Code::BadRequest, format!("header Host: {reason}"));
+    let mut headers = parts.headers.get_all(HOST).iter();
+    let header = headers.next();
+    if headers.next().is_some() {
+        return Err(wrong("it is there twice"));
+    }
+    let header: Option<Authority> = match header {
+        None => None,
+        Some(value) => Some(
+            Authority::try_from(value.as_bytes())
+                .ok()
+                .filter(|host| !host.as_str().contains('@'))
+                .ok_or_else(|| wrong("it is no host"))?,
+        ),
+    };
+    match (parts.uri.authority(), header) {
+        (Some(line), Some(header)) if *line != header => {
+            Err(wrong("it differs from the host of the request line"))
+        }
+        (Some(line), _) => Ok(Some(line.clone())),
+        (None, header) => Ok(header),
+    }
+}
+
+/// Whether the host is that of the URL, with the same port.
+fn is_of(url: &PublicUrl, named: &Authority) -> bool {
+    let default = if url.is_https() { 443 } else { 80 };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
+    named.host().eq_ignore_ascii_case(url.authority().host())
+        && port(named) == port(url.authority())
+}
+
+/// Whether the host is the address of the connection, or another name of loopback if that is
+/// loopback.
+fn is_address(named: &Authority, address: SocketAddr) -> bool {
+    if named.port_u16().unwrap_or(80) != address.port() {
+        return false;
+    }
+    let ip = address.ip().to_canonical();
+    literal(named.host()) == Some(ip) || (ip.is_loopback() && is_loopback(named.host()))
+}
+
+fn is_loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || literal(host).is_some_and(|ip| ip.is_loopback())
+}
+
+/// The address, if the host is one.
+fn literal(host: &str) -> Option<IpAddr> {
+    let inner = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    let ip: IpAddr = inner.unwrap_or(host).parse().ok()?;
+    Some(ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::Request;
+
+    fn answer(hosts: &Hosts, host: &str, local: &str) -> bool {
+        let request = Request::builder().header("host", host).body(());
+        let (mut parts, ()) = request.expect("a request").into_parts();
+        parts
+            .extensions
+            .insert(LocalAddr(local.parse().expect("an address")));
+        hosts.check(&parts).is_ok()
+    }
+
+    #[test]
+    fn only_the_address_and_the_public_url_are_allowed() {
+        let local = Hosts::of_server(None);
+        let public = Hosts::of_server(Some("https://q.example.com".parse().expect("a URL")));
+        for (hosts, host, address, is_allowed) in [
+            (&local, "127.0.0.1:8377", "127.0.0.1:8377", true),
+            (&local, "LOCALHOST:8377", "127.0.0.1:8377", true),
+            (&local, "[::1]:8377", "[::1]:8377", true),
+            (&local, "localhost:80", "127.0.0.1:8377", false),
+            (&local, "localhost", "127.0.0.1:8377", false),
+            (&local, "evil.example.com:8377", "127.0.0.1:8377", false),
+            (&local, "127.0.0.1.nip.io:8377", "127.0.0.1:8377", false),
+            (&local, "localhost.:8377", "127.0.0.1:8377", false),
+            (&local, "localhost:8377", "10.0.0.5:8377", false),
+            (&local, "10.0.0.5:8377", "10.0.0.5:8377", true),
+            (&local, "10.0.0.6:8377", "10.0.0.5:8377", false),
+            (&local, "2130706433:8377", "127.0.0.1:8377", false),
+            (&local, "10.0.0.5:8377", "[::ffff:10.0.0.5]:8377", true),
+            (&public, "q.example.com", "10.0.0.5:8377", true),
+            (&public, "Q.EXAMPLE.com:443", "10.0.0.5:8377", true),
+            (&public, "q.example.com:8377", "10.0.0.5:8377", false),
+            (&public, "xq.example.com", "10.0.0.5:8377", false),
+            (&public, "user@q.example.com", "10.0.0.5:8377", false),
+        ] {
+            assert_eq!(
+                answer(hosts, host, address),
+                is_allowed,
+                "{host} at {address}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Patterns of queue names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which queues somebody may use: `*` stands for any characters, `?` for one, and every other
+/// character for itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct QueuePattern(String);
+
+/// The most bytes of a pattern: as many as a name has.
+const MAX_BYTES: usize = 128;
+
+impl QueuePattern {
+    /// All queues.
+    pub fn all() -> Self {
+        Self("*".to_owned())
+    }
+
+    /// Whether it matches this name.
+    pub fn matches(&self, name: &str) -> bool {
+        let (pattern, name): (Vec<char>, Vec<char>) =
+            (self.0.chars().collect(), name.chars().collect());
+        let (mut p, mut n) = (0, 0);
+        // Where to continue if the match after the last `*` fails.
+        let mut again = None;
+        while n < name.len() {
+            match pattern.get(p) {
+                Some('*') => {
+                    again = Some((p, n));
+                    p += 1;
+                }
+                Some(&c) if c == '?' || Some(&c) == name.get(n) => {
+                    p += 1;
+                    n += 1;
+                }
+                _ => {
+                    let Some((star, from)) = again else {
+                        return false;
+                    };
+                    again = Some((star, from + 1));
+                    p = star + 1;
+                    n = from + 1;
+                }
+            }
+        }
+        pattern.iter().skip(p).all(|c| *c == '*')
+    }
+
+    /// The name, if the pattern matches only one.
+    pub(crate) fn name(&self) -> Option<&str> {
+        (!self.0.contains(['*', '?'])).then_some(&self.0)
+    }
+}
+
+impl FromStr for QueuePattern {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_wrong = |c: char| c.is_control() || "/{}".contains(c);
+        if text.is_empty() || text.len() > MAX_BYTES || text.contains(is_wrong) {
+            return Err(format!(
+                "{text:?} is no pattern of queues: it has 1 to {MAX_BYTES} bytes without control \
+                 characters and / {{ }}, such as orders or 'mail-*'"
+            ));
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for QueuePattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<QueuePattern> for String {
+    fn from(pattern: QueuePattern) -> Self {
+        pattern.0
+    }
+}
+
+impl fmt::Display for QueuePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pattern_matches_whole_names() {
+        for (pattern, name, expected) in [
+            ("orders", "orders", true),
+            ("orders", "orders2", false),
+            ("orders", "my-orders", false),
+            ("orders", "Orders", false),
+            ("mail-*", "mail-", true),
+            ("mail-*", "mails", false),
+            ("a?c", "aéc", true),
+            ("*-*-x", "a-b-c-x", true),
+            ("*", "anything", true),
+        ] {
+            let pattern: QueuePattern = pattern.parse().expect("a pattern");
+            assert_eq!(pattern.matches(name), expected, "{pattern} {name}");
+        }
+        assert!("a/b".parse::<QueuePattern>().is_err());
+        assert!("".parse::<QueuePattern>().is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! Roles, and the right that each group of routes asks for.
+
+use std::fmt;
+use std::str::FromStr;
+
+use axum::http::Method;
+use serde::{Deserialize, Serialize};
+
+/// What a caller may do. A caller can have several roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Reads counts, lists and messages without their payloads.
+    Viewer,
+    /// Reads as a viewer; pushes, cancels and reschedules messages.
+    Producer,
+    /// Reads as a viewer, and payloads too; claims and settles messages.
+    Consumer,
+    /// Everything: also pause, limits, purge, requeue, schedules and deletion.
+    Operator,
+}
+
+/// What a route asks of its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Reads counts, lists and messages without payloads.
+    Read,
+    /// Reads payloads.
+    ReadPayload,
+    /// Pushes messages, and changes waiting ones.
+    Produce,
+    /// Claims and settles.
+    Consume,
+    /// Changes whole queues. Each call has a line in the audit log.
+    Operate,
+}
+
+impl Role {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::Viewer, Self::Producer, Self::Consumer, Self::Operator];
+
+    /// The name as it is in the tokens file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Producer => "producer",
+            Self::Consumer => "consumer",
+            Self::Operator => "operator",
+        }
+    }
+
+    pub(crate) fn has(self, right: Right) -> bool {
+        match right {
+            Right::Read => true,
+            Right::ReadPayload => matches!(self, Self::Consumer | Self::Operator),
+            Right::Produce => matches!(self, Self::Producer | Self::Operator),
+            Right::Consume => matches!(self, Self::Consumer | Self::Operator),
+            Right::Operate => self == Self::Operator,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Role {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|role| role.name() == text);
+        found.ok_or_else(|| {
+            format!("{text:?} is no role: write viewer, producer, consumer or operator")
+        })
+    }
+}
+
+impl Right {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Read,
+        Self::ReadPayload,
+        Self::Produce,
+        Self::Consume,
+        Self::Operate,
+    ];
+
+    /// The word in the OpenAPI document.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::ReadPayload => "read-payload",
+            Self::Produce => "produce",
+            Self::Consume => "consume",
+            Self::Operate => "operate",
+        }
+    }
+
+    pub(crate) fn is_read(self) -> bool {
+        matches!(self, Self::Read | Self::ReadPayload)
+    }
+
+    /// Whether a route of this right may have this method: reads are safe methods, and only reads
+    /// are. So a route in the wrong group answers nothing, instead of too much.
+    pub(crate) fn fits(self, method: &Method) -> bool {
+        self.is_read() == is_safe(method)
+    }
+}
+
+/// Whether a request with this method changes nothing.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_role_has_exactly_its_rights() {
+        let rights = |role: Role| Right::ALL.map(|right| role.has(right));
+        assert_eq!(rights(Role::Viewer), [true, false, false, false, false]);
+        assert_eq!(rights(Role::Producer), [true, false, true, false, false]);
+        assert_eq!(rights(Role::Consumer), [true, true, false, true, false]);
+        assert_eq!(rights(Role::Operator), [true; 5]);
+    }
+}

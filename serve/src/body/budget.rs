@@ -1,0 +1,97 @@
+//! How many bytes of request bodies are in memory: a budget that all requests share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::problem::{Code, Problem};
+
+/// The budget.
+#[derive(Debug, Clone)]
+pub(crate) struct Bodies(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    max: usize,
+    used: AtomicUsize,
+}
+
+/// Some bytes of the budget, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    bodies: Bodies,
+    bytes: usize,
+}
+
+impl Bodies {
+    pub(crate) fn new(max: usize) -> Self {
+        let used = AtomicUsize::new(0);
+        Self(Arc::new(Inner { max, used }))
+    }
+
+    /// Nothing of the budget yet.
+    pub(crate) fn none(&self) -> Reserved {
+        Reserved {
+            bodies: self.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Refuses a body of this length, if it has no room now.
+    pub(crate) fn check(&self, length: usize) -> Result<(), Problem> {
+        let used = self.0.used.load(Ordering::Relaxed);
+        if used
+            .checked_add(length)
+            .is_some_and(|sum| sum <= self.0.max)
+        {
+            Ok(())
+        } else {
+            Err(self.full())
+        }
+    }
+
+    fn full(&self) -> Problem {
+        let detail = format!(
+            "request bodies use the {} bytes that they may; try again",
+            self.0.max
+        );
+        Problem::new(Code::BodiesFull, detail)
+    }
+}
+
+impl Reserved {
+    /// Reserves more, or refuses.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), Problem> {
+        let inner = &self.bodies.0;
+        let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= inner.max);
+        let grown = inner
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        if grown.is_err() {
+            return Err(self.bodies.full());
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.bodies.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_is_given_back_on_drop() {
+        let bodies = Bodies::new(100);
+        let (mut one, mut other) = (bodies.none(), bodies.none());
+        assert!(one.grow(60).is_ok() && other.grow(40).is_ok());
+        assert!(other.grow(1).is_err() && bodies.check(1).is_err());
+        assert!(bodies.check(usize::MAX).is_err());
+        drop(one);
+        assert!(other.grow(60).is_ok() && bodies.check(0).is_ok());
+    }
+}

@@ -1,0 +1,59 @@
+//! The extractor of JSON bodies.
+
+use axum::extract::{FromRequest, Request};
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use serde::de::DeserializeOwned;
+
+use crate::app::Shared;
+use crate::body::whole;
+use crate::problem::{Code, Problem};
+use crate::shown::quoted;
+
+/// The most bytes of a JSON body, unless its route sets another limit.
+const MAX_BYTES: usize = 1 << 20;
+
+/// A JSON body of at most `MAX` bytes. An empty body is an object without fields.
+#[derive(Debug)]
+pub(crate) struct JsonBody<T, const MAX: usize = MAX_BYTES>(pub(crate) T);
+
+impl<T: DeserializeOwned, const MAX: usize> FromRequest<Shared> for JsonBody<T, MAX> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        let whole = whole(&app.bodies, &parts.headers, body, MAX).await?;
+        if whole.bytes.is_empty() {
+            return parse(b"{}").map(Self);
+        }
+        require_json(&parts.headers)?;
+        parse(&whole.bytes).map(Self)
+    }
+}
+
+/// Refuses a body that is not declared as JSON: a form of another site cannot send this type.
+pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
+    let declared = headers.get(CONTENT_TYPE);
+    let declared = declared.map(|value| String::from_utf8_lossy(value.as_bytes()));
+    let is_json = declared.as_ref().is_some_and(|value| {
+        let media = value.split(';').next().unwrap_or_default().trim();
+        media.eq_ignore_ascii_case("application/json")
+    });
+    if is_json {
+        return Ok(());
+    }
+    let declared = declared.map_or_else(|| "no type".to_owned(), |value| quoted(&value));
+    let detail = format!("the body has {declared}; send Content-Type: application/json");
+    Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let code = if error.is_data() {
+            Code::InvalidInput
+        } else {
+            Code::BadRequest
+        };
+        Problem::new(code, format!("the body cannot be read: {error}"))
+    })
+}

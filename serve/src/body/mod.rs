@@ -1,0 +1,11 @@
+//! Request bodies: a budget for all of them, and the extractor of JSON.
+
+mod budget;
+mod json;
+mod paused;
+mod whole;
+
+pub(crate) use budget::Bodies;
+pub(crate) use json::JsonBody;
+pub(crate) use paused::{BodyPaused, Watchful};
+pub(crate) use whole::whole;

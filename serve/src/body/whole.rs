@@ -1,0 +1,77 @@
+//! Reads a whole body into memory, within its limit and the budget.
+
+use std::error::Error as StdError;
+
+use axum::body::Body;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_LENGTH;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+
+use crate::body::budget::Reserved;
+use crate::body::{Bodies, BodyPaused};
+use crate::problem::{Code, Problem};
+
+/// A body in memory, with its share of the budget.
+#[derive(Debug)]
+pub(crate) struct Whole {
+    pub(crate) bytes: Bytes,
+    _reserved: Reserved,
+}
+
+/// Reads a body of at most `max` bytes.
+pub(crate) async fn whole(
+    bodies: &Bodies,
+    headers: &HeaderMap,
+    mut body: Body,
+    max: usize,
+) -> Result<Whole, Problem> {
+    let too_large = || {
+        Problem::new(
+            Code::TooLarge,
+            format!("the body has more than {max} bytes"),
+        )
+    };
+    let length = headers
+        .get(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    if let Some(length) = length.and_then(|text| text.parse::<usize>().ok()) {
+        if length > max {
+            return Err(too_large());
+        }
+        // Refuse at once what cannot fit. What has arrived is reserved, not what is announced: a
+        // slow client must not hold memory that nobody uses.
+        bodies.check(length)?;
+    }
+    let (mut reserved, mut bytes) = (bodies.none(), BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| unread(&error))?;
+        let Ok(data) = frame.into_data() else {
+            continue; // trailers
+        };
+        if bytes.len() + data.len() > max {
+            return Err(too_large());
+        }
+        reserved.grow(data.len())?;
+        bytes.extend_from_slice(&data);
+    }
+    Ok(Whole {
+        bytes: bytes.freeze(),
+        _reserved: reserved,
+    })
+}
+
+/// The problem of a body that ended with an error.
+pub(crate) fn unread(error: &axum::Error) -> Problem {
+    let mut cause: Option<&dyn StdError> = Some(error);
+    while let Some(error) = cause {
+        if let Some(paused) = error.downcast_ref::<BodyPaused>() {
+            return Problem::new(Code::BodyTimeout, paused.to_string());
+        }
+        cause = error.source();
+    }
+    Problem::new(
+        Code::BadRequest,
+        format!("the body cannot be read: {error}"),
+    )
+}

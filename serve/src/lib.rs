@@ -1,0 +1,37 @@
+//! The queue over HTTP: [`router`] for a service of your own, [`Server`] for one of its own, and
+//! `dueq serve` for both from a shell.
+//!
+//! The page docs/guide/http.md explains the calls, the roles and the codes of problems.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use dueq_serve::{Access, Config, Server};
+//!
+//! let client = dueq::Client::connect("redis://127.0.0.1/").await?;
+//! let config = Config { access: Access::Tokens("tokens.toml".into()), ..Config::default() };
+//! let server = Server::bind(client, config).await?;
+//! server.run(async { drop(tokio::signal::ctrl_c().await) }).await;
+//! # Ok(())
+//! # }
+//! ```
+
+mod accept;
+mod app;
+mod audit;
+mod auth;
+mod body;
+mod config;
+mod error;
+mod life;
+mod mount;
+mod path;
+mod problem;
+mod routes;
+mod server;
+mod shown;
+
+pub use auth::{Access, PublicUrl, QueuePattern, Role, TrustedProxy, add_token};
+pub use config::Config;
+pub use error::Error;
+pub use mount::router;
+pub use server::{Control, Server};

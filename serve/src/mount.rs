@@ -1,0 +1,75 @@
+//! Puts the layers together.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::response::Response;
+use dueq::Client;
+
+use crate::app::{App, Shared};
+use crate::auth::{Access, Hosts, front, open_front};
+use crate::config::Config;
+use crate::error::Error;
+use crate::problem::everywhere;
+use crate::routes;
+
+/// A router with all routes, to mount in another service: `app.nest("/dueq", router)`.
+///
+/// [`Access::Loopback`] and a trusted proxy need the address of the peer: serve the service with
+/// `into_make_service_with_connect_info::<SocketAddr>()`. Without it they let nobody in. The limits of
+/// connections, heads and pauses of bodies are those of the service. `Config::listen` and
+/// `Config::max_connections` are ignored.
+///
+/// # Errors
+/// [`Error`] if a file of the configuration cannot be read.
+pub fn router(client: Client, config: Config) -> Result<Router, Error> {
+    let is_loopback = config.access == Access::Loopback && config.proxy.is_none();
+    let hosts = Hosts::of_router(config.public_url.clone(), is_loopback);
+    let app = Arc::new(App::new(client, &config, hosts)?);
+    Ok(routed(&app))
+}
+
+/// The router of this state.
+pub(crate) fn routed(app: &Shared) -> Router {
+    let (router, document) = routes::guarded(app);
+    let _ = app.document.set(document.to_json().unwrap_or_default());
+    let (health, _) = routes::health().split_for_parts();
+    let (open, _) = routes::open().split_for_parts();
+    router
+        .fallback(async || StatusCode::NOT_FOUND)
+        .layer(from_fn_with_state(app.clone(), front))
+        .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
+        .merge(health)
+        .layer(from_fn(everywhere))
+        .layer(map_response(hardened))
+        .with_state(app.clone())
+}
+
+/// Adds the headers that keep browsers from reading or showing a response elsewhere.
+async fn hardened(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    let defaults = [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (REFERRER_POLICY, "no-referrer"),
+        (
+            CONTENT_SECURITY_POLICY,
+            "default-src 'none'; frame-ancestors 'none'",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    for (name, value) in defaults {
+        headers
+            .entry(name)
+            .or_insert(HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,115 @@
+//! Names in paths: percent-encoded, or `~` and base64url of their bytes. Some proxies decode `%2F`,
+//! so an id with a slash needs the second spelling.
+
+use std::sync::Arc;
+
+use axum::extract::{FromRequestParts, MatchedPath};
+use axum::http::request::Parts;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+use crate::problem::{Code, Problem};
+use crate::shown::quoted;
+
+/// The queue in the path. The guard has checked that the caller may use it.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueName(Arc<str>);
+
+impl QueueName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for QueueName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let found = parts.extensions.get::<Self>().cloned();
+        found.ok_or_else(|| Problem::new(Code::Internal, "the route has no queue in its path"))
+    }
+}
+
+/// The queue in the path of a request, if its route has one.
+pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
+    let Some(raw) = segment(parts, "{queue}") else {
+        return Ok(None);
+    };
+    let wrong = |reason: String| Problem::new(Code::InvalidPath, reason);
+    let bytes = decode(raw)?;
+    let name = String::from_utf8(bytes)
+        .map_err(|_| wrong(format!("queue {}: the name is not UTF-8", quoted(raw))))?;
+    // The library knows which names are valid.
+    dueq::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
+    Ok(Some(QueueName(name.into())))
+}
+
+/// The segment of the path at a placeholder of the route, as it was sent. The path and the route
+/// are compared from their ends: a router that is mounted sees the path without its prefix.
+pub(crate) fn segment<'a>(parts: &'a Parts, placeholder: &str) -> Option<&'a str> {
+    let route = parts.extensions.get::<MatchedPath>()?.as_str();
+    let mut segments = parts.uri.path().rsplit('/');
+    for of_route in route.rsplit('/') {
+        let of_path = segments.next()?;
+        if of_route == placeholder {
+            return Some(of_path);
+        }
+    }
+    None
+}
+
+/// The bytes of a segment.
+pub(crate) fn decode(raw: &str) -> Result<Vec<u8>, Problem> {
+    let wrong = |reason: &str| {
+        let detail = format!(
+            "{} in the path: {reason}; percent-encode the name, or write ~ and its base64url",
+            quoted(raw)
+        );
+        Problem::new(Code::InvalidPath, detail)
+    };
+    if let Some(encoded) = raw.strip_prefix('~') {
+        let bytes = URL_SAFE_NO_PAD.decode(encoded);
+        return bytes.map_err(|_| wrong("what follows ~ is not base64url without padding"));
+    }
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|byte| char::from(byte).to_digit(16));
+        let value = digit().zip(digit()).map(|(high, low)| high * 16 + low);
+        let value = value.and_then(|value| u8::try_from(value).ok());
+        bytes.push(value.ok_or_else(|| wrong("% is not followed by two hexadecimal digits"))?);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_give_the_same_bytes() {
+        for (raw, expected) in [
+            ("orders", Some(&b"orders"[..])),
+            ("a%2Fb", Some(b"a/b")),
+            ("a%2fb%00", Some(b"a/b\0")),
+            ("%FF", Some(b"\xff")),
+            ("%2e%2e", Some(b"..")),
+            ("~YS9i", Some(b"a/b")),
+            ("%7EYS9i", Some(b"~YS9i")),
+            ("a+b", Some(b"a+b")),
+            ("~", Some(b"")),
+            ("~YS9i=", None),
+            ("~YS+i", None),
+            ("%", None),
+            ("%2", None),
+            ("%2g", None),
+            ("%+1", None),
+        ] {
+            assert_eq!(decode(raw).ok().as_deref(), expected, "{raw}");
+        }
+    }
+}

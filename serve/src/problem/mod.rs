@@ -1,0 +1,139 @@
+//! Errors as `application/problem+json` (RFC 9457).
+
+mod code;
+mod everywhere;
+mod library;
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use dueq::Applied;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+pub(crate) use code::Code;
+pub(crate) use everywhere::everywhere;
+
+use crate::shown::shown;
+
+/// Where the codes are explained.
+const PAGE: &str = concat!(
+    env!("CARGO_PKG_REPOSITORY"),
+    "/blob/main/docs/guide/http.md#"
+);
+pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
+
+/// An error, ready to become the response.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) code: Code,
+    detail: String,
+    applied: Applied,
+    is_retryable: bool,
+    retry_after_s: Option<u64>,
+    id: Option<Vec<u8>>,
+}
+
+/// A problem as it is sent.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(crate) struct Document {
+    /// The section of the guide that explains the code.
+    #[serde(rename = "type")]
+    #[schema(rename = "type")]
+    page: String,
+    /// The same for every problem of this code.
+    title: &'static str,
+    /// The status of the response.
+    status: u16,
+    /// One word for programs.
+    code: &'static str,
+    /// What failed, with which value, why, and what to do.
+    detail: String,
+    /// Whether the call took effect: `no`, `yes` or `unknown`.
+    applied: &'static str,
+    /// Whether the same call may succeed later.
+    retryable: bool,
+    /// The message that the call was about, if the call took effect or may have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    /// The same in base64, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_base64: Option<String>,
+}
+
+impl Problem {
+    /// A problem of a call that changed nothing.
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            applied: Applied::No,
+            is_retryable: matches!(
+                code.status(),
+                StatusCode::TOO_MANY_REQUESTS
+                    | StatusCode::SERVICE_UNAVAILABLE
+                    | StatusCode::REQUEST_TIMEOUT
+            ),
+            retry_after_s: None,
+            id: None,
+        }
+    }
+
+    /// The same of a call that may have taken effect, or did.
+    pub(crate) fn applied(mut self, applied: Applied) -> Self {
+        self.applied = applied;
+        self
+    }
+
+    /// The same with the time after which a repetition makes sense.
+    pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
+    }
+
+    fn document(&self) -> Document {
+        let id = self.id.as_deref();
+        let text = id.map(|id| String::from_utf8_lossy(id).into_owned());
+        let is_text = id.is_none_or(|id| std::str::from_utf8(id).is_ok());
+        Document {
+            page: format!("{PAGE}{}", self.code.word()),
+            title: self.code.title(),
+            status: self.code.status().as_u16(),
+            code: self.code.word(),
+            detail: shown(&self.detail),
+            applied: match self.applied {
+                Applied::No => "no",
+                Applied::Yes => "yes",
+                Applied::Unknown => "unknown",
+            },
+            retryable: self.is_retryable,
+            id: text,
+            id_base64: id.filter(|_| !is_text).map(|id| {
+                use base64::Engine;
+                base64::engine::general_purpose::STANDARD.encode(id)
+            }),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = self.code.status();
+        let body = serde_json::to_vec(&self.document()).unwrap_or_default();
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        if matches!(
+            status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        ) {
+            headers.insert(RETRY_AFTER, self.retry_after_s.unwrap_or(1).max(1).into());
+        }
+        if status == StatusCode::UNAUTHORIZED {
+            let scheme = HeaderValue::from_static("Bearer realm=\"dueq\"");
+            headers.insert(WWW_AUTHENTICATE, scheme);
+        }
+        response
+    }
+}

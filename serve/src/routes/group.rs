@@ -1,0 +1,87 @@
+//! A group of routes that ask for the same right.
+
+use axum::middleware::from_fn_with_state;
+use utoipa::openapi::extensions::ExtensionsBuilder;
+use utoipa::openapi::path::{Operation, PathItem};
+use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::app::Shared;
+use crate::auth::{Right, guard};
+use crate::problem::MEDIA_TYPE;
+
+/// Routes with the right that they ask for.
+pub(crate) struct Group {
+    right: Right,
+    routes: OpenApiRouter<Shared>,
+}
+
+/// The problems of every route, with their descriptions.
+const COMMON: [(&str, &str); 7] = [
+    (
+        "400",
+        "The request cannot be read, or a value is out of its range",
+    ),
+    ("401", "The request has no valid token"),
+    ("403", "The caller, or the server, may not do this"),
+    ("421", "The request names another host"),
+    ("429", "The caller sends too many requests"),
+    ("502", "Redis answered with an error"),
+    ("503", "Redis or the server cannot serve the request now"),
+];
+
+/// Further problems of a route that takes a body.
+const OF_BODIES: [(&str, &str); 3] = [
+    ("408", "The body paused for too long"),
+    ("413", "The body is too large"),
+    ("415", "The body is not JSON"),
+];
+
+impl Group {
+    pub(crate) fn new(right: Right, routes: OpenApiRouter<Shared>) -> Self {
+        Self { right, routes }
+    }
+
+    /// The routes behind the guard, and described with the right and the problems they share.
+    pub(crate) fn guarded(self, app: &Shared) -> OpenApiRouter<Shared> {
+        let state = (app.clone(), self.right);
+        let mut routes = self.routes.route_layer(from_fn_with_state(state, guard));
+        for item in routes.get_openapi_mut().paths.paths.values_mut() {
+            for operation in operations(item) {
+                describe(operation, self.right);
+            }
+        }
+        routes
+    }
+}
+
+fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
+    let all = [
+        &mut item.get,
+        &mut item.put,
+        &mut item.post,
+        &mut item.delete,
+        &mut item.patch,
+        &mut item.head,
+    ];
+    all.into_iter().flatten()
+}
+
+fn describe(operation: &mut Operation, right: Right) {
+    let right = ExtensionsBuilder::new()
+        .add("x-right", right.name())
+        .build();
+    operation.extensions.get_or_insert_default().merge(right);
+    let of_bodies = operation.request_body.as_ref().map(|_| OF_BODIES);
+    for (status, description) in COMMON.into_iter().chain(of_bodies.into_iter().flatten()) {
+        let problem = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
+        let response = ResponseBuilder::new()
+            .description(description)
+            .content(MEDIA_TYPE, problem)
+            .build();
+        let responses = &mut operation.responses.responses;
+        responses
+            .entry(status.to_owned())
+            .or_insert(response.into());
+    }
+}

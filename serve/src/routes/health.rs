@@ -1,0 +1,101 @@
+//! Health: for load balancers and supervisors, without a token.
+
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::extract::State;
+use dueq::Client;
+use serde::Serialize;
+use tokio::sync::Mutex;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::problem::{Code, Document, Problem};
+
+/// How long Redis may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How old the last answer may be: probes need no token, and must not load Redis.
+const MAX_AGE: Duration = Duration::from_secs(1);
+
+/// Whether Redis answers, as of the last question. Probes share it.
+#[derive(Default)]
+pub(crate) struct RedisProbe(Mutex<Option<(Instant, bool)>>);
+
+impl RedisProbe {
+    async fn answers(&self, client: &Client) -> bool {
+        let mut last = self.0.lock().await;
+        if let Some((at, answers)) = *last
+            && at.elapsed() < MAX_AGE
+        {
+            return answers;
+        }
+        let asked = tokio::time::timeout(PATIENCE, client.server_time()).await;
+        let answers = asked.is_ok_and(|time| time.is_ok());
+        *last = Some((Instant::now(), answers));
+        answers
+    }
+}
+
+pub(super) fn routes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new()
+        .routes(routes!(healthz))
+        .routes(routes!(readyz))
+}
+
+/// The health of the server.
+#[derive(Serialize, ToSchema)]
+struct Health {
+    /// Always `ok`: a server that is not well answers with a problem.
+    status: &'static str,
+}
+
+const OK: Json<Health> = Json(Health { status: "ok" });
+
+/// Whether the server runs
+///
+/// It does if it answers. Restart it if it does not.
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()), responses((status = 200, body = Health)))]
+async fn healthz() -> Json<Health> {
+    OK
+}
+
+/// Whether the server can serve requests
+///
+/// Not while it stops, while Redis does not answer, or while the tokens file cannot be read. Send it
+/// no requests then.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "health",
+    security(()),
+    responses(
+        (status = 200, body = Health),
+        (status = 503, body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
+    if app.life.is_stopping() {
+        return Err(Problem::new(
+            Code::Stopping,
+            "the server finishes its requests",
+        ));
+    }
+    if let Some(tokens) = app.gate.tokens() {
+        // Callers without a token learn no path.
+        tokens.current().map_err(|_| {
+            Problem::new(
+                Code::TokensUnreadable,
+                "the log of the server has the reason",
+            )
+        })?;
+    }
+    if !app.redis.answers(&app.client).await {
+        return Err(Problem::new(
+            Code::RedisUnavailable,
+            "Redis does not answer",
+        ));
+    }
+    Ok(OK)
+}

@@ -1,0 +1,55 @@
+//! The routes, in groups: each group asks for one right.
+//!
+//! To add a route: write its handler with `#[utoipa::path(...)]` in a file of its subject, and add
+//! it to the group of its right there. The OpenAPI document, the guard and the tests of roles find
+//! it by that.
+
+mod group;
+mod health;
+mod names;
+mod openapi;
+mod pause;
+mod queues;
+mod session;
+
+use axum::Router;
+use utoipa_axum::router::OpenApiRouter;
+
+pub(crate) use health::RedisProbe;
+pub(crate) use names::Names;
+
+use crate::app::Shared;
+use crate::auth::Right;
+use crate::routes::group::Group;
+
+/// All groups of routes.
+fn groups() -> Vec<Group> {
+    vec![
+        Group::new(Right::Read, openapi::routes()),
+        Group::new(Right::Read, queues::routes()),
+        Group::new(Right::Read, session::reads()),
+        Group::new(Right::Operate, pause::routes()),
+    ]
+}
+
+/// The routes that need no caller: health.
+pub(crate) fn health() -> OpenApiRouter<Shared> {
+    health::routes()
+}
+
+/// The routes by which a caller proves who they are.
+pub(crate) fn open() -> OpenApiRouter<Shared> {
+    session::changes()
+}
+
+/// All other routes behind their guards, and the OpenAPI document of all.
+pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, utoipa::openapi::OpenApi) {
+    let mut all = OpenApiRouter::with_openapi(openapi::document(app));
+    for group in groups() {
+        all = all.merge(group.guarded(app));
+    }
+    let (router, mut document) = all.split_for_parts();
+    document.merge(health().into_openapi());
+    document.merge(open().into_openapi());
+    (router, document)
+}

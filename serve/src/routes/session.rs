@@ -1,0 +1,123 @@
+//! Sessions of browsers, and what the caller may do.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::SET_COOKIE;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::auth::session::set_cookie;
+use crate::auth::{Principal, Right};
+use crate::body::JsonBody;
+use crate::problem::{Document, Problem};
+
+/// What the caller may do.
+#[derive(Serialize, ToSchema)]
+struct Session {
+    /// The name of the caller.
+    name: String,
+    /// How the caller was recognised: `loopback`, `token`, `session`, `proxy` or `embedder`.
+    via: &'static str,
+    roles: Vec<&'static str>,
+    /// What these roles and the server allow.
+    rights: Vec<&'static str>,
+    /// Patterns of the queues that the caller may use.
+    queues: Vec<String>,
+    /// Whether the server answers reads only.
+    read_only: bool,
+}
+
+/// The token with which a session begins.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Begin {
+    token: String,
+}
+
+pub(super) fn reads() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(read))
+}
+
+pub(super) fn changes() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().routes(routes!(begin, end))
+}
+
+/// Read what the caller may do
+#[utoipa::path(get, path = "/v1/caller", tag = "about", responses((status = 200, body = Session)))]
+async fn read(State(app): State<Shared>, caller: Principal) -> Json<Session> {
+    let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.is_read_only);
+    Json(Session {
+        name: caller.name().to_owned(),
+        via: caller.via().name(),
+        roles: caller.roles().iter().map(|role| role.name()).collect(),
+        rights: Right::ALL
+            .iter()
+            .filter(|right| allowed(right))
+            .map(|right| right.name())
+            .collect(),
+        queues: caller.queues().iter().map(ToString::to_string).collect(),
+        read_only: app.is_read_only,
+    })
+}
+
+/// Begin a session
+///
+/// Sets a cookie that stands for the token, for 12 hours, until the token is removed, or until the
+/// session ends. For pages in browsers; a program sends its token with each request.
+#[utoipa::path(
+    post,
+    path = "/v1/session",
+    tag = "about",
+    security(()),
+    request_body = Begin,
+    responses(
+        (status = 204, description = "The header Set-Cookie has the session"),
+        (status = 400, description = "The body cannot be read, or the server has no tokens", body = Document, content_type = "application/problem+json"),
+        (status = 401, description = "The token is unknown", body = Document, content_type = "application/problem+json"),
+        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
+        (status = 408, description = "The body paused for too long", body = Document, content_type = "application/problem+json"),
+        (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
+        (status = 415, description = "The body is not JSON", body = Document, content_type = "application/problem+json"),
+        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
+        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn begin(
+    State(app): State<Shared>,
+    JsonBody(begin): JsonBody<Begin, 4_096>,
+) -> Result<Response, Problem> {
+    let value = app.gate.begin_session(&begin.token)?;
+    let cookie = set_cookie(Some(&value), app.hosts.public());
+    Ok(with_cookie(cookie))
+}
+
+/// End the session of this browser
+///
+/// Removes the cookie. Removing the token from the tokens file ends all its sessions.
+#[utoipa::path(
+    delete,
+    path = "/v1/session",
+    tag = "about",
+    security(()),
+    responses(
+        (status = 204, description = "The cookie is removed"),
+        (status = 400, description = "The request cannot be read", body = Document, content_type = "application/problem+json"),
+        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
+        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
+        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn end(State(app): State<Shared>) -> Response {
+    let cookie = set_cookie(None, app.hosts.public());
+    with_cookie(cookie)
+}
+
+fn with_cookie(cookie: Option<HeaderValue>) -> Response {
+    let header = cookie.map(|cookie| [(SET_COOKIE, cookie)]);
+    (StatusCode::NO_CONTENT, header, ()).into_response()
+}

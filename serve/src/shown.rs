@@ -1,0 +1,57 @@
+//! Makes text from outside harmless where it is quoted: in problem documents, in the log and in the
+//! audit log.
+
+/// How many characters of a text are quoted.
+const MAX_QUOTED: usize = 200;
+
+/// The text with every character escaped that steers a terminal.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// As [`shown`], with at most 200 characters of the text, in quotes.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut characters = text.chars();
+    let start: String = characters.by_ref().take(MAX_QUOTED).collect();
+    let rest = if characters.next().is_some() {
+        "..."
+    } else {
+        ""
+    };
+    format!("\"{}{rest}\"", shown(&start).replace('"', "\\\""))
+}
+
+/// Whether a terminal obeys the character instead of showing it: control characters, and those that
+/// change the direction of writing or end a line.
+pub(crate) fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(
+            c,
+            '\u{061c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2066}'..='\u{206f}'
+                | '\u{fff9}'..='\u{fffb}'
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_text_has_no_control_characters_and_a_bound() {
+        assert_eq!(quoted("a\x1b[2J\"\u{202e}"), r#""a\u{1b}[2J\"\u{202e}""#);
+        let long = quoted(&"\n".repeat(10_000));
+        assert!(long.len() < 1_000 && long.ends_with("...\""), "{long}");
+    }
+}

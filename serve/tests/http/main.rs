@@ -1,0 +1,18 @@
+//! A server on real sockets and a real Redis.
+
+mod audit;
+mod bodies;
+mod bypass;
+mod embedded;
+mod hosts;
+mod instance;
+mod limits;
+mod matrix;
+mod names;
+mod paths;
+mod problems;
+mod proxy;
+mod session;
+mod smuggling;
+mod stop;
+mod tokens;
