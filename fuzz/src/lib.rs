@@ -2,5 +2,5 @@
 //! the program.
 
 pub use dueq::checks::{answer, name, reply, url};
-pub use dueq_cli::checks::{ndjson, rate, redisson, schedules, shown};
-pub use dueq_input::checks::{delay, hours, message, moment, path_id};
+pub use dueq_cli::checks::{ndjson, redisson, schedules, shown};
+pub use dueq_input::checks::{delay, hours, message, moment, path_id, rate};

@@ -1,5 +1,5 @@
-//! Reads what people and programs write for dueq: delays, moments, hours, messages as JSON, and ids
-//! in URLs.
+//! Reads what people and programs write for dueq: delays, moments, hours, rates, messages as JSON,
+//! and ids in URLs.
 //!
 //! The program `dueq` reads its flags and its lines of JSON with it, so that every other reader,
 //! such as a server for HTTP, accepts the same words.
@@ -29,6 +29,7 @@ mod error;
 mod expiry;
 mod message;
 mod path_id;
+mod rate;
 pub mod time;
 mod unique;
 mod when;
@@ -39,6 +40,7 @@ pub use error::Error;
 pub use expiry::{Expiry, Last, expiring};
 pub use message::{MAX_BYTES, MAX_DEPTH, message, message_of};
 pub use path_id::{id_path, path_id};
+pub use rate::{Rate, rate};
 pub use time::{delay, moment, period, zone};
 pub use unique::Unique;
 pub use when::{Timing, When};

@@ -5,13 +5,11 @@
 //! for longer.
 
 mod ndjson;
-mod rate;
 mod redisson;
 mod schedules;
 mod text;
 
 pub use self::ndjson::ndjson;
-pub use self::rate::rate;
 pub use self::redisson::redisson;
 pub use self::schedules::schedules;
 pub use self::text::shown;
@@ -21,9 +19,8 @@ use crate::shown::steers;
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 5] = [
+pub const CHECKS: [(&str, Check); 4] = [
     ("ndjson", ndjson),
-    ("rate", rate),
     ("schedules", schedules),
     ("shown", shown),
     ("redisson", redisson),

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use super::check_reason;
-use crate::commands::limits;
-use crate::time;
+use super::check_error;
+use crate::{rate as read, time};
 
 /// `--rate`: an accepted rate is in its range, and its starts and window are the written ones; a
 /// refusal gives its reason.
@@ -12,7 +11,7 @@ pub fn rate(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    match limits::rate(text) {
+    match read(text) {
         Ok(rate) => {
             assert!((1..=1_000_000).contains(&rate.starts), "{text:?}");
             assert!(rate.window <= Duration::from_secs(2_592_000), "{text:?}");
@@ -24,8 +23,8 @@ pub fn rate(bytes: &[u8]) {
             let whole = time::delay(window).or_else(|_| time::delay(&format!("1{window}")));
             assert_eq!(whole, Ok(rate.window), "{text:?}");
             let again = format!("{}/{:?}", rate.starts, rate.window);
-            assert_eq!(limits::rate(&again), Ok(rate), "{text:?}");
+            assert_eq!(read(&again), Ok(rate), "{text:?}");
         }
-        Err(reason) => check_reason(&reason, text),
+        Err(error) => check_error(&error),
     }
 }
