@@ -26,7 +26,7 @@ const CRONS: [(u64, &str); 8] = [
 /// How many fires of a cron are listed at most, so that lists run dry between two refills.
 pub const LIST: usize = 2;
 /// After so many ticks a schedule with a limit ends.
-const LIMIT: u64 = 10;
+const LIMIT: u64 = 3;
 /// Before any run: `every` counts from it.
 const ANCHOR_MS: u64 = 1_000_007;
 const WITHIN: Duration = Duration::from_millis(300);
