@@ -1,5 +1,5 @@
--- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A producer's message
--- that has the id of a former tick has not the option `tick`.
+-- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
+-- a producer pushed under the id of a former tick has not the option `tick`.
 local function live_ticks(s)
   local live, times = {}, {}
   for time in string.gmatch(s.live, '%d+') do
