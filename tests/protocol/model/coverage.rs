@@ -144,6 +144,10 @@ pub(super) const REQUIRED: &[&str] = &[
     "next message started by retry",
     "next message started by snooze",
     "next message started by throttle",
+];
+
+/// Results that the runs about schedules must meet together.
+pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
     "schedule OK",
     "schedule STALE",
     "schedule INVALID",
