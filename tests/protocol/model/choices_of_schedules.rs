@@ -7,6 +7,7 @@ use crate::model::schedule::{Schedule, more};
 use crate::model::schedule_calls::{Declaration, Page, Refill};
 use crate::model::world::World;
 use crate::queue::HOUR;
+use crate::reply::Text;
 
 const NAMES: [&str; 5] = ["a/s", "b", "c", "d", "f.g"];
 const SETS: [&str; 2] = ["one", "two:2"];
@@ -30,7 +31,8 @@ impl Driver {
             },
             38..46 => self.trigger_call(world),
             46..58 => self.refill_call(world),
-            58..63 => self.page_of_schedules(world),
+            58..62 => self.page_of_schedules(world),
+            62 => self.call_of_timers(world),
             63..68 => self.plan_a_taken_tick(world),
             68..74 => self.plan_a_timer_that_moves(world),
             74..79 => self.plan_a_replaced_tick(world),
@@ -213,6 +215,23 @@ impl Driver {
         ))
     }
 
+    /// A verb of messages with the timers of schedules, which it does not find.
+    fn call_of_timers(&mut self, world: &World) -> Operation {
+        let timers = world.schedules.values().map(Schedule::timer);
+        let ids: Vec<Text> = timers.chain([self.id()]).collect();
+        match self.random.u32(0..5) {
+            0 => Operation::Cancel {
+                dead: true,
+                since: None,
+                ids,
+            },
+            1 => Operation::RunNow(ids),
+            2 => Operation::RequeueIds(ids),
+            3 => Operation::Get(ids[0].clone()),
+            _ => Operation::Reschedule(ids.into_iter().map(|id| (id, self.due(), None)).collect()),
+        }
+    }
+
     /// A message that takes the id of the next tick, and claims around the fire.
     fn plan_a_taken_tick(&mut self, world: &World) -> Operation {
         let soon = self.now.floor()..self.now.floor() + 3_000;
@@ -281,8 +300,8 @@ impl Driver {
                 Operation::Refill(vec![refill])
             }
             _ if self.chance(40) => Operation::Purge {
-                state: "ready",
-                limit: 1_000,
+                state: self.pick(&["ready", "ready", "scheduled"]),
+                limit: self.pick(&[1, 1_000]),
             },
             _ => Operation::Amend {
                 change: self.pick(&["pause", "resume"]),
