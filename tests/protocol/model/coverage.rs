@@ -172,6 +172,7 @@ pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
     "schedules none",
     "schedule makes a tick at once",
     "a paused schedule is changed",
+    "a change before the last fire",
     "every with missed=one makes a tick",
     "every with missed=skip makes a tick",
     "every with missed=all makes a tick",
