@@ -144,6 +144,10 @@ pub(super) const REQUIRED: &[&str] = &[
     "next message started by retry",
     "next message started by snooze",
     "next message started by throttle",
+];
+
+/// Results that the runs about schedules must meet together.
+pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
     "schedule OK",
     "schedule STALE",
     "schedule INVALID",
@@ -168,6 +172,7 @@ pub(super) const REQUIRED: &[&str] = &[
     "schedules none",
     "schedule makes a tick at once",
     "a paused schedule is changed",
+    "a change before the last fire",
     "every with missed=one makes a tick",
     "every with missed=skip makes a tick",
     "every with missed=all makes a tick",

@@ -107,7 +107,8 @@ impl World {
     }
 
     fn get(&self, now: Now, id: &Text) -> Reply {
-        let Some(message) = self.messages.get(id) else {
+        let message = self.messages.get(id).filter(|_| !is_timer(id));
+        let Some(message) = message else {
             let known = self.outcome(now, id);
             return Reply::List([vec![self.header(now), Reply::List(Vec::new())], known].concat());
         };
