@@ -24,7 +24,7 @@ mod worker;
 
 pub use acl::{Role, acl_rules};
 pub use client::Client;
-pub use delivery::Delivery;
+pub use delivery::{Delivery, DeliveryHandle};
 pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
@@ -52,7 +52,7 @@ pub use model::schedule::{
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::{Push, Queue, ScheduleHandle, ScheduleSet};
+pub use queue::{Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{

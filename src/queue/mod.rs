@@ -11,6 +11,7 @@ mod outcome;
 mod partitions;
 mod produce;
 mod push;
+mod remote;
 mod routed;
 mod schedule;
 mod schedules;
@@ -25,6 +26,7 @@ use crate::router::Router;
 use crate::telemetry::metrics::Metrics;
 
 pub use push::Push;
+pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 
