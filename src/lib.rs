@@ -57,7 +57,8 @@ pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
     Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,
-    QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker, WorkerHandle, in_batches,
+    Puller, Pullers, QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker,
+    WorkerHandle, in_batches,
 };
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,

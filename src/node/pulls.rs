@@ -12,7 +12,6 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -52,7 +51,6 @@ struct Line {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PullRequest {
     pub(crate) max: usize,
-    pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
 }
 
@@ -86,7 +84,8 @@ impl Pulls {
             return Err(Error::new(ErrorKind::Unavailable, Applied::No, why));
         }
         if line.waiting.len() + line.bound >= MAX_PULLS {
-            let why = format!("{MAX_PULLS} pulls of this puller wait already: repeat the pull later");
+            let why =
+                format!("{MAX_PULLS} pulls of this puller wait already: repeat the pull later");
             return Err(Error::new(ErrorKind::Unavailable, Applied::No, why));
         }
         line.last += 1;
@@ -220,7 +219,9 @@ impl Pull {
     /// Answers it with no message, or why there was no answer of the server.
     fn end(self) {
         // A caller that dropped its pull needs no answer.
-        let answer = self.failed.map_or_else(|| Ok(Grant::none()), |(_, error)| Err(error));
+        let answer = self
+            .failed
+            .map_or_else(|| Ok(Grant::none()), |(_, error)| Err(error));
         let _ = self.answer.send(answer);
     }
 }
@@ -269,10 +270,8 @@ impl Handling for Pulls {
 }
 
 impl Ticket {
-    /// Waits for the answer. Cancel safe.
-    ///
-    /// # Errors
-    /// Why the server did not answer. `None` if the node has ended.
+    /// Waits for the answer: messages, or why the server refused. `None` if the node has ended; then
+    /// it must not be called again. Cancel safe.
     pub(crate) async fn answer(&mut self) -> Option<Result<Grant, Error>> {
         (&mut self.answer).await.ok()
     }
