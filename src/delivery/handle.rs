@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Delivery;
 use crate::batch::OfClaim;
 use crate::error::Error;
-use crate::protocol::limits::MAX_ID_BYTES;
+use crate::protocol::limits::{MAX_ID_BYTES, check_id};
 use crate::protocol::partition_map::Tag;
 
 /// What every handle begins with. Another form of handles gets another letter.
@@ -89,7 +89,7 @@ impl DeliveryHandle {
         let tag = Tag::parse(tag)?;
         let token = bytes_of(token)?.try_into().ok()?;
         let id = bytes_of(id)?;
-        (!id.is_empty() && id.len() <= MAX_ID_BYTES).then(|| Self::new(id, token, tag))
+        check_id(&id).is_ok().then(|| Self::new(id, token, tag))
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     fn each_handle_has_one_text_that_reads_back() {
         let longest = vec![0xff; MAX_ID_BYTES];
         for (id, tag) in [
-            (vec![0], Tag::Home),
+            (vec![b'0'], Tag::Home),
             (b"order:42".to_vec(), Tag::Numbered(0)),
             (longest.clone(), Tag::Numbered(999_999_999)),
         ] {

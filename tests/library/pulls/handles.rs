@@ -58,7 +58,7 @@ async fn another_client_settles_by_handle() -> Result<()> {
     let _ = queue.cancel("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    let followed = remote.ack_push([Message::new("").delay(HOUR)]).await?;
+    let followed = remote.ack_push([Message::new("").due(HOUR)]).await?;
     assert!(matches!(followed, Followed::Done(receipts) if receipts[0].id() == "{id}/1"));
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
@@ -162,7 +162,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
         // Another message, a token that no claim has, no such message, no such partition.
         (format!("{head}.{token}.{other_id}"), "Lost"),
         (format!("{head}.{}.{id}", "00".repeat(16)), "Lost"),
-        (format!("{head}.{token}.ff00"), "Gone"),
+        (format!("{head}.{token}.616273656e74"), "Gone"),
         (format!("a999999999.{}.{id}", "00".repeat(16)), "Lost"),
     ] {
         let remote = setup.queue.delivery(text.parse()?);
@@ -174,6 +174,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
         "a",
         "id",
         "a-.zz.6964",
+        &format!("{head}.{token}.00"),
         "'; DROP",
         &"0".repeat(1_000),
         "a-.\u{0}.\n",

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::MS;
 use crate::support::{
-    LIMIT, LONG, Setup, acking, ids, messages, push_all, seen, setup, stats_until, within,
+    HOUR, LIMIT, LONG, Setup, acking, ids, messages, push_all, seen, setup, stats_until, within,
 };
 
 /// Pulls of `max` until `count` of all were pulled.
@@ -68,7 +68,7 @@ async fn each_of_512_waiting_pulls_gets_a_message() -> Result<()> {
     }
     let due = messages(512)
         .into_iter()
-        .map(|message| message.delay(300 * MS));
+        .map(|message| message.due(300 * MS));
     push_all(queue, due.collect()).await?;
     let (mut seen, mut latest) = (Vec::new(), std::time::Duration::ZERO);
     while let Some(pulled) = within("the pulls", pulls.join_next()).await? {
@@ -107,7 +107,7 @@ async fn two_pullers_beside_a_worker_share_a_queue() -> Result<()> {
     }
     let (worker, mut handled) = acking(queue.worker().concurrency(4));
     let soon = messages(600).into_iter().enumerate();
-    let soon = soon.map(|(n, message)| message.delay(MS * (n as u32 % 10) * 50));
+    let soon = soon.map(|(n, message)| message.due(MS * (n as u32 % 10) * 50));
     push_all(queue, soon.collect()).await?;
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 600).await?;
     assert_eq!(
@@ -135,12 +135,14 @@ async fn two_pullers_beside_a_worker_share_a_queue() -> Result<()> {
 async fn a_puller_without_pulls_leaves_messages_to_a_worker() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
+    // A node counts once the queue exists.
+    queue.push_message(Message::new("").due(HOUR)).await?;
     stats_until(queue, "the node", |stats| stats.nodes == 1).await?;
     let (worker, mut handled) = acking(queue.worker());
     for (number, id) in ids(50).into_iter().enumerate() {
         let delay = MS * (number as u32 % 3) * 20;
         queue
-            .push_message(Message::new("").id(&id).delay(delay))
+            .push_message(Message::new("").id(&id).due(delay))
             .await?;
         assert_eq!(handled.next().await?, id);
     }

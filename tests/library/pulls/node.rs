@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq::{Client, ErrorKind, Message, Puller, Pullers};
 
 use super::{MS, begin, pull_one};
-use crate::support::{LIMIT, LONG, Setup, setup, stats_until, until, within};
+use crate::support::{HOUR, LIMIT, LONG, Setup, setup, stats_until, until, within};
 
 /// How many commands the server has executed, but for those of tests.
 async fn commands(setup: &Setup) -> Result<u64> {
@@ -52,9 +52,10 @@ async fn a_shutdown_ends_waiting_pulls() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_handle_ends_the_node() -> Result<()> {
     let setup = setup().await?;
+    setup.queue.push_message(Message::new("").due(HOUR)).await?;
     let puller = setup.queue.puller();
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
-    assert_eq!(setup.queue.stats().await?.nodes, 1);
+    stats_until(&setup.queue, "the node", |stats| stats.nodes == 1).await?;
     drop(puller);
     stats_until(&setup.queue, "the leave", |stats| stats.nodes == 0).await?;
     Ok(())
@@ -141,6 +142,7 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
             let pullers = setup.client.pullers();
             for name in names {
                 let queue = setup.client.queue(&name)?;
+                queue.push_message(Message::new("").due(HOUR)).await?;
                 if pulls {
                     let puller = pullers.attend(&queue).await?;
                     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
@@ -166,6 +168,8 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
 
 /// A queue beyond the 64 that the blocking pop covers, which is parked when nothing happens.
 async fn parkable(setup: &Setup, pullers: &Pullers) -> Result<Puller> {
+    // A queue that does not exist keeps no beat.
+    setup.queue.push_message(Message::new("").due(HOUR)).await?;
     for number in 0..64 {
         let queue = setup.client.queue(&format!("covered-{number}"))?;
         pullers.attend(&queue).await?;
@@ -189,7 +193,7 @@ async fn a_quiet_queue_of_a_puller_is_parked() -> Result<()> {
     is_parked().await?;
     setup
         .queue
-        .push_message(Message::new("").id("id").delay(50 * MS))
+        .push_message(Message::new("").id("id").due(50 * MS))
         .await?;
     let delivery = within("the pull", pull)
         .await??

@@ -33,7 +33,7 @@ async fn ack_all(url: &str, handles: Vec<DeliveryHandle>) -> Result<()> {
 async fn serves_all(queue: &Queue, url: &str) -> Result<()> {
     let puller = queue.puller();
     let soon = messages(120).into_iter().enumerate();
-    let soon = soon.map(|(n, message)| message.delay(Duration::from_millis(n as u64 % 3 * 200)));
+    let soon = soon.map(|(n, message)| message.due(Duration::from_millis(n as u64 % 3 * 200)));
     push_all(queue, soon.collect()).await?;
     let handles = pull_all(&puller, 120).await?;
     assert_eq!(queue.stats().await?.leased, 120);

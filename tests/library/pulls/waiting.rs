@@ -19,11 +19,9 @@ fn id_of(deliveries: &[Delivery]) -> Vec<String> {
 async fn a_pull_gets_its_message_when_it_is_due() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
+    queue.push_message(Message::new("later").due(HOUR)).await?;
     queue
-        .push_message(Message::new("later").delay(HOUR))
-        .await?;
-    queue
-        .push_message(Message::new("soon").id("soon").delay(300 * MS))
+        .push_message(Message::new("soon").id("soon").due(300 * MS))
         .await?;
     let delivery = pull_one(&puller).await?;
     assert_eq!(
@@ -52,7 +50,7 @@ async fn pulls_are_served_in_their_order_and_messages_by_due_time() -> Result<()
     }
     for (id, delay) in [("third", 700), ("first", 300), ("second", 500)] {
         queue
-            .push_message(Message::new("").id(id).delay(delay * MS))
+            .push_message(Message::new("").id(id).due(delay * MS))
             .await?;
     }
     let [first, second, third] = pulls;
@@ -81,21 +79,24 @@ async fn each_pull_has_a_lease_of_its_own() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
+/// What is due now.
+async fn now(puller: &dueq::Puller) -> Result<Vec<Delivery>> {
+    Ok(within("a pull", puller.pull(10, LONG, Duration::ZERO)).await??)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
-    let Setup { queue, .. } = &setup().await?;
+    let Setup { queue, client, .. } = &setup().await?;
     let puller = queue.puller();
-    let now = async || Ok(within("a pull", puller.pull(10, LONG, Duration::ZERO)).await??);
+    let now = async || now(&puller).await;
     assert!(now().await?.is_empty());
-    queue
-        .push_message(Message::new("later").delay(HOUR))
-        .await?;
+    queue.push_message(Message::new("later").due(HOUR)).await?;
     push_all(queue, messages(3)).await?;
     let due_ms = queue
         .get("message-0002")
         .await?
         .map_or(0, |stored| stored.time_ms);
-    let time = async || Ok(u64::try_from(setup_time(queue).await?)?);
+    let time = async || Ok(client.server_time().await?.unix_us / 1_000);
     until("the due time", time, |now_ms| *now_ms > due_ms).await?;
     // A fair share of one node is all.
     assert_eq!(now().await?.len(), 3);
@@ -111,13 +112,6 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
     due.await?;
     assert_eq!(id_of(&now().await?), ["paused"]);
     Ok(puller.shutdown().await?)
-}
-
-/// The server's time in milliseconds, from the due time of a message that is pushed now.
-async fn setup_time(queue: &dueq::Queue) -> Result<u64> {
-    let receipt = queue.push_message(Message::new("").delay(HOUR)).await?;
-    let _ = queue.cancel(receipt.id_bytes()).await?;
-    Ok(receipt.due_ms().unwrap_or(0) - u64::try_from(HOUR.as_millis())?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
