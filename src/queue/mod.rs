@@ -13,6 +13,7 @@ mod overview;
 mod partitions;
 mod produce;
 mod push;
+mod remote;
 mod routed;
 mod schedule;
 mod schedules;
@@ -28,6 +29,7 @@ use crate::telemetry::metrics::Metrics;
 
 pub use held::Held;
 pub use push::Push;
+pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 

@@ -1,0 +1,416 @@
+//! Pulls: a node without handlers, whose callers take the messages as they become due.
+
+use std::fmt;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::client::Client;
+use crate::delivery::Delivery;
+use crate::error::Error;
+use crate::model::codec::Codec;
+use crate::node::commands::{NodeCommand, QueueEntry, Settings};
+use crate::node::pulls::{Grant, PullRequest, Pulls};
+use crate::node::shares::ShareSettings;
+use crate::node::slots::MAX_CLAIM;
+use crate::protocol::limits;
+use crate::queue::Queue;
+use crate::router::Router;
+use crate::server::servers::Servers;
+use crate::worker::assemble::Layers;
+use crate::worker::handle::{self, WorkerHandle};
+use crate::worker::health::Health;
+use crate::worker::settings::Defaults;
+
+/// The node takes no handler, so pulls alone limit what it claims.
+const CONCURRENCY: usize = 1 << 20;
+
+/// A node that attends queues for pulls: it promotes, takes expired leases back and gets wake-up
+/// tokens as a [`Worker`](crate::Worker) does, and claims only what a [pull](Puller::pull) asks for.
+/// For programs that hand messages on, such as a server for consumers in other languages.
+///
+/// Created by [`Client::pullers`]; for a single queue, [`Queue::puller`] is shorter. It costs two
+/// threads and the connections of a worker, whatever the number of queues; a queue without pulls
+/// costs as much as an idle worker of it. Cheap to clone: clones are the same node. The node ends
+/// with [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are
+/// dropped.
+///
+/// ```
+/// # dueq_testkit::doctest!(|client| {
+/// use std::time::Duration;
+///
+/// let pullers = client.pullers();
+/// let orders = pullers.attend(&client.queue("orders")?).await?;
+/// let mails = pullers.attend(&client.queue("mails")?).await?;
+/// let (lease, wait) = (Duration::from_secs(30), Duration::from_millis(20));
+/// let (orders, mails) = tokio::join!(orders.pull(10, lease, wait), mails.pull(10, lease, wait));
+/// assert!(orders?.is_empty() && mails?.is_empty());
+/// pullers.shutdown().await?;
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Pullers(Arc<Node>);
+
+struct Node {
+    worker: WorkerHandle,
+    servers: Arc<Servers>,
+    /// Stops the node when the last handle is dropped.
+    _stop: DropGuard,
+}
+
+/// The pulls of one queue on a node. Created by [`Queue::puller`] and [`Pullers::attend`]. Cheap to
+/// clone: clones share the line of pulls.
+///
+/// ```
+/// # dueq_testkit::doctest!(|orders| {
+/// use std::time::Duration;
+///
+/// let puller = orders.puller();
+/// orders.push("rate it").delay(Duration::from_millis(20)).await?;
+/// // Waits until the message is due:
+/// for delivery in puller.pull(10, Duration::from_secs(30), Duration::from_secs(20)).await? {
+///     println!("{} is due", delivery.id());
+///     delivery.ack().await?;
+/// }
+/// # assert_eq!(orders.stats().await?.acked, 1);
+/// puller.shutdown().await?;
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct Puller {
+    name: Arc<str>,
+    pulls: Arc<Pulls>,
+    pullers: Pullers,
+}
+
+impl Client {
+    /// A node for pulls, which attends no queue yet: see [`Pullers`].
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, as `tokio::spawn`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let pullers = client.pullers();
+    /// let puller = pullers.attend(&client.queue("orders")?).await?;
+    /// # drop(puller);
+    /// pullers.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn pullers(&self) -> Pullers {
+        Pullers::spawn(self.servers(), Vec::new())
+    }
+}
+
+impl<C: Codec> Queue<C> {
+    /// A node for pulls of this queue: see [`Puller`]. For many queues see
+    /// [`Client::pullers`](crate::Client::pullers).
+    ///
+    /// The node starts in the background. If the queue cannot be attended, each pull returns the
+    /// reason.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, as `tokio::spawn`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let puller = orders.puller();
+    /// assert_eq!(puller.queue(), "orders");
+    /// puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn puller(&self) -> Puller {
+        let (entry, pulls) = entry(self.router());
+        Puller {
+            name: self.name().into(),
+            pulls,
+            pullers: Pullers::spawn(self.router().servers(), vec![entry]),
+        }
+    }
+}
+
+impl Pullers {
+    fn spawn(servers: &Arc<Servers>, queues: Vec<QueueEntry>) -> Self {
+        let defaults = Defaults {
+            concurrency: CONCURRENCY,
+            ..Defaults::default()
+        };
+        let settings = Settings {
+            servers: Arc::clone(servers),
+            queues,
+            patterns: Vec::new(),
+            concurrency: CONCURRENCY,
+            strict: None,
+            parking: defaults.parking,
+            grace: defaults.grace,
+            health: Arc::default(),
+            abort: CancellationToken::new(),
+        };
+        let worker = handle::spawn(
+            Ok(settings),
+            defaults,
+            Layers::default(),
+            Arc::clone(servers),
+        );
+        Self(Arc::new(Node {
+            _stop: worker.stop_on_drop(),
+            worker,
+            servers: Arc::clone(servers),
+        }))
+    }
+
+    /// Attends this queue from now on, unless the node does so already. Until
+    /// [`leave`](Puller::leave), the queue costs as much as an idle worker of it.
+    ///
+    /// A dropped future may have attended the queue: attend it again to leave it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the queue is of another client, or the node is still leaving
+    /// it. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the node has ended.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let pullers = client.pullers();
+    /// let orders = pullers.attend(&client.queue("orders")?).await?;
+    /// orders.leave().await?;
+    /// # pullers.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn attend<C: Codec>(&self, queue: &Queue<C>) -> Result<Puller, Error> {
+        let router = queue.router();
+        if !Arc::ptr_eq(router.servers(), &self.0.servers) {
+            let name = queue.name();
+            let message = format!("queue {name}: it was made by another client than the puller");
+            return Err(Error::invalid(message));
+        }
+        let (entry, _) = entry(router);
+        let add = |reply: oneshot::Sender<_>| NodeCommand::AddPulls(Box::new(entry), reply);
+        let pulls = self.0.worker.command(add).await?;
+        Ok(Puller {
+            name: queue.name().into(),
+            pulls,
+            pullers: self.clone(),
+        })
+    }
+
+    /// Ends the node: waiting pulls return no message, messages that no caller has received are
+    /// released, and the node leaves its queues. Messages that were pulled stay leased.
+    ///
+    /// It may be called repeatedly, and returns the same result each time. If the future is dropped,
+    /// the node still ends.
+    ///
+    /// # Errors
+    /// Those of [`WorkerHandle::wait`](crate::WorkerHandle::wait).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let pullers = client.pullers();
+    /// pullers.shutdown().await?;
+    /// assert!(!pullers.health().is_running());
+    /// # });
+    /// ```
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        self.0.worker.shutdown().await
+    }
+
+    /// The state of the node and of each queue that it attends. Asks nothing of the server.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let pullers = client.pullers();
+    /// assert!(pullers.health().is_running());
+    /// # pullers.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn health(&self) -> Health {
+        self.0.worker.health()
+    }
+}
+
+impl Puller {
+    /// The most messages of one pull.
+    pub const MAX: usize = MAX_CLAIM;
+    /// The most pulls of one queue that may wait at once on one node.
+    pub const MAX_PULLS: usize = crate::node::pulls::MAX_PULLS;
+
+    /// The name of the queue.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert_eq!(orders.puller().queue(), "orders");
+    /// # });
+    /// ```
+    pub fn queue(&self) -> &str {
+        &self.name
+    }
+
+    /// The node of this puller.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client, orders| {
+    /// let puller = orders.puller();
+    /// let mails = puller.pullers().attend(&client.queue("mails")?).await?;
+    /// # assert_eq!(mails.queue(), "mails");
+    /// puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub fn pullers(&self) -> &Pullers {
+        &self.pullers
+    }
+
+    /// Waits until messages are due, and claims up to `max` (1 to [`MAX`](Puller::MAX)) of them under
+    /// a lease of `lease` (1 ms to a day). Returns as soon as it has one; none if there is none
+    /// within `wait`. With a `wait` of 0 it returns what is due now.
+    ///
+    /// The node does not extend the leases of pulled messages: the caller extends and settles, here
+    /// or elsewhere by [`Delivery::into_handle`]. If it does neither, a message is delivered again
+    /// after its lease, which counts as a crash. Beside running workers the queue's messages are
+    /// shared fairly, as those of a worker.
+    ///
+    /// Pulls of one queue are served in the order of their arrival. Those with the same lease share
+    /// claims. Each pull costs one call for each partition that the node attends, and waits without
+    /// any: Redis wakes the node. Of a queue with many partitions a node attends some only, which
+    /// change with its nodes.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: if the future is dropped, its messages go to the next pull, or are released, and
+    /// no attempt or crash is counted. The queue's rate has counted them. The messages of a claim
+    /// whose reply is lost are delivered again after their lease, with a crash counted.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `max` or `lease` is out of its range. If the server refuses the
+    /// claim, such as for a missing right: at once. If it cannot be reached: after `wait`.
+    /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if [`MAX_PULLS`](Puller::MAX_PULLS) pulls wait already, or after
+    /// [`leave`](Puller::leave) or [`shutdown`](Puller::shutdown).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    ///
+    /// let puller = orders.puller();
+    /// orders.push("rate it").id("order:42").await?;
+    /// let (lease, wait) = (Duration::from_secs(30), Duration::from_secs(20));
+    /// for delivery in puller.pull(10, lease, wait).await? {
+    ///     let payload = delivery.payload().to_vec();
+    ///     println!("{payload:?} goes to the consumer who settles {}", delivery.into_handle());
+    /// }
+    /// # assert_eq!(orders.stats().await?.leased, 1);
+    /// # puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn pull(
+        &self,
+        max: usize,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, Error> {
+        if !(1..=Self::MAX).contains(&max) {
+            let most = Self::MAX;
+            let message = format!("pull of {max} messages: 1 to {most} can be pulled at once");
+            return Err(Error::invalid(message));
+        }
+        let request = PullRequest {
+            max,
+            lease_ms: limits::lease_ms(lease)?,
+        };
+        self.answer(request, wait).await.map(Grant::take)
+    }
+
+    async fn answer(&self, request: PullRequest, wait: Duration) -> Result<Grant, Error> {
+        let worker = &self.pullers.0.worker;
+        let joined = self.pulls.join(request);
+        let mut ticket = joined.map_err(|error| worker.failure().unwrap_or(error))?;
+        worker.tell(NodeCommand::Pulled(Arc::clone(&self.name)));
+        let mut ended = pin!(worker.wait());
+        let mut time_up = pin!(tokio::time::sleep(wait));
+        let mut is_over = false;
+        loop {
+            tokio::select! {
+                biased;
+                answer = ticket.answer() => return match answer {
+                    Some(answer) => answer,
+                    None => ended.await.map(|()| Grant::none()),
+                },
+                result = &mut ended => return result.map(|()| Grant::none()),
+                () = &mut time_up, if !is_over => {
+                    is_over = true;
+                    ticket.expire();
+                }
+            }
+        }
+    }
+
+    /// Gives the queue up: waiting pulls return no message, and the node leaves the queue, so that it
+    /// costs nothing more. Pulled messages stay leased. [`Pullers::attend`] attends it again.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the node has left the queue, [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if it
+    /// has ended.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// # use std::time::Duration;
+    /// let puller = orders.puller();
+    /// puller.leave().await?;
+    /// assert!(puller.pull(1, Duration::from_secs(30), Duration::ZERO).await.is_err());
+    /// # puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn leave(&self) -> Result<(), Error> {
+        self.pullers.0.worker.remove(&self.name).await
+    }
+
+    /// Ends the node with all its queues: see [`Pullers::shutdown`].
+    ///
+    /// # Errors
+    /// Those of [`Pullers::shutdown`].
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let puller = orders.puller();
+    /// puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn shutdown(&self) -> Result<(), Error> {
+        self.pullers.shutdown().await
+    }
+}
+
+/// What the node needs to attend the queue for pulls, and the pulls.
+fn entry(router: &Arc<Router>) -> (QueueEntry, Arc<Pulls>) {
+    let defaults = Defaults::default();
+    let pulls = Arc::<Pulls>::default();
+    let entry = QueueEntry {
+        router: Arc::clone(router),
+        handling: Arc::clone(&pulls) as _,
+        share: ShareSettings {
+            weight: 1,
+            reserve: 0,
+            max: usize::MAX,
+        },
+        // Each pull has its own.
+        lease: defaults.lease,
+        retry: defaults.retry,
+        time_limit: None,
+    };
+    (entry, pulls)
+}
+
+impl fmt::Debug for Pullers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pullers")
+            .field("health", &self.health())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Puller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Puller")
+            .field("queue", &self.name)
+            .finish_non_exhaustive()
+    }
+}
