@@ -190,7 +190,7 @@ fn calls(round: u64) -> Vec<Call> {
     let held = token('a');
     let push = ["a", "b", "c", "d", "e", "f", "g", "h"]
         .map(|name| words![id(name), now, "payload", "max_attempts=3"]);
-    let beats = (0..6).map(|second| ("beat", now + second * SECOND, words!["node", "stay"]));
+    let beats = (0..6).map(|s| ("beat", now + s * SECOND, words!["node", "stay", "9 1|"]));
     let mut calls = vec![
         ("configure", now, words!["max_crashes", 4]),
         (
@@ -268,6 +268,7 @@ fn calls(round: u64) -> Vec<Call> {
         ("get", now + 6 * SECOND, words![id("f")]),
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),
         ("stats", now + 6 * SECOND, words![]),
+        ("history", now + 6 * SECOND, words!["days"]),
         ("verify", now + 6 * SECOND, words!["1"]),
         ("audit", now + 6 * SECOND, audit),
     ]);

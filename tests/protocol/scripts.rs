@@ -90,6 +90,8 @@ verbs! {
         call words!["l", token('l'), 60 * SECOND];
     "get" Producer, without ["recent", "nodes"], row true,
         call words!["r"];
+    "history" Consumer, without ["claims", "attrs", "recent", "nodes"], row false,
+        call words!["minutes"];
     "pause" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words![];
     "peek" Producer, without ["claims", "messages", "dead", "recent", "nodes"], row false,

@@ -11,6 +11,7 @@ mod due;
 mod expiry;
 mod follow_ups;
 mod hints;
+mod history;
 mod layout3;
 mod leased_limit;
 mod leases;
