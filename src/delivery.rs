@@ -96,7 +96,7 @@ impl Delivery {
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
-        self.0.partition.meters().late(self.lateness());
+        self.0.partition.late(self.lateness());
     }
 
     /// Whether the lease is known to be lost. Then another consumer may have the message, and no

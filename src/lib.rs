@@ -34,6 +34,7 @@ pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
 pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
+pub use model::history::{History, HistoryPoint, Resolution, Times};
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
 pub use model::outcome::{Ended, Outcome, Waited};

@@ -7,6 +7,7 @@ pub(crate) mod codec;
 pub(crate) mod due;
 pub(crate) mod durability;
 pub(crate) mod expiry;
+pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod limits;
 pub(crate) mod message;

@@ -41,6 +41,7 @@ pub(crate) mod precise_timer;
 pub(crate) mod queue_number;
 pub(crate) mod refills;
 pub(crate) mod registered;
+mod reporting;
 pub(crate) mod rosters;
 pub(crate) mod run;
 pub(crate) mod scanner;

@@ -52,7 +52,7 @@ impl Verb {
     /// Whether a call with these arguments never writes.
     pub(crate) fn only_reads(self, args: &[&[u8]]) -> bool {
         match self {
-            Self::Get | Self::Peek | Self::Stats | Self::Schedules => true,
+            Self::Get | Self::Peek | Self::Stats | Self::History | Self::Schedules => true,
             // Their last argument asks for repairs.
             Self::Verify | Self::Audit => args.last().is_some_and(|repair| repair.is_empty()),
             _ => false,

@@ -5,6 +5,7 @@ mod bulk;
 mod change;
 mod claim;
 mod forward;
+mod history;
 mod inspect;
 mod list;
 mod outcome;
