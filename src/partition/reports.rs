@@ -82,7 +82,13 @@ impl Report {
 
 #[cfg(test)]
 mod tests {
+    use std::future::ready;
+    use std::sync::{Arc, Mutex};
+
     use super::*;
+    use crate::partition::{Partition, Presence};
+    use crate::server::fake::{Fake, usual};
+    use crate::server::servers::Servers;
 
     #[test]
     fn a_report_has_what_was_counted_since_the_last_one() {
@@ -99,5 +105,36 @@ mod tests {
         reports.late(Duration::from_micros(1));
         reports.give_back(&first);
         assert_eq!(reports.take().text(), "0 2 1|67 1", "with those given back");
+    }
+
+    #[tokio::test]
+    async fn a_report_is_repeated_only_if_redis_has_not_counted_it() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let record = Arc::clone(&seen);
+        let server = Fake::start(move |_, words| {
+            let answer = if words[0] == "EVALSHA" {
+                let mut seen = record.lock().expect("no panic");
+                seen.push(words.last().cloned().unwrap_or_default());
+                Some(match seen.len() {
+                    1 => "-LAYOUT of a later release\r\n".to_owned(),
+                    2 => "-ERR it broke script: 0123, on @user_script:9.\r\n".to_owned(),
+                    _ => "*0\r\n".to_owned(),
+                })
+            } else {
+                usual(&words)
+            };
+            ready(answer)
+        })
+        .await;
+        let url = format!("redis://127.0.0.1:{}/", server.port);
+        let partition = Partition::only("orders", &Servers::at(&url)).expect("a name");
+        partition.late(Duration::from_micros(1));
+        for (expected, left) in [("0 1|", true), ("0 1|", false), ("|", false)] {
+            let reply = partition.beat("node", Presence::Leave, true).await;
+            assert!(reply.is_err());
+            let seen = seen.lock().expect("no panic");
+            assert_eq!(seen.last().map(String::as_str), Some(expected));
+            assert_eq!(partition.has_times(), left, "after {expected}");
+        }
     }
 }

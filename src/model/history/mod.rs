@@ -116,6 +116,16 @@ macro_rules! points {
                 self.handling.add(&later.handling);
             }
 
+            /// The counts by name, always in the same order. Later releases may add some.
+            ///
+            /// ```
+            /// let counts = dueq::HistoryPoint::default().counts();
+            /// assert!(counts.contains(&("pushed", 0)));
+            /// ```
+            pub fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($counter), self.$counter)),+]
+            }
+
             /// Adds what another record of the same queue has counted.
             fn add_counted(&mut self, counted: &Counted) {
                 let mut counters = counted.counters.iter();

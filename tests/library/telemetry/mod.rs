@@ -3,5 +3,6 @@
 mod by_queue;
 pub(crate) mod collector;
 mod events;
+mod history;
 mod metrics;
 mod trace_parent;
