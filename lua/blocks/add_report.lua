@@ -1,6 +1,6 @@
 --- use: history
 local counted, lateness, handling, last =
-  count_now(now, redis.call('ZCARD', SCHEDULED) - 1, old_length - 1, dead, messages - 1)
+  count_now(now, redis.call('ZCARD', SCHEDULED) - 1, redis.call('LLEN', READY) - 1, dead, messages - 1)
 local function add(sums, numbers) -- adds a histogram of the report
   sums = sums and #sums == 544 and sums or string.rep('\0', 544) -- of a field that no script wrote: from 0 again
   local more, at = #numbers - 1, 8 * (numbers[1] or 0)
