@@ -23,7 +23,7 @@ for slot = present - ring.slots, present - 1 do
   fields[#fields + 1] = ring.prefix .. int(slot % ring.slots)
 end
 local kept, sums = redis.call('HMGET', META, unpack(fields)), histograms_of(lateness, handling)
-local last_at = time_of(last)
+local last_at = not string.find(last or '', '[^%d |]') and time_of(last)
 for i, record in ipairs(kept) do
   local slot, at = present - ring.slots + i - 1, time_of(record)
   if last_at and math.floor(last_at / ring.ms) == slot then -- no report has come since

@@ -16,7 +16,7 @@ local written = {'history', counted, 'lateness', add(lateness, report[1]), 'hand
 local function write(ring, slot, record)
   written[#written + 1], written[#written + 2] = ring.prefix .. int(slot % ring.slots), record
 end
-local at = tonumber(string.match(last or '', '^(%d+)|') or '')
+local at = time_of(last)
 if not at then -- the first report: no slot has what was counted before
   for _, ring in pairs(RINGS) do
     local slot = math.floor(now / ring.ms)
@@ -31,7 +31,7 @@ elseif at > now then -- the clock went back: no slot may be of the future
       end
     end
   end
-elseif math.floor(at / 60000) < math.floor(now / 60000) and time_of(last) then
+elseif math.floor(at / 60000) < math.floor(now / 60000) and not string.find(last, '[^%d |]') then
   last = last .. histograms_of(lateness, handling)
   for _, ring in pairs(RINGS) do
     local slot = math.floor(at / ring.ms)

@@ -326,9 +326,8 @@ if report then
     return string.format('%.0f|%s|%d %d %d %d', at, string.sub(table.concat(counters, ' ', 1, 15), 1, 255),
       math.max(0, scheduled), math.max(0, ready), math.max(0, leased), math.max(0, dead)), unpack(counters, 16, 18)
   end
-  -- The time of a record or of its first part; nil if it is not of numbers alone.
-  local function time_of(record)
-    local at = record and #record <= 4096 and string.match(record, '^(%d+)|[%d |]+$')
+  local function time_of(record) -- or of its first part; nil if no script wrote it
+    local at = record and #record <= 4096 and string.match(record, '^(%d+)|')
     return at and #at < 16 and tonumber(at) or nil
   end
   -- What follows in a record: for each histogram the number of its first bucket and the counts from there on, or nothing.
@@ -337,11 +336,11 @@ if report then
     for i, sums in ipairs({lateness or '', handling or ''}) do
       local counts, first, last = #sums == 544 and {struct.unpack('<' .. string.rep('d', 68), sums)} or {}, nil, 0
       for bucket = 1, 68 do
-        local count = tonumber(counts[bucket]) or 0
-        count = count >= 1 and math.min(math.floor(count), 9007199254740991) or 0 -- of NaN 0
-        counts[bucket] = int(count)
-        if count > 0 then
-          first, last = first or bucket, bucket
+        local count = counts[bucket]
+        if count and count >= 1 then -- not NaN
+          first, last, counts[bucket] = first or bucket, bucket, int(math.min(math.floor(count), 9007199254740991))
+        else
+          counts[bucket] = '0'
         end
       end
       texts[i] = first and int(first - 1) .. ' ' .. table.concat(counts, ' ', first, last) or ''
@@ -365,7 +364,7 @@ if report then
   local function write(ring, slot, record)
     written[#written + 1], written[#written + 2] = ring.prefix .. int(slot % ring.slots), record
   end
-  local at = tonumber(string.match(last or '', '^(%d+)|') or '')
+  local at = time_of(last)
   if not at then -- the first report: no slot has what was counted before
     for _, ring in pairs(RINGS) do
       local slot = math.floor(now / ring.ms)
@@ -380,7 +379,7 @@ if report then
         end
       end
     end
-  elseif math.floor(at / 60000) < math.floor(now / 60000) and time_of(last) then
+  elseif math.floor(at / 60000) < math.floor(now / 60000) and not string.find(last, '[^%d |]') then
     last = last .. histograms_of(lateness, handling)
     for _, ring in pairs(RINGS) do
       local slot = math.floor(at / ring.ms)

@@ -147,9 +147,8 @@ local function count_now(at, scheduled, ready, dead, messages)
   return string.format('%.0f|%s|%d %d %d %d', at, string.sub(table.concat(counters, ' ', 1, 15), 1, 255),
     math.max(0, scheduled), math.max(0, ready), math.max(0, leased), math.max(0, dead)), unpack(counters, 16, 18)
 end
--- The time of a record or of its first part; nil if it is not of numbers alone.
-local function time_of(record)
-  local at = record and #record <= 4096 and string.match(record, '^(%d+)|[%d |]+$')
+local function time_of(record) -- or of its first part; nil if no script wrote it
+  local at = record and #record <= 4096 and string.match(record, '^(%d+)|')
   return at and #at < 16 and tonumber(at) or nil
 end
 -- What follows in a record: for each histogram the number of its first bucket and the counts from there on, or nothing.
@@ -158,11 +157,11 @@ local function histograms_of(lateness, handling)
   for i, sums in ipairs({lateness or '', handling or ''}) do
     local counts, first, last = #sums == 544 and {struct.unpack('<' .. string.rep('d', 68), sums)} or {}, nil, 0
     for bucket = 1, 68 do
-      local count = tonumber(counts[bucket]) or 0
-      count = count >= 1 and math.min(math.floor(count), 9007199254740991) or 0 -- of NaN 0
-      counts[bucket] = int(count)
-      if count > 0 then
-        first, last = first or bucket, bucket
+      local count = counts[bucket]
+      if count and count >= 1 then -- not NaN
+        first, last, counts[bucket] = first or bucket, bucket, int(math.min(math.floor(count), 9007199254740991))
+      else
+        counts[bucket] = '0'
       end
     end
     texts[i] = first and int(first - 1) .. ' ' .. table.concat(counts, ' ', first, last) or ''
@@ -179,7 +178,7 @@ for slot = present - ring.slots, present - 1 do
   fields[#fields + 1] = ring.prefix .. int(slot % ring.slots)
 end
 local kept, sums = redis.call('HMGET', META, unpack(fields)), histograms_of(lateness, handling)
-local last_at = time_of(last)
+local last_at = not string.find(last or '', '[^%d |]') and time_of(last)
 for i, record in ipairs(kept) do
   local slot, at = present - ring.slots + i - 1, time_of(record)
   if last_at and math.floor(last_at / ring.ms) == slot then -- no report has come since

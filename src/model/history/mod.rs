@@ -243,7 +243,8 @@ pub(crate) fn points(
     }
     for (slot, point) in &mut points {
         point.start_ms = slot * slot_ms;
-        point.end_ms = (point.start_ms + slot_ms).min(now_ms.max(point.start_ms));
+        let slot_end = point.start_ms.saturating_add(slot_ms);
+        point.end_ms = slot_end.min(now_ms.max(point.start_ms));
         for records in partitions {
             // A partition without a record of this slot is as it was before.
             let known = records
