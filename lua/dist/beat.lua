@@ -305,9 +305,9 @@ if over > 0 then
   dead, messages = dead - #ids, messages - #ids
 end
 if report then
-  -- The history of the queue. META's `history` has the counters at the last report; `lateness` and `handling` are the sums
-  -- of all reports: a double for each of 68 buckets. The fields m0 to m59, h0 to h167 and d0 to d89 have the record at
-  -- the end of each minute, hour and day: of minute N of Unix time the field m and N modulo 60.
+  -- META's `history` has the counters at the last report; `lateness` and `handling` are the sums of all reports: a double
+  -- for each of 68 buckets. The fields m0 to m59, h0 to h167 and d0 to d89 have the record at the end of each minute,
+  -- hour and day: minute N of Unix time has the field m and N modulo 60.
   local RINGS = {
     minutes = {prefix = 'm', ms = 60000, slots = 60},
     hours = {prefix = 'h', ms = 3600000, slots = 168},

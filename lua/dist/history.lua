@@ -126,9 +126,9 @@ local function finish(changed, quiet, head, deadline, length)
   return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
     paused and 1 or 0, epoch}
 end
--- The history of the queue. META's `history` has the counters at the last report; `lateness` and `handling` are the sums
--- of all reports: a double for each of 68 buckets. The fields m0 to m59, h0 to h167 and d0 to d89 have the record at
--- the end of each minute, hour and day: of minute N of Unix time the field m and N modulo 60.
+-- META's `history` has the counters at the last report; `lateness` and `handling` are the sums of all reports: a double
+-- for each of 68 buckets. The fields m0 to m59, h0 to h167 and d0 to d89 have the record at the end of each minute,
+-- hour and day: minute N of Unix time has the field m and N modulo 60.
 local RINGS = {
   minutes = {prefix = 'm', ms = 60000, slots = 60},
   hours = {prefix = 'h', ms = 3600000, slots = 168},
