@@ -101,8 +101,8 @@ impl Delivery {
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
+        self.0.partition.late(self.lateness());
         let meters = self.0.partition.meters();
-        meters.late(self.lateness());
         meters.add_many(Count::Ticks, self.0.is_tick.into());
     }
 

@@ -35,6 +35,7 @@ pub use model::due::Due;
 pub use model::dues::Dues;
 pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
+pub use model::history::{History, HistoryPoint, Resolution, Times};
 pub use model::lease_token::LeaseToken;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};

@@ -9,9 +9,11 @@ mod wire;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::model::history::{Resolution, points};
 use crate::model::outcomes::State;
 use crate::model::stats::Stats;
 use crate::protocol::replies::{Body, Header, Reply};
+use crate::protocol::results;
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::inspect;
 use crate::protocol::results::produce::PushResult;
@@ -56,6 +58,7 @@ pub fn reply(bytes: &[u8]) {
         b'p' => Verb::Peek,
         b's' => Verb::Stats,
         b'a' => Verb::Audit,
+        b'h' => Verb::History,
         _ => Verb::Push,
     };
     match Reply::decode(verb, sent.value(), Instant::now()) {
@@ -67,6 +70,7 @@ pub fn reply(bytes: &[u8]) {
                 Verb::Peek => peek(&sent, reply),
                 Verb::Stats => stats(&sent, reply),
                 Verb::Audit => audit(&sent, reply),
+                Verb::History => history(&sent, reply),
                 _ => items(&sent, reply),
             });
         }
@@ -262,6 +266,14 @@ fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         );
         assert_eq!(message.error, sent.text(&[2, place, 4]));
     }
+    Ok(())
+}
+
+fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let records = results::history::records(&mut reply)?;
+    assert!(records.len() <= sent.len(&[1]));
+    let points = points(Resolution::Hours, 0, &[records.clone(), records]);
+    assert!(points.is_sorted_by_key(|point| point.start_ms));
     Ok(())
 }
 

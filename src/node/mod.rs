@@ -43,6 +43,7 @@ pub(crate) mod pulls;
 pub(crate) mod queue_number;
 pub(crate) mod refills;
 pub(crate) mod registered;
+mod reporting;
 pub(crate) mod rosters;
 pub(crate) mod run;
 pub(crate) mod scanner;

@@ -6,6 +6,7 @@ mod change;
 mod claim;
 mod forward;
 mod held;
+mod history;
 mod inspect;
 mod list;
 mod outcome;
