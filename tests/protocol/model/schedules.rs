@@ -298,10 +298,7 @@ impl World {
         };
         let first = item.fires.first().copied().unwrap_or(u64::MAX);
         let is_newer = item.rules > schedule.rules;
-        let is_early = match is_newer {
-            true => first <= schedule.last,
-            false => first <= schedule.last_listed,
-        };
+        let is_early = first <= schedule.last || !is_newer && first <= schedule.last_listed;
         let kept = if is_newer { 0 } else { schedule.list.len() };
         if schedule.every.is_some() {
             return "INVALID".to_owned();
