@@ -39,6 +39,8 @@ struct Line {
     /// By their numbers, which grow with each arrival.
     waiting: BTreeMap<u64, Pull>,
     last: u64,
+    /// The last pull that the coordinator has seen, and the partitions that it asks for it.
+    seen: (u64, BTreeSet<QueueNumber>),
     /// How many pulls are bound to a claim in flight.
     bound: usize,
     /// Pulls whose time is over while they are bound, or while a partition has not been asked.
@@ -107,6 +109,7 @@ impl Pulls {
     /// The coordinator is about to ask these partitions for the pulls that it has not seen before.
     pub(crate) fn seen(&self, partitions: &BTreeSet<QueueNumber>) {
         let mut line = self.lock();
+        line.seen = (line.last, partitions.clone());
         for pull in line.waiting.values_mut() {
             pull.unasked.get_or_insert_with(|| partitions.clone());
         }
@@ -116,6 +119,7 @@ impl Pulls {
     /// The node leaves a partition: no pull waits for it.
     pub(crate) fn forget(&self, partition: QueueNumber) {
         let mut line = self.lock();
+        line.seen.1.remove(&partition);
         for pull in line.waiting.values_mut() {
             pull.asked(partition);
         }

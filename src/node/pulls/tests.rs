@@ -157,6 +157,20 @@ async fn a_pull_behind_others_is_asked_for_by_their_claim() {
 }
 
 #[tokio::test]
+async fn a_pull_seen_while_it_is_bound_is_asked_for_again() {
+    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
+    let mut ticket = pulls.join(request(1, 1_000)).expect("room");
+    ticket.expire();
+    let bound = pulls.bind(HOME, 1).expect("it");
+    pulls.seen(&BTreeSet::from([HOME]));
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(answered(&mut ticket), None, "the claim that follows decides");
+    let bound = pulls.bind(HOME, 1).expect("it");
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(answered(&mut ticket), Some(vec![]));
+}
+
+#[tokio::test]
 async fn a_refusal_answers_at_once_and_an_outage_waits() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let mut ticket = join(&pulls, 1);
