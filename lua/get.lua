@@ -1,11 +1,12 @@
 #!lua flags=no-writes
 -- get: returns one message, whatever its state.
 -- KEYS   the ten of the queue
--- ARGV   now | id
+-- ARGV   now | id | at most so many bytes of the payload, or none: all
 -- Reply  {header, {state, s, time_ms, t, failures, n, crashes, n, options, words, error, text, payload, bytes}};
 --        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
 --        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
---        A leased message with a next one also has next_due, t.
+--        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
+--        length of the whole payload.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -19,8 +20,11 @@
 --- use: has_own_lease
 --- use: lease_member
 --- use: next_mark
-if #ARGV ~= 2 then return redis.error_reply('BADARGS get takes now, id') end
-local id = ARGV[2]
+local id, most = ARGV[2], tonumber(ARGV[3])
+if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then
+  return redis.error_reply('BADARGS get takes now, id, and perhaps at most how many bytes of the payload (0 to '
+    .. '99999999)')
+end
 local state = state_of(id)
 if state == 'absent' then
   --- use: recent_marks
@@ -35,10 +39,14 @@ else
   time = redis.call('ZSCORE', state == 'scheduled' and SCHEDULED or DEAD, id)
 end
 local failures, crashes, _, options, reason = attrs_of(id)
+local payload = redis.call('HGET', MESSAGES, id) or ''
 local told = {'state', state, 'time_ms', tonumber(time or 0), 'failures', failures, 'crashes', crashes,
-  'options', options, 'error', reason, 'payload', redis.call('HGET', MESSAGES, id) or ''}
+  'options', options, 'error', reason, 'payload', most and string.sub(payload, 1, most) or payload}
 local following = state == 'leased' and (layout or '') >= '3' and redis.call('HGET', ATTRS, NEXT_MARK .. id)
 if following then
   told[#told + 1], told[#told + 2] = 'next_due', tonumber(string.match(following, '^%d+'))
+end
+if most then
+  told[#told + 1], told[#told + 2] = 'payload_bytes', #payload
 end
 return {finish(false, true), told}

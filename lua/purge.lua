@@ -3,26 +3,47 @@
 --        schedules stay.
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
--- Reply  {header, purged, left in that state}
+--        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
+-- Reply  {header, purged, left in that state; of those that are selected}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(limit log n)
+-- Cost   O(limit log n); of ready with a time one scan of the list
 -- Again  takes the rest
 
 --- use: prelude
 --- use: recent_marks
 --- use: trim_recent
 --- use: repeat_memory
-local state, limit = ARGV[2], tonumber(ARGV[3])
-if #ARGV ~= 3 or not (state == 'scheduled' or state == 'ready' or state == 'dead')
+local state, limit, before = ARGV[2], tonumber(ARGV[3]), (ARGV[4] or '') ~= '' and ARGV[4]
+if #ARGV ~= 3 and not (#ARGV == 4 and #ARGV[4] <= 15 and string.find(ARGV[4], '^%d*$'))
+  or not (state == 'scheduled' or state == 'ready' or state == 'dead')
   or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
-  return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000)')
+  return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000), and perhaps '
+    .. 'at or before ms (at most 15 digits)')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
 local ids, left, removed, changed = {}, 0, {}, false
 local function is_timer(id) return string.byte(id) == 4 end
-if state == 'ready' then
+if state == 'ready' and before then -- the list is not in the order of the due times
+  local kept = {}
+  for _, found in ipairs(redis.call('LRANGE', READY, 1, -1)) do
+    local due, id = string.match(found, '^(%d+):(.*)$')
+    local selected = not due or tonumber(due) <= tonumber(before)
+    if selected and #ids < limit and not (due and is_timer(id)) then
+      ids[#ids + 1] = id or found
+    else
+      kept[#kept + 1] = found
+      left = selected and not (due and is_timer(id)) and left + 1 or left
+    end
+  end
+  if #ids > 0 then -- the placeholder stays
+    redis.call('LTRIM', READY, 0, 0)
+    for i = 1, #kept, 1000 do
+      redis.call('RPUSH', READY, unpack(kept, i, math.min(i + 999, #kept)))
+    end
+  end
+elseif state == 'ready' then
   local page = redis.call('LRANGE', READY, 1, limit)
   for _, found in ipairs(page) do
     local due, id = string.match(found, '^(%d+):(.*)$')
@@ -40,13 +61,24 @@ if state == 'ready' then
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
-  local zset, from, page = state == 'dead' and DEAD or SCHEDULED, 0, nil
+  local zset, most, from, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', 0, nil
   timers = zset == DEAD and 0 or timers
-  for _, entry in ipairs(timers > 0 and redis.call('LRANGE', READY, 1, -1) or {}) do
-    timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
+  if timers > 0 and before then -- only timers that are at or before it are among those to skip
+    --- use: schedule_sets
+    timers = 0
+    for _, set in ipairs(read_sets()) do
+      for _, name in ipairs((read_set(set))) do
+        local at = tonumber(redis.call('ZSCORE', SCHEDULED, '\4' .. name) or 'inf')
+        timers = timers + (at <= tonumber(before) and 1 or 0)
+      end
+    end
+  elseif timers > 0 then
+    for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
+      timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
+    end
   end
   repeat -- timers may be before the messages: 10,000 at most
-    page = redis.call('ZRANGE', zset, '-inf', '(inf', 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
+    page = redis.call('ZRANGE', zset, '-inf', most, 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
     for _, id in ipairs(page) do
       if #ids < limit and not is_timer(id) then
         ids[#ids + 1] = id
@@ -57,7 +89,7 @@ else
   if #ids > 0 then
     redis.call('ZREM', zset, unpack(ids))
   end
-  left = math.max(0, redis.call('ZCARD', zset) - 1 - timers)
+  left = math.max(0, redis.call('ZCOUNT', zset, '-inf', most) - timers)
 end
 if #ids > 0 then
   for _, id in ipairs(ids) do

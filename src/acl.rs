@@ -6,11 +6,11 @@ use crate::protocol::keys::Keys;
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`, and `remap` with
-    /// `forward`. The queue must exist: an operator creates it with any `configure`.
+    /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`, `dues`, and
+    /// `remap` with `forward`. The queue must exist: an operator creates it with any `configure`.
     Producer,
-    /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `reap`, `stats`;
-    /// `schedules`, `refill`; `remap` with `forward`; receives notices and wake-up tokens.
+    /// Consumes the queue: `beat`, `promote`, `claim`, the settlements, `extend`, `held`, `reap`,
+    /// `stats`, `dues`, `nodes`; `schedules`, `refill`; `remap` with `forward`; receives notices and wake-up tokens.
     Consumer,
     /// Everything on this queue: limits, pause, requeue, purge, audit, deletion, schedules, and the
     /// calls of the other roles.

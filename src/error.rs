@@ -241,6 +241,11 @@ impl Error {
         self.code() == Some("BEHIND")
     }
 
+    /// Whether a lease has the token of a claim already.
+    pub(crate) fn is_held(&self) -> bool {
+        self.code() == Some("HELD")
+    }
+
     pub(crate) fn connection(&self) -> Option<ConnectionFault> {
         self.0.connection
     }

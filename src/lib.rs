@@ -32,10 +32,13 @@ pub use functions::{Functions, functions_code, functions_version, queue_keys};
 pub use model::business_hours::BusinessHours;
 pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
+pub use model::dues::Dues;
 pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
+pub use model::lease_token::LeaseToken;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
+pub use model::node_info::NodeInfo;
 pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
     Cancelled, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled,
@@ -52,7 +55,7 @@ pub use model::schedule::{
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::{Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use queue::{Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{

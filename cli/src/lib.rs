@@ -14,6 +14,7 @@ mod group;
 mod log;
 mod ndjson;
 mod output;
+mod reach;
 mod server;
 mod shown;
 mod sizing;
@@ -29,7 +30,7 @@ use std::sync::OnceLock;
 use clap::{Args, Parser, Subcommand};
 use commands::{
     acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
-    keys, partitions, push, queues, reschedule, schedule, stats, work,
+    keys, nodes, partitions, push, queues, reschedule, schedule, stats, work,
 };
 use output::Outcome;
 
@@ -116,6 +117,8 @@ enum Command {
     Ls(inspect::Ls),
     /// Show the counts and limits of a queue, or of all queues
     Stats(stats::Stats),
+    /// List the live nodes of a queue, and who leads
+    Nodes(nodes::Nodes),
     /// List the names of all queues on the server
     Queues(queues::Queues),
     /// Stop the deliveries of a queue; pushes and running handlers continue
@@ -219,6 +222,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Show(show) => show.run(common).await,
         Command::Ls(ls) => ls.run(common).await,
         Command::Stats(stats) => stats.run(common).await,
+        Command::Nodes(nodes) => nodes.run(common).await,
         Command::Queues(queues) => queues.run(common).await,
         Command::Pause(pause) => pause.run(common).await,
         Command::Resume(resume) => resume.run(common).await,

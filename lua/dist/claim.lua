@@ -7,14 +7,14 @@
 --        A timer of a schedule is not granted, but its tick, which this call makes.
 -- KEYS   the ten of the queue
 -- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
---        | token: 16 random bytes, new for each call | lease: 1 to 86,400,000 ms
+--        | token: 16 random bytes, new for each claim | lease: 1 to 86,400,000 ms
 -- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
 --        left: 0 while the queue is closed
 --        details: '<due ms> <attempt> <options>'; one element alone if all share it. At most 4 MiB of payload, or one
 --        options: the stored words, and crashes=N if its lease ran out before; max_attempts: the queue's
--- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, HELD (a lease has this token), WRONGTYPE: nothing was written
 -- Cost   O(granted + log n + bytes)
--- Again  grants others; what the lost reply granted comes back when its lease runs out
+-- Again  HELD, while a lease has the token: `held` returns the grant. Else it grants others
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
 local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
@@ -156,6 +156,11 @@ local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
   or not lease_ms or lease_ms < 1 or lease_ms > 86400000 or lease_ms % 1 ~= 0 then
   return redis.error_reply('BADARGS claim takes now, n (0 to 1000), token (16 bytes), lease ms (1 to 86400000)')
+end
+-- Before the claim looks for messages: the repetition of a claim that took them all is recognised, too.
+if count > 0 and redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
+  return redis.error_reply('HELD a lease has this token: an earlier claim has granted. Read the grant with held, or '
+    .. 'claim with a new token')
 end
 local ready, nodes, due = math.max(0, old_length - 1), redis.call('ZCOUNT', NODES, now - 3000, '(inf'), 0
 if closed then
@@ -387,9 +392,6 @@ if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a com
     redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
   end
   read_attrs = parse_attrs
-end
-if redis.call('HEXISTS', CLAIMS, LEASE_MARK .. token) == 1 then
-  return redis.error_reply('BADARGS the token is that of a claim whose lease lasts: it must be new for each call')
 end
 
 local fire, place_timers

@@ -224,11 +224,21 @@ fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     }
     assert_eq!(stored.error, sent.text(&[1, 11]));
     assert_eq!(stored.payload, sent.bytes(&[1, 13]));
+    let place = if stored.next_due_ms.is_some() { 16 } else { 14 };
+    if stored.payload_bytes != stored.payload.len() as u64 {
+        assert_eq!(sent.text(&[1, place]), "payload_bytes");
+        let bytes = i64::try_from(stored.payload_bytes);
+        assert_eq!(bytes, Ok(sent.integer(&[1, place + 1])));
+    }
     Ok(())
 }
 
 fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
-    let page = inspect::page(&mut reply.body)?;
+    let read = inspect::page(&mut reply.body)?;
+    if let Some(place) = read.place {
+        assert_eq!(i64::try_from(place), Ok(sent.integer(&[3])));
+    }
+    let page = read.page;
     assert_eq!(
         page.next
             .as_ref()

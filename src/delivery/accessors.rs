@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::Delivery;
 use crate::error::Error;
+use crate::model::lease_token::LeaseToken;
 use crate::model::schedule::Tick;
 
 impl Delivery {
@@ -258,6 +259,19 @@ impl Delivery {
     /// ```
     pub fn deadline_ms(&self) -> u64 {
         self.0.deadline_ms
+    }
+
+    /// The token of its claim: that which [`Queue::claim_with_token`](crate::Queue::claim_with_token)
+    /// was given, or a random one.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// let again = orders.held(&delivery.lease_token()).await?;
+    /// assert_eq!(again.deliveries[0].id(), delivery.id());
+    /// # });
+    /// ```
+    pub fn lease_token(&self) -> LeaseToken {
+        LeaseToken::from_bytes(self.0.token)
     }
 
     /// When the handler started (by hand: when the claim returned), in Unix *micro*seconds of the

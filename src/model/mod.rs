@@ -5,11 +5,14 @@
 pub(crate) mod business_hours;
 pub(crate) mod codec;
 pub(crate) mod due;
+pub(crate) mod dues;
 pub(crate) mod durability;
 pub(crate) mod expiry;
 pub(crate) mod id;
+pub(crate) mod lease_token;
 pub(crate) mod limits;
 pub(crate) mod message;
+pub(crate) mod node_info;
 pub(crate) mod outcome;
 pub(crate) mod outcomes;
 pub(crate) mod partition_info;

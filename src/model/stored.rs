@@ -46,8 +46,11 @@ pub struct Stored {
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
-    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](Stored::json).
+    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](Stored::json). Only its first bytes
+    /// if [`Queue::get_up_to`](crate::Queue::get_up_to) asked for fewer than there are.
     pub payload: Vec<u8>,
+    /// How many bytes the whole payload has.
+    pub payload_bytes: u64,
 }
 
 impl Stored {
@@ -99,7 +102,12 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
-/// Where a page ended.
+/// In a cursor of ready messages, a smaller number is a place in their list.
+const MIN_TIME_MS: u64 = 1_000_000;
+/// How many digits such a time has at least.
+const MIN_TIME_DIGITS: usize = 7;
+
+/// Where a page ended, or where one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor(pub(crate) Vec<u8>);
 
@@ -117,6 +125,37 @@ impl Cursor {
         &self.0
     }
 
+    /// The cursor of a page that begins at this time, in Unix milliseconds:
+    /// [`list`](crate::Queue::list) returns messages from it on, and
+    /// [`list_newest`](crate::Queue::list_newest) those up to it. Of ready messages, whose list is in
+    /// the order in which they became ready, the page begins at the first of the list that is due
+    /// at the time or later; or at the last that is due at the time or earlier.
+    ///
+    /// A time in the first 1,000 s of 1970 counts as their end.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Cursor, State};
+    /// use std::time::Duration;
+    ///
+    /// orders.push("rate it").delay(Duration::from_secs(60)).await?;
+    /// let in_an_hour = orders.dues(&[]).await?.now_ms + 3_600_000;
+    /// let from = Cursor::at_ms(in_an_hour);
+    /// let later = orders.list(State::Scheduled, Some(&from), 100).await?;
+    /// let sooner = orders.list_newest(State::Scheduled, Some(&from), 100).await?;
+    /// assert_eq!((later.messages.len(), sooner.messages.len()), (0, 1));
+    /// # });
+    /// ```
+    pub fn at_ms(unix_ms: u64) -> Self {
+        Self(format!("{}:", unix_ms.max(MIN_TIME_MS)).into_bytes())
+    }
+
+    /// Whether it is only a time, and no place in a list.
+    pub(crate) fn is_time(&self) -> bool {
+        let digits = self.0.strip_suffix(b":").unwrap_or_default();
+        digits.len() >= MIN_TIME_DIGITS && digits.iter().all(u8::is_ascii_digit)
+    }
+
     /// The cursor with these bytes. The server refuses invalid ones when a page is asked for.
     pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
@@ -127,6 +166,17 @@ impl Cursor {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+
+    #[test]
+    fn a_cursor_of_a_time_is_told_from_others() {
+        for ms in [0, 1, MIN_TIME_MS, 1_700_000_000_000, u64::MAX] {
+            assert!(Cursor::at_ms(ms).is_time(), "{ms}");
+        }
+        assert_eq!(Cursor::at_ms(5), Cursor::from_bytes("1000000:"));
+        for other in ["", ":", "12:", "999999:", "1700000000000:a", "7/14:1"] {
+            assert!(!Cursor::from_bytes(other).is_time(), "{other}");
+        }
+    }
 
     #[test]
     fn json_of_a_stored_payload_or_an_error() {
@@ -147,6 +197,7 @@ mod tests {
             next_due_ms: None,
             error: String::new(),
             payload: b"[1,2]".to_vec(),
+            payload_bytes: 5,
         };
         assert_eq!(stored.json::<Vec<u32>>().expect("valid"), [1, 2]);
         let error = stored.json::<u64>().expect_err("a list is no number");

@@ -53,6 +53,7 @@ impl Verb {
     pub(crate) fn only_reads(self, args: &[&[u8]]) -> bool {
         match self {
             Self::Get | Self::Peek | Self::Stats | Self::Schedules => true,
+            Self::Dues | Self::Nodes | Self::Held => true,
             // Their last argument asks for repairs.
             Self::Verify | Self::Audit => args.last().is_some_and(|repair| repair.is_empty()),
             _ => false,
@@ -87,4 +88,5 @@ verbs! {
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
     Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
     Schedule "schedule", Schedules "schedules", Amend "amend", Trigger "trigger", Refill "refill",
+    Dues "dues", Nodes "nodes", Held "held",
 }

@@ -55,7 +55,24 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn requeue_all(&self) -> Result<u64, Error> {
-        self.step_all("requeued", requeue_dead).await
+        let requeue = |partition| requeue_dead(partition, None);
+        self.step_all("requeued", requeue).await
+    }
+
+    /// As [`requeue_all`](Queue::requeue_all), of the messages that died at or before this time, in
+    /// Unix milliseconds of the server. What died later stays dead.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// let before_ms = delivery.due_ms() - 1;
+    /// delivery.bury("the bank is closed").await?;
+    /// assert_eq!(orders.requeue_before(before_ms).await?, 0);
+    /// assert_eq!(orders.requeue_before(before_ms + 60_000).await?, 1);
+    /// # });
+    /// ```
+    pub async fn requeue_before(&self, unix_ms: u64) -> Result<u64, Error> {
+        let requeue = move |partition| requeue_dead(partition, Some(unix_ms));
+        self.step_all("requeued", requeue).await
     }
 
     /// Removes the messages in one state, scheduled, ready or dead, 1,000 a call. It ends when the
@@ -73,13 +90,37 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn purge(&self, state: State) -> Result<u64, Error> {
+        self.purge_state(state, None).await
+    }
+
+    /// As [`purge`](Queue::purge), of the messages whose time is at or before this one, in Unix
+    /// milliseconds of the server. Of scheduled and ready messages it is their due time, so that
+    /// `purge_before(State::Ready, ms)` removes what could be claimed since then; of dead ones when
+    /// they died.
+    ///
+    /// Each 1,000 ready messages cost one scan of their list, which has at most 1,000.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Due, State};
+    ///
+    /// orders.push("rate it").due(Due::at_ms(2_000_000_000_000)).await?;
+    /// orders.push("rate it").due(Due::at_ms(2_000_000_000_001)).await?;
+    /// assert_eq!(orders.purge_before(State::Scheduled, 2_000_000_000_000).await?, 1);
+    /// # });
+    /// ```
+    pub async fn purge_before(&self, state: State, unix_ms: u64) -> Result<u64, Error> {
+        self.purge_state(state, Some(unix_ms)).await
+    }
+
+    async fn purge_state(&self, state: State, until_ms: Option<u64>) -> Result<u64, Error> {
         if state == State::Leased {
             return Err(Error::invalid(
                 "leased messages cannot be purged: their handlers have them",
             ));
         }
-        self.step_all("purged", move |partition| purge_state(partition, state))
-            .await
+        let purge = move |partition| purge_state(partition, state, until_ms);
+        self.step_all("purged", purge).await
     }
 
     /// Pauses claims. Pushes, settlements and the reaping of expired leases continue.
@@ -192,16 +233,20 @@ impl<C: Codec> Queue<C> {
 
 /// Revives the messages of one partition that are dead now. Returns how many, and the epoch that
 /// the partition has.
-async fn requeue_dead(partition: Arc<Partition>) -> Result<(u64, Option<u64>), Error> {
-    let (mut total, mut until) = (0, String::new());
+async fn requeue_dead(
+    partition: Arc<Partition>,
+    until_ms: Option<u64>,
+) -> Result<(u64, Option<u64>), Error> {
+    let (mut total, mut began_ms) = (0, None);
+    let mut until = text_of(until_ms);
     loop {
         let limit = MAX_ITEMS.to_string();
         let args: [&[u8]; 3] = [b"oldest", limit.as_bytes(), until.as_bytes()];
         let reply = partition.call(Verb::Requeue, &args, Repeat::Unsafe).await;
         let step = Step::decode(reply.map_err(|error| after(error, total, "requeued"))?)?;
-        if until.is_empty() {
-            until = (step.now_us / 1_000).to_string();
-        }
+        let now_ms = u64::try_from(step.now_us / 1_000).unwrap_or(0);
+        let began_ms = *began_ms.get_or_insert(now_ms);
+        until = text_of(Some(until_ms.unwrap_or(began_ms).min(began_ms)));
         total += step.done;
         // The first call finds only messages that were dead before it; `until` makes the later
         // ones leave out messages that died since.
@@ -213,11 +258,19 @@ async fn requeue_dead(partition: Arc<Partition>) -> Result<(u64, Option<u64>), E
 
 /// Removes the messages of one partition in this state. Returns how many, and the epoch that the
 /// partition has.
-async fn purge_state(partition: Arc<Partition>, state: State) -> Result<(u64, Option<u64>), Error> {
+async fn purge_state(
+    partition: Arc<Partition>,
+    state: State,
+    until_ms: Option<u64>,
+) -> Result<(u64, Option<u64>), Error> {
     let (mut total, mut expected) = (0, None);
+    let (limit, until) = (MAX_ITEMS.to_string(), text_of(until_ms));
     loop {
-        let limit = MAX_ITEMS.to_string();
-        let args = [state.as_str().as_bytes(), limit.as_bytes()];
+        let args = [
+            state.as_str().as_bytes(),
+            limit.as_bytes(),
+            until.as_bytes(),
+        ];
         let reply = partition.call(Verb::Purge, &args, Repeat::Unsafe).await;
         let step = Step::decode(reply.map_err(|error| after(error, total, "purged"))?)?;
         total += step.done;
@@ -226,6 +279,12 @@ async fn purge_state(partition: Arc<Partition>, state: State) -> Result<(u64, Op
             return Ok((total, step.epoch));
         }
     }
+}
+
+/// The time as the scripts read it: at most 15 digits, and nothing for none.
+fn text_of(until_ms: Option<u64>) -> String {
+    let digits = until_ms.map(|ms| ms.min(999_999_999_999_999).to_string());
+    digits.unwrap_or_default()
 }
 
 /// The error of a call in steps, of which earlier steps dealt with `total` messages.

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
-use crate::error::Error;
+use crate::error::{Applied, Error};
 use crate::model::codec::Codec;
+use crate::model::lease_token::LeaseToken;
 use crate::partition::Partition;
 use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::partition_map::Tag;
 use crate::protocol::results::claim::Claim;
 use crate::queue::Queue;
+use crate::queue::whole::at_once;
+use crate::router::Partitions;
 use crate::server::patience::{Patience, Repeat};
+use crate::telemetry::metrics::Count;
 
 impl<C: Codec> Queue<C> {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without
@@ -55,6 +60,16 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn claim(&self, count: usize, lease: Duration) -> Result<Vec<Delivery>, Error> {
+        self.claim_by(None, count, lease).await
+    }
+
+    /// Claims with this token, or with a new one for each call of the script.
+    pub(super) async fn claim_by(
+        &self,
+        token: Option<LeaseToken>,
+        count: usize,
+        lease: Duration,
+    ) -> Result<Vec<Delivery>, Error> {
         if !(1..=MAX_ITEMS).contains(&count) {
             return Err(Error::invalid(format!(
                 "claim of {count} messages: 1 to {MAX_ITEMS} can be claimed at once"
@@ -62,14 +77,22 @@ impl<C: Codec> Queue<C> {
         }
         let lease_ms = limits::lease_ms(lease)?;
         let (mut partitions, mut deliveries) = (self.router.current(), Vec::new());
-        // Of several partitions, each call begins with another one.
+        if let Some(token) = token {
+            refuse_held(&partitions, &[], token).await?;
+        }
+        // Of several partitions, each call begins with another one; calls with one token with the same.
+        let first = match token {
+            Some(token) => usize::from(token.as_bytes()[0]),
+            None => self.router.next_claim(),
+        };
         let mut waiting: VecDeque<_> = partitions.list().iter().cloned().collect();
-        waiting.rotate_left(self.router.next_claim() % partitions.list().len());
+        waiting.rotate_left(first % partitions.list().len());
         let (mut asked, mut failed) = (Vec::new(), None);
         while deliveries.len() < count
             && let Some(partition) = waiting.pop_front()
         {
-            let claimed = partition.claim(count - deliveries.len(), lease_ms).await;
+            let wanted = count - deliveries.len();
+            let claimed = partition.claim_with(or_new(token), wanted, lease_ms).await;
             let claimed = claimed.map(|claim| deliver(&partition, claim));
             asked.push(partition.tag());
             let epoch = match claimed {
@@ -77,6 +100,8 @@ impl<C: Codec> Queue<C> {
                     deliveries.extend(granted);
                     epoch
                 }
+                // `held` returns what this call was granted, too.
+                Err(error) if error.is_held() => return Err(error),
                 // Others may have due messages.
                 Err(error) if deliveries.is_empty() => {
                     failed.get_or_insert((partition, error));
@@ -88,6 +113,9 @@ impl<C: Codec> Queue<C> {
             if let Ok(newest) = self.router.confirm(&partitions, epoch).await
                 && !Arc::ptr_eq(&newest, &partitions)
             {
+                if let Some(token) = token {
+                    refuse_held(&newest, &asked, token).await?;
+                }
                 let others = newest.list().iter();
                 waiting = others
                     .filter(|other| !asked.contains(&other.tag()))
@@ -97,24 +125,65 @@ impl<C: Codec> Queue<C> {
             }
         }
         match failed.filter(|_| deliveries.is_empty()) {
-            Some((partition, error)) => claim_again(&partition, error, count, lease_ms).await,
+            Some((partition, error)) => {
+                claim_again(&partition, error, token, count, lease_ms).await
+            }
             None => Ok(deliveries),
         }
     }
 }
 
-/// Claims messages of a partition where a claim failed, patiently.
+fn or_new(token: Option<LeaseToken>) -> LeaseToken {
+    token.unwrap_or_else(LeaseToken::random)
+}
+
+/// Fails with the code `HELD` if one of several partitions has a lease with this token. Those that
+/// were asked have none. A queue of one partition is not asked: its claim says so itself.
+async fn refuse_held(
+    partitions: &Partitions,
+    asked: &[Tag],
+    token: LeaseToken,
+) -> Result<(), Error> {
+    let list = partitions.list();
+    let others = list.iter().filter(|other| !asked.contains(&other.tag()));
+    let ask = |partition: &Arc<Partition>| {
+        let partition = Arc::clone(partition);
+        async move { partition.held(token).await }
+    };
+    let others = others.filter(|_| list.len() > 1).map(ask);
+    for found in at_once(others).await {
+        let (claim, more) = found.map_err(Error::of_read)?;
+        if more > 0 || !claim.granted.is_empty() {
+            let message = "HELD: a lease has this token: an earlier claim has granted; read the \
+                           grant with `held`, or claim with a new token";
+            return Err(Error::invalid(message).with_code("HELD"));
+        }
+    }
+    Ok(())
+}
+
+/// Claims messages of a partition where a claim failed, patiently. With a token it finds what the
+/// lost reply granted.
 async fn claim_again(
     partition: &Arc<Partition>,
     failed: Error,
+    token: Option<LeaseToken>,
     count: usize,
     lease_ms: u64,
 ) -> Result<Vec<Delivery>, Error> {
     let (mut patience, mut last) = (Patience::new(), failed);
+    let mut unknown = false;
     while patience.allows(&last, Repeat::Harmless) {
+        unknown |= last.was_applied() != Applied::No;
         patience.pause().await;
-        match partition.claim(count, lease_ms).await {
+        match partition.claim_with(or_new(token), count, lease_ms).await {
             Ok(claim) => return Ok(deliver(partition, claim).0),
+            Err(error) if error.is_held() && unknown => {
+                let (claim, _) = partition.held(or_new(token)).await?;
+                let granted = claim.granted.len() as u64;
+                partition.meters().add_many(Count::Claimed, granted);
+                return Ok(deliver(partition, claim).0);
+            }
             Err(error) => last = error,
         }
     }
@@ -122,7 +191,7 @@ async fn claim_again(
 }
 
 /// The deliveries of a claim, and the epoch that the partition has.
-fn deliver(partition: &Arc<Partition>, claim: Claim) -> (Vec<Delivery>, Option<u64>) {
+pub(super) fn deliver(partition: &Arc<Partition>, claim: Claim) -> (Vec<Delivery>, Option<u64>) {
     let now = Instant::now();
     let begun = |granted| {
         let delivery = Delivery::new(Arc::clone(partition), granted);

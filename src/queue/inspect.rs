@@ -6,9 +6,10 @@ use crate::model::limits::Limits;
 use crate::model::outcomes::State;
 use crate::model::stats::Stats;
 use crate::model::stored::{Cursor, Page, Stored};
-use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::limits::{MAX_ITEMS, MAX_PAYLOAD_BYTES};
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
+use crate::queue::list::Listing;
 use crate::queue::{Queue, list};
 use crate::server::patience::Repeat;
 
@@ -30,8 +31,29 @@ impl<C: Codec> Queue<C> {
         inspect::stored(&mut reply.body)
     }
 
+    /// As [`get`](Queue::get), with at most so many bytes of the payload: for programs that show
+    /// messages, whose payloads may have 16 MiB. [`Stored::payload_bytes`] is the length of the whole
+    /// payload. 0 returns none of it.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").id("order:42").await?;
+    /// let stored = orders.get_up_to("order:42", 4).await?.unwrap();
+    /// assert_eq!((stored.payload, stored.payload_bytes), (b"rate".to_vec(), 7));
+    /// # });
+    /// ```
+    pub async fn get_up_to(
+        &self,
+        id: impl AsRef<[u8]>,
+        payload_bytes: usize,
+    ) -> Result<Option<Stored>, Error> {
+        let most = payload_bytes.min(MAX_PAYLOAD_BYTES).to_string();
+        let mut reply = self.look_up_with(id.as_ref(), &[most.as_bytes()]).await?;
+        inspect::stored(&mut reply.body)
+    }
+
     /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
-    /// a cursor it is the first page. A message that enters or leaves the state between two pages
+    /// a cursor it is the first page; [`Cursor::at_ms`] makes one of a time. A message that enters or leaves the state between two pages
     /// may be missing or appear twice. The messages of several partitions are merged by their times.
     ///
     /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
@@ -59,12 +81,48 @@ impl<C: Codec> Queue<C> {
         cursor: Option<&Cursor>,
         limit: usize,
     ) -> Result<Page, Error> {
+        self.page(state, false, cursor, limit).await
+    }
+
+    /// As [`list`](Queue::list), with the latest times first. A cursor continues in the order in
+    /// which it was made: use that of `list` only for `list`. [`Cursor::at_ms`] is for both.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::State;
+    ///
+    /// delivery.bury("the bank is closed").await?;
+    /// let last_died = orders.list_newest(State::Dead, None, 10).await?;
+    /// assert_eq!(last_died.messages[0].error, "the bank is closed");
+    /// # });
+    /// ```
+    pub async fn list_newest(
+        &self,
+        state: State,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
+        self.page(state, true, cursor, limit).await
+    }
+
+    async fn page(
+        &self,
+        state: State,
+        newest: bool,
+        cursor: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<Page, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(
                 "a page of {limit} messages: a page has 1 to {MAX_ITEMS}"
             )));
         }
-        list::page(&self.router, state, cursor, limit).await
+        let listing = Listing {
+            state,
+            newest,
+            limit,
+        };
+        list::page(&self.router, listing, cursor).await
     }
 
     /// Counts of what the queue holds and has done, over all its partitions. If one of them cannot

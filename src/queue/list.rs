@@ -15,16 +15,24 @@ use crate::server::patience::Repeat;
 /// How many messages are read from a partition at least, so that few calls fill a page.
 const MIN_READ: usize = 16;
 
+/// What a page has.
+#[derive(Clone, Copy)]
+pub(super) struct Listing {
+    pub(super) state: State,
+    /// Whether the message with the latest time comes first.
+    pub(super) newest: bool,
+    pub(super) limit: usize,
+}
+
 /// A page of the queue's messages in one state.
 pub(super) async fn page(
     router: &Router,
-    state: State,
+    listing: Listing,
     cursor: Option<&Cursor>,
-    limit: usize,
 ) -> Result<Page, Error> {
     let mut partitions = router.current();
     loop {
-        let result = merged(&partitions, state, cursor, limit).await;
+        let result = merged(&partitions, listing, cursor).await;
         let epoch = match &result {
             Ok((_, epoch)) => *epoch,
             // The cursor of another map: perhaps this client does not know the newest one.
@@ -46,36 +54,44 @@ pub(super) async fn page(
 /// A page, and the epoch that the home has.
 async fn merged(
     partitions: &Partitions,
-    state: State,
+    listing: Listing,
     cursor: Option<&Cursor>,
-    limit: usize,
 ) -> Result<(Page, Option<u64>), Error> {
-    let list = partitions.list();
+    let (list, limit) = (partitions.list(), listing.limit);
     if let [only] = list {
         let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
-        return read(only, state, cursor, limit).await;
+        let (read, epoch) = read(only, listing, cursor).await?;
+        return Ok((read.page, epoch));
     }
     let mut sources = match cursor {
+        Some(time) if time.is_time() => list
+            .iter()
+            .map(|partition| Source::from(partition, time.0.clone()))
+            .collect(),
         Some(cursor) => Source::resume(partitions, cursor)?,
         None => list.iter().map(Source::new).collect(),
     };
-    let read_limit = MIN_READ.max(2 * limit / list.len()).min(limit);
+    let reads = Listing {
+        limit: MIN_READ.max(2 * limit / list.len()).min(limit),
+        ..listing
+    };
     let mut epoch = None;
     for source in &mut sources {
-        let read = source.fill(state, read_limit).await?;
+        let read = source.fill(reads).await?;
         if source.partition.index() == 0 {
             epoch = read.unwrap_or_else(|| partitions.epoch());
         }
     }
     let mut messages = Vec::with_capacity(limit);
     while messages.len() < limit {
-        let first = sources
-            .iter_mut()
-            .filter(|source| !source.read.is_empty())
-            .min_by(|one, other| one.first().cmp(&other.first()));
+        let left = sources.iter_mut().filter(|source| !source.read.is_empty());
+        let first = match listing.newest {
+            false => left.min_by(|one, other| one.first().cmp(&other.first())),
+            true => left.max_by(|one, other| one.first().cmp(&other.first())),
+        };
         let Some(source) = first else { break };
-        messages.extend(source.take(state));
-        source.fill(state, read_limit).await?;
+        messages.extend(source.take(listing));
+        source.fill(reads).await?;
     }
     let ended = sources.iter().all(Source::has_ended);
     let next = (!ended).then(|| Source::cursor(partitions.epoch(), &sources));
@@ -85,12 +101,12 @@ async fn merged(
 /// Reads a page of one partition, and the epoch that it has.
 async fn read(
     partition: &Partition,
-    state: State,
+    listing: Listing,
     cursor: &[u8],
-    limit: usize,
-) -> Result<(Page, Option<u64>), Error> {
-    let limit = limit.to_string();
-    let args = [state.as_str().as_bytes(), cursor, limit.as_bytes()];
+) -> Result<(inspect::ReadPage, Option<u64>), Error> {
+    let (state, limit) = (listing.state.as_str(), listing.limit.to_string());
+    let order = if listing.newest { "newest" } else { "" };
+    let args = [state.as_bytes(), cursor, limit.as_bytes(), order.as_bytes()];
     let mut reply = partition.call(Verb::Peek, &args, Repeat::Harmless).await?;
     let page = inspect::page(&mut reply.body)?;
     Ok((page, reply.header.epoch))
@@ -122,13 +138,16 @@ impl<'a> Source<'a> {
     }
 
     /// Reads more if nothing is left. Returns the epoch that the partition has, if it was asked.
-    async fn fill(&mut self, state: State, limit: usize) -> Result<Option<Option<u64>>, Error> {
+    async fn fill(&mut self, reads: Listing) -> Result<Option<Option<u64>>, Error> {
         let Some(next) = self.next.take_if(|_| self.read.is_empty()) else {
             return Ok(None);
         };
-        let (page, epoch) = read(self.partition, state, &next, limit).await?;
-        self.read = page.messages.into();
-        self.next = page.next.map(|cursor| cursor.0);
+        let (read, epoch) = read(self.partition, reads, &next).await?;
+        if let Some(place) = read.place {
+            self.taken = inspect::cursor_at(place);
+        }
+        self.read = read.page.messages.into();
+        self.next = read.page.next.map(|cursor| cursor.0);
         Ok(Some(epoch))
     }
 
@@ -137,9 +156,10 @@ impl<'a> Source<'a> {
         Some((first.time_ms, &first.id))
     }
 
-    fn take(&mut self, state: State) -> Option<Listed> {
+    fn take(&mut self, listing: Listing) -> Option<Listed> {
         let message = self.read.pop_front()?;
-        self.taken = inspect::cursor_after(state, &self.taken, &message);
+        let (state, newest) = (listing.state, listing.newest);
+        self.taken = inspect::cursor_after(state, newest, &self.taken, &message);
         Some(message)
     }
 

@@ -124,8 +124,13 @@ impl<C: Codec> Queue<C> {
 
     /// The reply of the script `get`.
     pub(super) async fn look_up(&self, id: &[u8]) -> Result<Reply, Error> {
+        self.look_up_with(id, &[]).await
+    }
+
+    /// The same with further arguments.
+    pub(super) async fn look_up_with(&self, id: &[u8], more: &[&[u8]]) -> Result<Reply, Error> {
         limits::check_id(id)?;
         let mut routing = Routing::new(&self.router);
-        routed::call(&mut routing, Verb::Get, id, Repeat::Harmless).await
+        routed::call(&mut routing, Verb::Get, id, more, Repeat::Harmless).await
     }
 }

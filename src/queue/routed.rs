@@ -34,16 +34,18 @@ pub(super) async fn submit<V: BatchVerb>(
     }
 }
 
-/// Calls a script that takes this id and no batch.
+/// Calls a script that takes this id and no batch, with further arguments after the id.
 pub(super) async fn call(
     routing: &mut Routing<'_>,
     verb: Verb,
     id: &[u8],
+    more: &[&[u8]],
     repeat: Repeat,
 ) -> Result<Reply, Error> {
+    let args = [&[id], more].concat();
     loop {
         let partition = routing.partition(id).await?;
-        match partition.call_fenced(verb, &[id], repeat).await {
+        match partition.call_fenced(verb, &args, repeat).await {
             Err(refusal) if refusal.is_remapped() => {
                 routing.refused(&[(&partition, &refusal)]).await?;
             }

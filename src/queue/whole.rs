@@ -22,6 +22,17 @@ impl<C: Codec> Queue<C> {
         args: impl Fn(usize) -> Vec<Vec<u8>>,
         repeat: Repeat,
     ) -> Result<Vec<Reply>, Error> {
+        let (_, replies) = self.call_each(verb, args, repeat).await?;
+        Ok(replies)
+    }
+
+    /// The same, with the partitions that replied, in the order of the replies.
+    pub(super) async fn call_each(
+        &self,
+        verb: Verb,
+        args: impl Fn(usize) -> Vec<Vec<u8>>,
+        repeat: Repeat,
+    ) -> Result<(Arc<Partitions>, Vec<Reply>), Error> {
         let (partitions, home) = self.call_home(verb, &args, repeat).await?;
         let args = args(partitions.list().len());
         let others = partitions.list()[1..].iter().map(|partition| {
@@ -33,7 +44,8 @@ impl<C: Codec> Queue<C> {
         });
         let mut replies = vec![Ok(home)];
         replies.extend(at_once(others).await);
-        all_done(self.name(), &partitions, replies)
+        let replies = all_done(self.name(), &partitions, replies)?;
+        Ok((partitions, replies))
     }
 
     /// Runs a call in steps at every partition, the home first. Each returns how many messages it
@@ -94,7 +106,7 @@ impl<C: Codec> Queue<C> {
 }
 
 /// Runs calls at the same time; their results are in the order of the calls.
-async fn at_once<T: Send + 'static>(
+pub(super) async fn at_once<T: Send + 'static>(
     calls: impl Iterator<Item = impl Future<Output = Result<T, Error>> + Send + 'static>,
 ) -> Vec<Result<T, Error>> {
     let mut running = JoinSet::new();

@@ -60,7 +60,7 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
-        "BADARGS" => (ErrorKind::InvalidInput, Applied::No),
+        "BADARGS" | "HELD" => (ErrorKind::InvalidInput, Applied::No),
         // The scripts read each key before they write, so that these errors come before the first
         // write.
         "BADKEYS" | "BADNOW" | "WRONGTYPE" => (ErrorKind::Server, Applied::No),

@@ -55,6 +55,9 @@ pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
     match verb {
         "beat" => argv.len() <= 3,
         "pause" => argv.len() <= 1,
+        "get" => argv.len() <= 2,
+        "peek" => argv.len() <= 4,
+        "purge" => argv.len() <= 3,
         "push" | "upsert" | "configure" => !argv.iter().any(is_newer),
         _ => true,
     }

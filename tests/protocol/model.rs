@@ -203,7 +203,10 @@ impl Run {
                 [vec![reply.part(1)?.text()?], all].concat()
             }
             Operation::Get(_) if reply.list()?.len() > 2 => vec![reply.part(2)?.text()?],
-            Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
+            Operation::Get(_) | Operation::Stats | Operation::Dues(_) => {
+                vec![some(reply.part(1)?.list()?.len() as i64)]
+            }
+            Operation::Held(_) => vec![some(reply.part(3)?.list()?.len() as i64)],
             Operation::Beat { presence, .. } => {
                 let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
                 let leads = reply.part(1)?.int()? == 1;

@@ -86,10 +86,16 @@ verbs! {
         call words![10, token('x'), 30 * SECOND];
     "configure" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words!["max_attempts", 3];
+    "dues" Producer, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
+        call words![T0, T0 + HOUR];
     "extend" Consumer, without ["attrs", "dead", "recent", "nodes"], row true,
         call words!["l", token('l'), 60 * SECOND];
     "get" Producer, without ["recent", "nodes"], row true,
         call words!["r"];
+    "held" Consumer, without ["dead", "recent", "nodes"], row false,
+        call words![token('l')];
+    "nodes" Consumer, without ["claims", "messages", "attrs", "dead", "recent"], row false,
+        call words![];
     "pause" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,
         call words![];
     "peek" Producer, without ["claims", "messages", "dead", "recent", "nodes"], row false,

@@ -5,10 +5,11 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 use dueq::{Cancelled, Requeued, RunNow as Ran};
+use jiff::tz::TimeZone;
 
 use crate::durable::Durable;
 use crate::output::Outcome;
-use crate::{Common, existing, output};
+use crate::{Common, existing, output, reach, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -118,25 +119,38 @@ such message). Exit code 0 if all were requeued, else 1.
 
 Examples:
   dueq requeue orders order:42
-  dueq requeue orders --all")]
+  dueq requeue orders --all
+  dueq requeue orders --before 2026-12-01T20:00:00Z")]
 pub(crate) struct Requeue {
     /// The queue
     queue: String,
-    /// The ids, unless --all
-    #[arg(required_unless_present = "all", value_name = "ID")]
+    /// The ids, unless --all or --before
+    #[arg(required_unless_present_any = ["all", "before"], value_name = "ID")]
     ids: Vec<OsString>,
     /// Requeue all messages that are dead now, the oldest first
     #[arg(long, conflicts_with = "ids")]
     all: bool,
+    /// Requeue all messages that died at this moment or earlier, the oldest first
+    #[arg(long, value_name = "MOMENT", conflicts_with_all = ["ids", "all"])]
+    before: Option<String>,
+    /// The time zone of a moment without one: Asia/Shanghai
+    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "before")]
+    tz: Option<TimeZone>,
 }
 
 impl Requeue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let before = self.before.as_deref();
+        let before_ms = before.map(|text| reach::moment_ms(text, self.tz.as_ref()));
+        let before_ms = before_ms.transpose()?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (mut outcome, mut absent) = (Outcome::Done, false);
-        if self.all {
+        if self.all || before_ms.is_some() {
             existing::require(&client, &queue).await?;
-            let count = queue.requeue_all().await?;
+            let count = match before_ms {
+                None => queue.requeue_all().await?,
+                Some(ms) => queue.requeue_before(ms).await?,
+            };
             output::queue(common.json, &self.queue, "requeued", Some(count))?;
         }
         for id in self.ids.into_iter().map(OsString::into_vec) {

@@ -10,9 +10,10 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use dueq::{Cursor, Listed, OnExpire, State, Stored};
+use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
-use crate::{Common, existing, output};
+use crate::{Common, existing, output, reach, time};
 
 /// The most messages that one call of the protocol lists.
 const PAGE: usize = 1_000;
@@ -161,10 +162,12 @@ enum Listable {
 #[command(after_help = "\
 Prints a line a message. Its time is the due time (scheduled, ready), the end of the lease (leased),
 or the time of death (dead). If there are more messages, the last line has the cursor for the next
-page; with --json this is an object with the cursor alone.
+page; with --json this is an object with the cursor alone. Give the same --newest with it.
 
 Examples:
   dueq ls orders
+  dueq ls orders --from 2026-12-01T20:00:00Z
+  dueq ls orders --state dead --newest --limit 10
   dueq ls orders --state dead --limit 1000 --json | jq -r 'select(.id) | .error' | sort | uniq -c")]
 pub(crate) struct Ls {
     /// The queue
@@ -172,6 +175,16 @@ pub(crate) struct Ls {
     /// The state of the messages
     #[arg(long, value_enum, default_value_t = Listable::Scheduled)]
     state: Listable,
+    /// The latest time first
+    #[arg(long)]
+    newest: bool,
+    /// Begin at this moment: now, 2026-12-01T20:00:00+08:00, Unix milliseconds; with --newest list
+    /// earlier messages, else later ones
+    #[arg(long, value_name = "MOMENT", conflicts_with = "cursor")]
+    from: Option<String>,
+    /// The time zone of a moment without one: Asia/Shanghai
+    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "from")]
+    tz: Option<TimeZone>,
     /// Continue where another page ended
     #[arg(long)]
     cursor: Option<String>,
@@ -192,13 +205,19 @@ impl Ls {
             Some(text) => Some(decode(text)?),
             None => None,
         };
+        if let Some(text) = &self.from {
+            cursor = Some(Cursor::at_ms(reach::moment_ms(text, self.tz.as_ref())?));
+        }
         let (queue, mut left) = (
             common.existing_queue_to_read(&self.queue).await?,
             self.limit,
         );
         while left > 0 {
             let limit = usize::try_from(left).map_or(PAGE, |left| left.min(PAGE));
-            let page = queue.list(state, cursor.as_ref(), limit).await?;
+            let page = match self.newest {
+                true => queue.list_newest(state, cursor.as_ref(), limit).await?,
+                false => queue.list(state, cursor.as_ref(), limit).await?,
+            };
             write_page(common.json, state, &page.messages)?;
             left = left.saturating_sub(page.messages.len() as u64);
             cursor = page.next;
@@ -223,7 +242,8 @@ fn decode(text: &str) -> Result<Cursor, Usage> {
             .iter()
             .take_while(|byte| byte.is_ascii_digit())
             .count();
-        digits > 0 && bytes.get(digits) == Some(&b':')
+        // A slash is in cursors of a queue of several partitions.
+        digits > 0 && matches!(bytes.get(digits), Some(b':' | b'/'))
     });
     let reason = || {
         Usage(format!(

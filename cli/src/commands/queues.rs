@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use dueq::State;
+use jiff::tz::TimeZone;
 
 use crate::output::Outcome;
-use crate::{Common, existing, output, time};
+use crate::{Common, existing, output, reach, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -120,14 +121,22 @@ The removed messages are never delivered and cannot be restored. Messages that a
 be purged. Without --yes the command removes nothing: it prints the number of messages, and the exit
 code is 1.
 
-Example:
-  dueq purge orders --state dead --yes")]
+Examples:
+  dueq purge orders --state dead --yes
+  dueq purge orders --state dead --before 2026-11-01T00:00:00Z --yes")]
 pub(crate) struct Purge {
     /// The queue
     queue: String,
     /// The state of the messages
     #[arg(long, value_enum)]
     state: Purgeable,
+    /// Only messages whose time is this moment or earlier: the due time of scheduled and ready ones,
+    /// the time of death of dead ones
+    #[arg(long, value_name = "MOMENT")]
+    before: Option<String>,
+    /// The time zone of a moment without one: Asia/Shanghai
+    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "before")]
+    tz: Option<TimeZone>,
     /// Remove them; without this flag nothing is removed
     #[arg(long)]
     yes: bool,
@@ -135,6 +144,9 @@ pub(crate) struct Purge {
 
 impl Purge {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let before = self.before.as_deref();
+        let before_ms = before.map(|text| reach::moment_ms(text, self.tz.as_ref()));
+        let before_ms = before_ms.transpose()?;
         let queue = common.existing_queue(&self.queue).await?;
         let state = match self.state {
             Purgeable::Scheduled => State::Scheduled,
@@ -149,11 +161,18 @@ impl Purge {
                 _ => stats.dead,
             };
             let name = output::visible(self.queue.as_bytes());
+            let which = match before_ms {
+                None => "them",
+                Some(_) => "those that --before selects",
+            };
             anyhow::bail!(
-                "nothing was removed: {name} has {count} {state} messages; add --yes to remove them for ever"
+                "nothing was removed: {name} has {count} {state} messages; add --yes to remove {which} for ever"
             );
         }
-        let count = queue.purge(state).await?;
+        let count = match before_ms {
+            None => queue.purge(state).await?,
+            Some(ms) => queue.purge_before(state, ms).await?,
+        };
         output::queue(common.json, &self.queue, "purged", Some(count))?;
         Ok(Outcome::Done)
     }

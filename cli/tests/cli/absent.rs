@@ -58,6 +58,7 @@ fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
         ("requeue", &["--all"]),
         ("purge", &["--state", "dead"]),
         ("purge", &["--state", "dead", "--yes"]),
+        ("nodes", &[]),
         ("delete-queue", &[]),
         ("show", &["m3", "--payload"]),
     ] {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 26] = [
+const VERBS: [&str; 27] = [
     "push",
     "work",
     "cancel",
@@ -19,6 +19,7 @@ const VERBS: [&str; 26] = [
     "show",
     "ls",
     "stats",
+    "nodes",
     "queues",
     "pause",
     "resume",

@@ -189,6 +189,7 @@ fn lost_reply_of_a_read_is_not_maybe_applied() -> Result<()> {
         ("stats", &["stats", "q"][..]),
         ("get", &["show", "q", "m"]),
         ("peek", &["ls", "q"]),
+        ("nodes", &["nodes", "q"]),
     ] {
         let lua = fs::read_to_string(format!(
             "{}/../lua/dist/{verb}.lua",

@@ -22,6 +22,7 @@ mod schedule;
 mod schedule_changes;
 mod schedule_files;
 mod secrets;
+mod selections;
 mod streams;
 mod tls;
 mod within;

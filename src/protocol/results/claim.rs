@@ -35,6 +35,28 @@ pub(crate) struct Claim {
 
 impl Claim {
     pub(crate) fn decode(mut reply: Reply, token: [u8; 16]) -> Result<Self, Error> {
+        Self::decode_from(&mut reply, token).map(|(left, granted)| Self {
+            header: reply.header,
+            left,
+            granted,
+        })
+    }
+
+    /// The reply to held: what a claim granted, and how many more messages its lease holds.
+    pub(crate) fn decode_held(mut reply: Reply, token: [u8; 16]) -> Result<(Self, u64), Error> {
+        let (left, granted) = Self::decode_from(&mut reply, token)?;
+        let more = reply.body.count()?;
+        let header = reply.header;
+        let claim = Self {
+            header,
+            left,
+            granted,
+        };
+        Ok((claim, more))
+    }
+
+    /// How many ready messages are left, and what was granted.
+    fn decode_from(reply: &mut Reply, token: [u8; 16]) -> Result<(u64, Vec<Granted>), Error> {
         let left = reply.body.count()?;
         let deadline_ms = u64::try_from(reply.body.integer()?).unwrap_or(0);
         let (mut ids, mut payloads, mut details) = (
@@ -85,10 +107,6 @@ impl Claim {
                 is_tick: options.is_tick,
             });
         }
-        Ok(Self {
-            header: reply.header,
-            left,
-            granted,
-        })
+        Ok((left, granted))
     }
 }

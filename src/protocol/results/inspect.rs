@@ -41,9 +41,15 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
     });
     let error = fields.named("error", Body::text)?;
     let payload = fields.named("payload", Body::bytes)?;
-    let mut next_due_ms = None;
-    if !fields.is_empty() {
-        next_due_ms = Some(fields.named("next_due", Body::count)?);
+    let (mut next_due_ms, mut payload_bytes) = (None, payload.len() as u64);
+    let name = |fields: &mut Body| (!fields.is_empty()).then(|| fields.text()).transpose();
+    let mut more = name(&mut fields)?;
+    if more.as_deref() == Some("next_due") {
+        next_due_ms = Some(fields.count()?);
+        more = name(&mut fields)?;
+    }
+    if more.as_deref() == Some("payload_bytes") {
+        payload_bytes = fields.count()?;
     }
     Ok(Some(Stored {
         window_ms,
@@ -65,6 +71,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         trace_parent,
         error,
         payload,
+        payload_bytes,
     }))
 }
 
@@ -82,7 +89,14 @@ pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
     }))
 }
 
-pub(crate) fn page(body: &mut Body) -> Result<Page, Error> {
+/// The reply to peek.
+pub(crate) struct ReadPage {
+    pub(crate) page: Page,
+    /// Of ready messages: the place in the list at which the page begins.
+    pub(crate) place: Option<u64>,
+}
+
+pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
     let next = Some(body.bytes()?)
         .filter(|cursor| !cursor.is_empty())
         .map(Cursor);
@@ -98,16 +112,27 @@ pub(crate) fn page(body: &mut Body) -> Result<Page, Error> {
             error: item.text()?,
         });
     }
-    Ok(Page { messages, next })
+    let place = (!body.is_empty()).then(|| body.count()).transpose()?;
+    let page = Page { messages, next };
+    Ok(ReadPage { page, place })
+}
+
+/// The cursor of a page of ready messages that begins at this place in the list.
+pub(crate) fn cursor_at(place: u64) -> Vec<u8> {
+    format!("{place}:").into_bytes()
 }
 
 /// The cursor of a page that would begin after `message`, which a page from `cursor` on began with.
-pub(crate) fn cursor_after(state: State, cursor: &[u8], message: &Listed) -> Vec<u8> {
+pub(crate) fn cursor_after(state: State, newest: bool, cursor: &[u8], message: &Listed) -> Vec<u8> {
     if state == State::Ready {
         // An index into the list: the first message has 1.
         let index = std::str::from_utf8(cursor).ok();
         let index = index.and_then(|text| text.trim_end_matches(':').parse::<u64>().ok());
-        return format!("{}:", index.unwrap_or(1) + 1).into_bytes();
+        let index = index.unwrap_or(1);
+        return cursor_at(match newest {
+            true => index.saturating_sub(1),
+            false => index.saturating_add(1),
+        });
     }
     let mut after = format!("{}:", message.time_ms).into_bytes();
     after.extend(&message.id);

@@ -5,6 +5,7 @@
 pub(crate) mod administer;
 pub(crate) mod claim;
 pub(crate) mod inspect;
+pub(crate) mod overview;
 pub(crate) mod produce;
 pub(crate) mod remap;
 pub(crate) mod roles;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{
-    Applied, Cancelled, Client, Due, ErrorKind, Message, OnConflict, Pushed, Rescheduled, Settled,
-    State,
+    Applied, Cancelled, Client, Due, ErrorKind, LeaseToken, Message, OnConflict, Pushed,
+    Rescheduled, Settled, State,
 };
 
 use super::proxied::{ACK, CANCEL, CLAIM, PUSH, RESCHEDULE, RETRY, UPSERT, proxied};
@@ -244,5 +244,23 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
         assert_eq!(error.was_applied(), Applied::Unknown);
     }
     assert!(setup.queue.get("push").await?.is_some());
+    Ok(())
+}
+
+/// The token recognises the claim, so the library finds what the lost reply granted.
+#[tokio::test]
+async fn claim_with_a_token_finds_the_grant_of_a_lost_reply() -> Result<()> {
+    let (setup, proxy, queue) = proxied().await?;
+    queue
+        .push_message(Message::new("payload").id("id").due(Due::at_ms(1)))
+        .await?;
+    let before = setup.queue.stats().await?.claimed;
+    proxy.cut_reply_of(CLAIM);
+    let token = LeaseToken::random();
+    let granted = queue.claim_with_token(token, 10, HOUR).await?;
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!((granted.len(), granted[0].payload()), (1, &b"payload"[..]));
+    assert_eq!(setup.queue.stats().await?.claimed, before + 1);
+    assert_eq!(granted[0].ack().await?, Settled::Done);
     Ok(())
 }

@@ -253,7 +253,7 @@ fn claim_refuses_a_token_that_is_in_use() -> Result<()> {
     queue.ok("promote", T0, words![10])?;
     let before = queue.contents()?;
     let reply = queue.call("claim", T0, words![1, token('a'), SECOND])?;
-    ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
+    ensure!(reply.code() == Some("HELD"), "{reply:?}");
     ensure!(
         queue.contents()? == before,
         "the refused claim changed a key"

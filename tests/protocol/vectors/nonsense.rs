@@ -93,9 +93,31 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             [
                 with_numbers(&|limit| words!["dead", limit]),
                 states,
-                vec![words!["dead"], words!["dead", 1, 1]],
+                vec![words!["dead"], words!["dead", 1, 1, 1]],
+                ["x", "-1", "1.5", "1234567890123456"]
+                    .map(|before| words!["dead", 1, before])
+                    .to_vec(),
             ]
             .concat()
+        }
+        "get" => {
+            let mut bad = vec![words![], words!["s", 1, 1]];
+            bad.extend(["", "x", "-1", "1.5", "1e3", "123456789"].map(|most| words!["s", most]));
+            bad
+        }
+        "dues" => {
+            let mut bad: Vec<_> = ["", "x", "-1", "1.5", "1e3", "inf", "1234567890123456"]
+                .map(|time| words![1, time])
+                .to_vec();
+            bad.extend([words![5, 5], words![5, 4], words![""]]);
+            bad.push((1..=61).map(Text::from).collect());
+            bad
+        }
+        "held" => {
+            let tokens = ["".to_owned(), "x".repeat(15), "x".repeat(17)];
+            let mut bad = tokens.map(|token| words![token]).to_vec();
+            bad.extend([words![], words![token('l'), ""]]);
+            bad
         }
         "requeue" => {
             let mut bad = with_numbers(&|limit| words!["oldest", limit, ""]);
@@ -114,7 +136,8 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             let mut bad = with_numbers(&|limit| words!["dead", "", limit]);
             bad.extend(["", "absent"].map(|state| words![state, "", 10]));
             bad.extend(["x", ":", "-1:a", "1.5:a"].map(|cursor| words!["dead", cursor, 10]));
-            bad.extend([words![], words!["dead"], words!["dead", "", 1, 1]]);
+            bad.extend([words![], words!["dead"], words!["dead", "", 1, "oldest"]]);
+            bad.push(words!["dead", "", 1, "newest", ""]);
             bad
         }
         "beat" => {
@@ -199,8 +222,7 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.extend(rates.map(|rate| words!["rate", rate]));
             bad
         }
-        "get" => vec![words![], words!["a", "b"]],
-        "resume" | "stats" => vec![words![""]],
+        "resume" | "stats" | "nodes" => vec![words![""]],
         "pause" => vec![
             words![""],
             words!["0"],

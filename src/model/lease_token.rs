@@ -1,0 +1,121 @@
+//! The token of a claim.
+
+use std::fmt;
+use std::str::FromStr;
+
+use uuid::Uuid;
+
+use crate::error::Error;
+
+/// The token of one claim: 16 bytes. Whoever has it can settle and extend what the claim granted, so
+/// keep it as secret as the messages. [`Queue::claim`](crate::Queue::claim) draws one; with
+/// [`Queue::claim_with_token`](crate::Queue::claim_with_token) the caller does, so that it can
+/// repeat the claim, and read the grant again.
+///
+/// Each claim needs a token of its own. As text it is 32 hexadecimal digits.
+///
+/// ```
+/// use dueq::LeaseToken;
+///
+/// let token = LeaseToken::random();
+/// assert_eq!(token.to_string().parse::<LeaseToken>()?, token);
+/// # Ok::<(), dueq::Error>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LeaseToken(pub(crate) [u8; 16]);
+
+impl LeaseToken {
+    /// A new token, of 122 random bits.
+    ///
+    /// ```
+    /// use dueq::LeaseToken;
+    ///
+    /// assert_ne!(LeaseToken::random(), LeaseToken::random());
+    /// ```
+    pub fn random() -> Self {
+        Self(*Uuid::new_v4().as_bytes())
+    }
+
+    /// The token with these bytes, which must be as good as random: two claims with one token share
+    /// the right to settle.
+    ///
+    /// ```
+    /// use dueq::LeaseToken;
+    ///
+    /// let token = LeaseToken::random();
+    /// assert_eq!(LeaseToken::from_bytes(*token.as_bytes()), token);
+    /// ```
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 16 bytes.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+}
+
+impl FromStr for LeaseToken {
+    type Err = Error;
+
+    /// Reads 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for any other text. The error does
+    /// not repeat it.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let digits = text.as_bytes();
+        let refused = || {
+            let length = digits.len();
+            Error::invalid(format!(
+                "a lease token has 32 hexadecimal digits, not these {length} bytes"
+            ))
+        };
+        if digits.len() != 32 || !digits.iter().all(u8::is_ascii_hexdigit) {
+            return Err(refused());
+        }
+        let number = u128::from_str_radix(text, 16).map_err(|_| refused())?;
+        Ok(Self(number.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+/// Without the token, so that logs do not contain it.
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseToken(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn a_token_is_read_from_32_hexadecimal_digits() {
+        let token = LeaseToken::from_bytes(*b"\0token, 16 bytes");
+        let text = "00746f6b656e2c203136206279746573";
+        assert_eq!(token.to_string(), text);
+        assert!(!format!("{token:?}").contains("746f"));
+        for text in [text.to_owned(), text.to_uppercase()] {
+            assert_eq!(text.parse::<LeaseToken>().expect("a token"), token);
+        }
+    }
+
+    #[test]
+    fn other_texts_are_refused_and_not_quoted() {
+        let plus = format!("+{}", "a".repeat(31));
+        let accents = "é".repeat(16);
+        for text in ["", "ab", &"a".repeat(31), &"a".repeat(33), &plus, &accents] {
+            let error = text.parse::<LeaseToken>().expect_err(text);
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            assert!(!error.to_string().contains(&"a".repeat(31)), "{error}");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! When the messages of a queue are due, and which nodes live.
+
+use anyhow::Result;
+use dueq::{Due, Dues, ErrorKind, Message, NodeInfo, Queue};
+
+use crate::support::{Setup, acking};
+use crate::support::{ids, push_all, setup, until};
+
+const FAR_MS: u64 = 4_000_000_000_000;
+
+async fn filled(partitions: usize) -> Result<Setup> {
+    let setup = setup().await?;
+    if partitions > 1 {
+        setup.queue.partition_into(partitions).await?;
+    }
+    let message = |(place, id): (usize, String)| {
+        Message::new("")
+            .id(id)
+            .due(Due::at_ms(FAR_MS + place as u64))
+    };
+    let messages = ids(100).into_iter().enumerate().map(message);
+    push_all(&setup.queue, messages.collect()).await?;
+    Ok(setup)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
+    for partitions in [1, 7] {
+        let setup = filled(partitions).await?;
+        let Dues {
+            counts,
+            last_ms,
+            now_ms,
+            ..
+        } = setup
+            .queue
+            .dues(&[FAR_MS, FAR_MS + 30, FAR_MS + 99])
+            .await?;
+        assert_eq!(counts, [0, 30, 69, 1]);
+        assert_eq!(last_ms, Some(FAR_MS + 99));
+        assert!(now_ms > 1_700_000_000_000 && now_ms < FAR_MS);
+        let all = setup.queue.dues(&[]).await?;
+        assert_eq!(all.counts, [100]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn dues_refuses_too_many_or_unordered_times() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let many: Vec<u64> = (1..=61).collect();
+    for times in [&many[..], &[5, 5], &[6, 5], &[1, 2, 2]] {
+        let error = queue.dues(times).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{times:?}");
+        assert_eq!(error.code(), None, "before the call");
+    }
+    let none = queue.dues(&many[..60]).await?;
+    assert_eq!((none.counts.len(), none.last_ms), (61, None));
+    assert!(!queue.exists().await?);
+    Ok(())
+}
+
+async fn nodes_until(
+    queue: &Queue,
+    what: &str,
+    good: impl Fn(&Vec<NodeInfo>) -> bool,
+) -> Result<Vec<NodeInfo>> {
+    until(what, async || Ok(queue.nodes().await?), good).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_live_workers_and_one_leads() -> Result<()> {
+    for partitions in [1, 4] {
+        let setup = filled(partitions).await?;
+        let queue = &setup.queue;
+        assert_eq!(queue.nodes().await?, []);
+        let (first, _) = acking(queue.worker());
+        let (second, _) = acking(queue.worker());
+        let led = |nodes: &Vec<NodeInfo>| -> usize { nodes.iter().map(|node| node.leads).sum() };
+        let nodes = nodes_until(queue, "both nodes, and leaders", |nodes| {
+            nodes.len() == 2 && led(nodes) == partitions
+        })
+        .await?;
+        assert!(nodes[0].id < nodes[1].id, "sorted by their ids");
+        for node in &nodes {
+            assert!(node.silent_ms <= 3_000 && node.parked_ms == 0, "{node:?}");
+            assert!(node.leads <= node.attends && node.attends <= partitions);
+        }
+        second.stop().await?;
+        nodes_until(queue, "one node", |nodes| nodes.len() == 1).await?;
+        first.stop().await?;
+        nodes_until(queue, "no node", Vec::is_empty).await?;
+    }
+    Ok(())
+}

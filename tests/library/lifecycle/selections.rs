@@ -1,0 +1,172 @@
+//! Reads and removals of a part: the newest first, from a time on, up to a time, some bytes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Cursor, Due, Message, Queue, State};
+
+use crate::support::{Setup, claim, ids, push_all, setup};
+
+const FAR_MS: u64 = 4_000_000_000_000;
+
+/// All ids in a state from this cursor on, read in pages of `size`.
+async fn all(
+    queue: &Queue,
+    state: State,
+    from: Option<Cursor>,
+    size: usize,
+    newest: bool,
+) -> Result<Vec<String>> {
+    let (mut found, mut cursor) = (Vec::new(), from);
+    loop {
+        let page = match newest {
+            true => queue.list_newest(state, cursor.as_ref(), size).await?,
+            false => queue.list(state, cursor.as_ref(), size).await?,
+        };
+        assert!(page.messages.len() <= size);
+        let id = |message: dueq::Listed| String::from_utf8_lossy(&message.id).into_owned();
+        found.extend(page.messages.into_iter().map(id));
+        match page.next {
+            Some(next) => cursor = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+/// A queue of 60 messages whose due times differ, from `base_ms` on.
+async fn filled(partitions: usize, base_ms: u64) -> Result<Setup> {
+    let setup = setup().await?;
+    if partitions > 1 {
+        setup.queue.partition_into(partitions).await?;
+    }
+    let message = |(place, id): (usize, String)| {
+        Message::new("")
+            .id(id)
+            .due(Due::at_ms(base_ms + place as u64))
+    };
+    let messages = ids(60).into_iter().enumerate().map(message);
+    push_all(&setup.queue, messages.collect()).await?;
+    Ok(setup)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn newest_pages_reverse_the_order_over_all_partitions() -> Result<()> {
+    for partitions in [1, 5] {
+        let setup = filled(partitions, FAR_MS).await?;
+        let expected = ids(60);
+        let (mid, state) = (Cursor::at_ms(FAR_MS + 30), State::Scheduled);
+        for size in [1, 7, 59, 60, 1_000] {
+            let queue = &setup.queue;
+            let mut newest = all(queue, state, None, size, true).await?;
+            newest.reverse();
+            assert_eq!(newest, expected, "{size}");
+            let from = all(queue, state, Some(mid.clone()), size, false).await?;
+            assert_eq!(from, expected[30..], "{size}");
+            let mut until = all(queue, state, Some(mid.clone()), size, true).await?;
+            until.reverse();
+            assert_eq!(until, expected[..31], "{size}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ready_and_leased_pages_have_both_orders() -> Result<()> {
+    for partitions in [1, 3] {
+        let setup = filled(partitions, 1_000_000).await?;
+        let queue = &setup.queue;
+        for key in queue.partitions().await?.iter().map(|one| &one.tag) {
+            let base = match key.as_str() {
+                "-" => "dueq:{orders}".to_owned(),
+                tag => format!("dueq:{{orders/{tag}}}"),
+            };
+            promote(&setup, &base).await?;
+        }
+        assert_eq!(queue.stats().await?.ready, 60);
+        for size in [1, 7, 60] {
+            let mut newest = all(queue, State::Ready, None, size, true).await?;
+            newest.reverse();
+            assert_eq!(newest, ids(60), "{size}");
+            let mid = Some(Cursor::at_ms(1_000_030));
+            let from = all(queue, State::Ready, mid.clone(), size, false).await?;
+            assert_eq!(from, ids(60)[30..], "{size}");
+            let until = all(queue, State::Ready, mid, size, true).await?;
+            assert_eq!(until.len(), 31, "{size}");
+        }
+        let _held = claim(queue, 60).await?;
+        let oldest = all(queue, State::Leased, None, 7, false).await?;
+        let mut newest = all(queue, State::Leased, None, 7, true).await?;
+        newest.reverse();
+        assert_eq!((oldest.len(), newest.len()), (60, 60));
+        if partitions == 1 {
+            assert_eq!(oldest, newest);
+        }
+    }
+    Ok(())
+}
+
+/// Promotes up to 1,000 messages of the partition with this base.
+async fn promote(setup: &Setup, base: &str) -> Result<()> {
+    let keys = dueq::queue_keys("orders")?;
+    let keys: Vec<_> = keys
+        .iter()
+        .map(|key| key.replace("dueq:{orders}", base))
+        .collect();
+    let code = include_str!("../../../lua/dist/promote.lua");
+    let mut words = vec!["EVAL", code, "10"];
+    words.extend(keys.iter().map(String::as_str));
+    words.extend(["", "1000"]);
+    setup.command::<redis::Value>(&words).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
+    for partitions in [1, 5] {
+        let setup = filled(partitions, FAR_MS).await?;
+        let queue = &setup.queue;
+        let purged = queue.purge_before(State::Scheduled, FAR_MS + 9).await?;
+        assert_eq!((purged, queue.stats().await?.scheduled), (10, 50));
+        assert!(queue.purge_before(State::Leased, u64::MAX).await.is_err());
+        assert_eq!(queue.purge_before(State::Scheduled, u64::MAX).await?, 50);
+        let now = Message::new("").due(Due::at_ms(1_000));
+        push_all(queue, (0..20).map(|_| now.clone()).collect()).await?;
+        let (mut died_ms, mut last_ms) = (0, 0);
+        for (place, delivery) in claim(queue, 20).await?.into_iter().enumerate() {
+            let _ = delivery.bury("why").await?;
+            let died = queue.get(delivery.id_bytes()).await?;
+            last_ms = died.map_or(0, |stored| stored.time_ms);
+            if place == 9 {
+                died_ms = last_ms;
+                // The others die in a later millisecond.
+                while queue.dues(&[]).await?.now_ms <= died_ms {}
+            }
+        }
+        assert_eq!(queue.requeue_before(died_ms - 60_000).await?, 0);
+        assert_eq!(queue.requeue_before(died_ms).await?, 10);
+        assert_eq!(queue.stats().await?.dead, 10);
+        assert_eq!(queue.purge_before(State::Dead, died_ms).await?, 0);
+        assert_eq!(queue.purge_before(State::Dead, last_ms).await?, 10);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_payload_is_read_up_to_a_number_of_bytes() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let delay = Duration::from_secs(60);
+    queue
+        .push(b"payload".to_vec())
+        .id("id")
+        .delay(delay)
+        .await?;
+    for most in [0, 1, 7, 8, usize::MAX] {
+        let stored = queue.get_up_to("id", most).await?.expect("it waits");
+        assert_eq!(stored.payload, b"payload"[..most.min(7)]);
+        assert_eq!(stored.payload_bytes, 7);
+    }
+    assert_eq!(queue.get("id").await?.expect("it waits").payload_bytes, 7);
+    assert_eq!(queue.get_up_to("other", 5).await?, None);
+    Ok(())
+}
