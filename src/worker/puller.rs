@@ -12,12 +12,13 @@ use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::Codec;
+use crate::model::lease_token::LeaseToken;
 use crate::node::commands::{NodeCommand, QueueEntry, Settings};
 use crate::node::pulls::{Grant, PullRequest, Pulls};
 use crate::node::shares::ShareSettings;
 use crate::node::slots::MAX_CLAIM;
 use crate::protocol::limits;
-use crate::queue::Queue;
+use crate::queue::{Queue, refuse_held};
 use crate::router::Router;
 use crate::server::servers::Servers;
 use crate::worker::assemble::Layers;
@@ -82,6 +83,7 @@ struct Node {
 #[derive(Clone)]
 pub struct Puller {
     name: Arc<str>,
+    router: Arc<Router>,
     pulls: Arc<Pulls>,
     pullers: Pullers,
 }
@@ -126,6 +128,7 @@ impl<C: Codec> Queue<C> {
         let (entry, pulls) = entry(self.router());
         Puller {
             name: self.name().into(),
+            router: Arc::clone(self.router()),
             pulls,
             pullers: Pullers::spawn(self.router().servers(), vec![entry]),
         }
@@ -191,6 +194,7 @@ impl Pullers {
         let pulls = self.0.worker.command(add).await?;
         Ok(Puller {
             name: queue.name().into(),
+            router: Arc::clone(router),
             pulls,
             pullers: self.clone(),
         })
@@ -307,16 +311,59 @@ impl Puller {
         lease: Duration,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
-        if !(1..=Self::MAX).contains(&max) {
-            let most = Self::MAX;
-            let message = format!("pull of {max} messages: 1 to {most} can be pulled at once");
-            return Err(Error::invalid(message));
-        }
-        let request = PullRequest {
-            max,
-            lease_ms: limits::lease_ms(lease)?,
-        };
-        self.answer(request, wait).await.map(Grant::take)
+        let grant = self.answer(request(None, max, lease)?, wait).await?;
+        Ok(grant.take())
+    }
+
+    /// Pulls as [`pull`](Puller::pull), under a [`LeaseToken`] of the caller's, so that the caller can
+    /// repeat the pull after its answer was lost: as long as the lease holds a message, the
+    /// repetition grants nothing. It fails at once with the code `HELD`, and
+    /// [`Queue::held`](crate::Queue::held) returns the grant. See
+    /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
+    ///
+    /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
+    /// Of a queue of several partitions, it first asks all of them for the lease.
+    ///
+    /// # Cancel safety
+    /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
+    /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
+    ///
+    /// # Errors
+    /// Those of [`pull`](Puller::pull). If a lease has the token,
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and [`Error::code`] is `HELD`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::LeaseToken;
+    /// use std::time::Duration;
+    ///
+    /// let puller = orders.puller();
+    /// orders.push("rate it").id("order:42").await?;
+    /// let (lease, wait) = (Duration::from_secs(30), Duration::from_secs(20));
+    /// let token = LeaseToken::random();
+    /// drop(puller.pull_with_token(token, 10, lease, wait).await?); // the answer is lost
+    ///
+    /// let error = puller.pull_with_token(token, 10, lease, wait).await.unwrap_err();
+    /// assert_eq!(error.code(), Some("HELD"));
+    /// for delivery in orders.held(&token).await?.deliveries {
+    ///     delivery.ack().await?;
+    /// }
+    /// # assert_eq!(orders.stats().await?.acked, 1);
+    /// # puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn pull_with_token(
+        &self,
+        token: LeaseToken,
+        max: usize,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, Error> {
+        let request = request(Some(token), max, lease)?;
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        Box::pin(refuse_held(&self.router.current(), &[], token)).await?;
+        let grant = self.answer(request, wait).await?;
+        Ok(grant.take())
     }
 
     async fn answer(&self, request: PullRequest, wait: Duration) -> Result<Grant, Error> {
@@ -377,6 +424,19 @@ impl Puller {
     pub async fn shutdown(&self) -> Result<(), Error> {
         self.pullers.shutdown().await
     }
+}
+
+fn request(token: Option<LeaseToken>, max: usize, lease: Duration) -> Result<PullRequest, Error> {
+    if !(1..=Puller::MAX).contains(&max) {
+        let most = Puller::MAX;
+        let message = format!("pull of {max} messages: 1 to {most} can be pulled at once");
+        return Err(Error::invalid(message));
+    }
+    Ok(PullRequest {
+        max,
+        lease_ms: limits::lease_ms(lease)?,
+        token,
+    })
 }
 
 /// What the node needs to attend the queue for pulls, and the pulls.

@@ -150,7 +150,7 @@ impl Line {
     /// The first pull that can take what a claim of this request granted.
     fn next_alike(&self, request: &PullRequest) -> Option<u64> {
         let mut waiting = self.waiting.iter();
-        let alike = waiting.find(|(_, pull)| pull.request.lease_ms == request.lease_ms);
+        let alike = waiting.find(|(_, pull)| request.shares_with(&pull.request));
         alike.map(|(number, _)| *number)
     }
 }
