@@ -95,6 +95,8 @@ mod pages {
     struct Durability;
     #[doc = include_str!("../docs/guide/workers.md")]
     struct Workers;
+    #[doc = include_str!("../docs/guide/pulls.md")]
+    struct Pulls;
     #[doc = include_str!("../docs/guide/follow-ups.md")]
     struct FollowUps;
     #[doc = include_str!("../docs/guide/deployment.md")]

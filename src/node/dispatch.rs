@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
+use crate::model::lease_token::LeaseToken;
 use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
@@ -220,11 +221,12 @@ impl Coordinator {
             .slots
             .room(queue.handling.capacity(queue.max_handlers));
         let mut asked = queue.handling.asks(permits.count()).min(room);
-        let mut lease_ms = queue.lease_ms;
+        let (mut lease_ms, mut token) = (queue.lease_ms, None);
         let pulls = Arc::clone(&queue.handling).pulls();
         let bound = pulls.as_ref().and_then(|pulls| pulls.bind(number, asked));
         if let Some(bound) = &bound {
-            (asked, lease_ms) = (bound.request().max, bound.request().lease_ms);
+            let request = bound.request();
+            (asked, lease_ms, token) = (request.max, request.lease_ms, request.token);
         } else if pulls.is_some() {
             return false;
         }
@@ -234,7 +236,8 @@ impl Coordinator {
         let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
             let sent = Instant::now();
-            let result = partition.claim(asked, lease_ms).await;
+            let token = token.unwrap_or_else(LeaseToken::random);
+            let result = partition.claim_with(token, asked, lease_ms).await;
             let claimed = Claimed {
                 sent,
                 asked,

@@ -39,6 +39,9 @@ impl Coordinator {
         };
         let claim = match result {
             Ok(claim) => claim,
+            Err(error) if error.is_held() => {
+                return self.refused_token(number, bound, &error, for_promote, now);
+            }
             Err(error) => {
                 let failures = queue.claim.failed();
                 queue.held = None;

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::node::claim_state::Wanted;
 use crate::node::commands::QueueEntry;
 use crate::node::coordinator::Coordinator;
+use crate::node::event::Reply;
 use crate::node::pulls::{BoundPulls, Pulls};
 use crate::node::queue_number::QueueNumber;
 use crate::protocol::results::claim::Granted;
@@ -56,6 +57,39 @@ impl Coordinator {
             }
             self.shares.set_paused(number, false);
             self.want_for(number, Wanted::Pulled, now);
+        }
+    }
+
+    /// A lease has the token that the caller of a pull has chosen: only that pull has failed.
+    pub(crate) fn refused_token(
+        &mut self,
+        number: QueueNumber,
+        bound: Option<BoundPulls>,
+        refusal: &Error,
+        for_promote: bool,
+        now: Instant,
+    ) {
+        if let Some(bound) = bound {
+            bound.failed(refusal);
+        }
+        if let Some(queue) = self.queues.get_mut(&number) {
+            queue.claim.succeeded(false);
+        }
+        if for_promote {
+            // The claim was to take its place.
+            self.call(number, |partition| async move {
+                Reply::Promoted(partition.promote().await)
+            });
+        }
+        // The token that woke this node, if one did, is for another pull or another node.
+        if self
+            .queues
+            .get(&number)
+            .is_some_and(|queue| queue.handling.is_needed())
+        {
+            self.want(number, now);
+        } else {
+            self.return_token(number);
         }
     }
 

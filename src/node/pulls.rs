@@ -17,6 +17,7 @@ use tokio::sync::oneshot;
 
 use crate::delivery::Delivery;
 use crate::error::{Applied, Error, ErrorKind};
+use crate::model::lease_token::LeaseToken;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::handling::{HandlerContext, Handling};
 use crate::node::queue_number::QueueNumber;
@@ -39,6 +40,8 @@ struct Line {
     /// By their numbers, which grow with each arrival.
     waiting: BTreeMap<u64, Pull>,
     last: u64,
+    /// The last pull that the coordinator has seen, and the partitions that it asks for it.
+    seen: (u64, BTreeSet<QueueNumber>),
     /// How many pulls are bound to a claim in flight.
     bound: usize,
     /// Pulls whose time is over while they are bound, or while a partition has not been asked.
@@ -52,6 +55,15 @@ struct Line {
 pub(crate) struct PullRequest {
     pub(crate) max: usize,
     pub(crate) lease_ms: u64,
+    /// The token of its claim; `None`: one that the node draws.
+    pub(crate) token: Option<LeaseToken>,
+}
+
+impl PullRequest {
+    /// Whether one claim may be for both: it has one lease and one token.
+    fn shares_with(&self, other: &Self) -> bool {
+        self.lease_ms == other.lease_ms && self.token.is_none() && other.token.is_none()
+    }
 }
 
 struct Pull {
@@ -107,6 +119,7 @@ impl Pulls {
     /// The coordinator is about to ask these partitions for the pulls that it has not seen before.
     pub(crate) fn seen(&self, partitions: &BTreeSet<QueueNumber>) {
         let mut line = self.lock();
+        line.seen = (line.last, partitions.clone());
         for pull in line.waiting.values_mut() {
             pull.unasked.get_or_insert_with(|| partitions.clone());
         }
@@ -116,6 +129,7 @@ impl Pulls {
     /// The node leaves a partition: no pull waits for it.
     pub(crate) fn forget(&self, partition: QueueNumber) {
         let mut line = self.lock();
+        line.seen.1.remove(&partition);
         for pull in line.waiting.values_mut() {
             pull.asked(partition);
         }
@@ -159,7 +173,7 @@ impl Pulls {
         let Some(first) = pulls.next() else {
             return 0;
         };
-        let alike = pulls.take_while(|pull| pull.lease_ms == first.lease_ms);
+        let alike = pulls.take_while(|pull| first.shares_with(pull));
         first.max + alike.map(|pull| pull.max).sum::<usize>()
     }
 
@@ -184,10 +198,8 @@ impl Pulls {
 
 /// Whether a pull cannot share a claim with these.
 fn first_differs(pulls: &[(u64, Pull)], pull: &Pull) -> bool {
-    let lease_ms = pull.request.lease_ms;
-    pulls
-        .first()
-        .is_some_and(|(_, first)| first.request.lease_ms != lease_ms)
+    let first = pulls.first();
+    first.is_some_and(|(_, first)| !first.request.shares_with(&pull.request))
 }
 
 impl Line {

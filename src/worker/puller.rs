@@ -1,65 +1,21 @@
-//! Pulls: a node without handlers, whose callers take the messages as they become due.
+//! Pulls of one queue: their callers take the messages as they become due.
 
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
-use tokio_util::sync::{CancellationToken, DropGuard};
-
-use crate::client::Client;
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::commands::{NodeCommand, QueueEntry, Settings};
+use crate::model::lease_token::LeaseToken;
+use crate::node::commands::NodeCommand;
 use crate::node::pulls::{Grant, PullRequest, Pulls};
-use crate::node::shares::ShareSettings;
 use crate::node::slots::MAX_CLAIM;
 use crate::protocol::limits;
-use crate::queue::Queue;
+use crate::queue::{Queue, refuse_held};
 use crate::router::Router;
-use crate::server::servers::Servers;
-use crate::worker::assemble::Layers;
-use crate::worker::handle::{self, WorkerHandle};
-use crate::worker::health::Health;
-use crate::worker::settings::Defaults;
-
-/// The node takes no handler, so pulls alone limit what it claims.
-const CONCURRENCY: usize = 1 << 20;
-
-/// A node that attends queues for pulls: it promotes, takes expired leases back and gets wake-up
-/// tokens as a [`Worker`](crate::Worker) does, and claims only what a [pull](Puller::pull) asks for.
-/// For programs that hand messages on, such as a server for consumers in other languages.
-///
-/// Created by [`Client::pullers`]; for a single queue, [`Queue::puller`] is shorter. It costs two
-/// threads and the connections of a worker, whatever the number of queues; a queue without pulls
-/// costs as much as an idle worker of it. Cheap to clone: clones are the same node. The node ends
-/// with [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are
-/// dropped.
-///
-/// ```
-/// # dueq_testkit::doctest!(|client| {
-/// use std::time::Duration;
-///
-/// let pullers = client.pullers();
-/// let orders = pullers.attend(&client.queue("orders")?).await?;
-/// let mails = pullers.attend(&client.queue("mails")?).await?;
-/// let (lease, wait) = (Duration::from_secs(30), Duration::from_millis(20));
-/// let (orders, mails) = tokio::join!(orders.pull(10, lease, wait), mails.pull(10, lease, wait));
-/// assert!(orders?.is_empty() && mails?.is_empty());
-/// pullers.shutdown().await?;
-/// # });
-/// ```
-#[derive(Clone)]
-pub struct Pullers(Arc<Node>);
-
-struct Node {
-    worker: WorkerHandle,
-    servers: Arc<Servers>,
-    /// Stops the node when the last handle is dropped.
-    _stop: DropGuard,
-}
+use crate::worker::pullers::{Pullers, entry};
 
 /// The pulls of one queue on a node. Created by [`Queue::puller`] and [`Pullers::attend`]. Cheap to
 /// clone: clones share the line of pulls.
@@ -82,27 +38,9 @@ struct Node {
 #[derive(Clone)]
 pub struct Puller {
     name: Arc<str>,
+    router: Arc<Router>,
     pulls: Arc<Pulls>,
     pullers: Pullers,
-}
-
-impl Client {
-    /// A node for pulls, which attends no queue yet: see [`Pullers`].
-    ///
-    /// # Panics
-    /// Outside of a tokio runtime, as `tokio::spawn`.
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|client| {
-    /// let pullers = client.pullers();
-    /// let puller = pullers.attend(&client.queue("orders")?).await?;
-    /// # drop(puller);
-    /// pullers.shutdown().await?;
-    /// # });
-    /// ```
-    pub fn pullers(&self) -> Pullers {
-        Pullers::spawn(self.servers(), Vec::new())
-    }
 }
 
 impl<C: Codec> Queue<C> {
@@ -124,109 +62,8 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub fn puller(&self) -> Puller {
         let (entry, pulls) = entry(self.router());
-        Puller {
-            name: self.name().into(),
-            pulls,
-            pullers: Pullers::spawn(self.router().servers(), vec![entry]),
-        }
-    }
-}
-
-impl Pullers {
-    fn spawn(servers: &Arc<Servers>, queues: Vec<QueueEntry>) -> Self {
-        let defaults = Defaults {
-            concurrency: CONCURRENCY,
-            ..Defaults::default()
-        };
-        let settings = Settings {
-            servers: Arc::clone(servers),
-            queues,
-            patterns: Vec::new(),
-            concurrency: CONCURRENCY,
-            strict: None,
-            parking: defaults.parking,
-            grace: defaults.grace,
-            health: Arc::default(),
-            abort: CancellationToken::new(),
-        };
-        let worker = handle::spawn(
-            Ok(settings),
-            defaults,
-            Layers::default(),
-            Arc::clone(servers),
-        );
-        Self(Arc::new(Node {
-            _stop: worker.stop_on_drop(),
-            worker,
-            servers: Arc::clone(servers),
-        }))
-    }
-
-    /// Attends this queue from now on, unless the node does so already. Until
-    /// [`leave`](Puller::leave), the queue costs as much as an idle worker of it.
-    ///
-    /// A dropped future may have attended the queue: attend it again to leave it.
-    ///
-    /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the queue is of another client, or the node is still leaving
-    /// it. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if the node has ended.
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|client| {
-    /// let pullers = client.pullers();
-    /// let orders = pullers.attend(&client.queue("orders")?).await?;
-    /// orders.leave().await?;
-    /// # pullers.shutdown().await?;
-    /// # });
-    /// ```
-    pub async fn attend<C: Codec>(&self, queue: &Queue<C>) -> Result<Puller, Error> {
-        let router = queue.router();
-        if !Arc::ptr_eq(router.servers(), &self.0.servers) {
-            let name = queue.name();
-            let message = format!("queue {name}: it was made by another client than the puller");
-            return Err(Error::invalid(message));
-        }
-        let (entry, _) = entry(router);
-        let add = |reply: oneshot::Sender<_>| NodeCommand::AddPulls(Box::new(entry), reply);
-        let pulls = self.0.worker.command(add).await?;
-        Ok(Puller {
-            name: queue.name().into(),
-            pulls,
-            pullers: self.clone(),
-        })
-    }
-
-    /// Ends the node: waiting pulls return no message, messages that no caller has received are
-    /// released, and the node leaves its queues. Messages that were pulled stay leased.
-    ///
-    /// It may be called repeatedly, and returns the same result each time. If the future is dropped,
-    /// the node still ends.
-    ///
-    /// # Errors
-    /// Those of [`WorkerHandle::wait`](crate::WorkerHandle::wait).
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|client| {
-    /// let pullers = client.pullers();
-    /// pullers.shutdown().await?;
-    /// assert!(!pullers.health().is_running());
-    /// # });
-    /// ```
-    pub async fn shutdown(&self) -> Result<(), Error> {
-        self.0.worker.shutdown().await
-    }
-
-    /// The state of the node and of each queue that it attends. Asks nothing of the server.
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|client| {
-    /// let pullers = client.pullers();
-    /// assert!(pullers.health().is_running());
-    /// # pullers.shutdown().await?;
-    /// # });
-    /// ```
-    pub fn health(&self) -> Health {
-        self.0.worker.health()
+        let pullers = Pullers::spawn(self.router().servers(), vec![entry]);
+        Puller::new(self.router(), pulls, pullers)
     }
 }
 
@@ -235,6 +72,15 @@ impl Puller {
     pub const MAX: usize = MAX_CLAIM;
     /// The most pulls of one queue that may wait at once on one node.
     pub const MAX_PULLS: usize = crate::node::pulls::MAX_PULLS;
+
+    pub(super) fn new(router: &Arc<Router>, pulls: Arc<Pulls>, pullers: Pullers) -> Self {
+        Self {
+            name: router.queue_name().into(),
+            router: Arc::clone(router),
+            pulls,
+            pullers,
+        }
+    }
 
     /// The name of the queue.
     ///
@@ -307,20 +153,63 @@ impl Puller {
         lease: Duration,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
-        if !(1..=Self::MAX).contains(&max) {
-            let most = Self::MAX;
-            let message = format!("pull of {max} messages: 1 to {most} can be pulled at once");
-            return Err(Error::invalid(message));
-        }
-        let request = PullRequest {
-            max,
-            lease_ms: limits::lease_ms(lease)?,
-        };
-        self.answer(request, wait).await.map(Grant::take)
+        let grant = self.answer(request(None, max, lease)?, wait).await?;
+        Ok(grant.take())
+    }
+
+    /// Pulls as [`pull`](Puller::pull), under a [`LeaseToken`] of the caller's, so that the caller can
+    /// repeat the pull after its answer was lost: as long as the lease holds a message, the
+    /// repetition grants nothing. It fails at once with the code `HELD`, and
+    /// [`Queue::held`](crate::Queue::held) returns the grant. See
+    /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
+    ///
+    /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
+    /// Of a queue of several partitions, it first asks all of them for the lease.
+    ///
+    /// # Cancel safety
+    /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
+    /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
+    ///
+    /// # Errors
+    /// Those of [`pull`](Puller::pull). If a lease has the token,
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and [`Error::code`] is `HELD`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::LeaseToken;
+    /// use std::time::Duration;
+    ///
+    /// let puller = orders.puller();
+    /// orders.push("rate it").id("order:42").await?;
+    /// let (lease, wait) = (Duration::from_secs(30), Duration::from_secs(20));
+    /// let token = LeaseToken::random();
+    /// drop(puller.pull_with_token(token, 10, lease, wait).await?); // the answer is lost
+    ///
+    /// let error = puller.pull_with_token(token, 10, lease, wait).await.unwrap_err();
+    /// assert_eq!(error.code(), Some("HELD"));
+    /// for delivery in orders.held(&token).await?.deliveries {
+    ///     delivery.ack().await?;
+    /// }
+    /// # assert_eq!(orders.stats().await?.acked, 1);
+    /// # puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn pull_with_token(
+        &self,
+        token: LeaseToken,
+        max: usize,
+        lease: Duration,
+        wait: Duration,
+    ) -> Result<Vec<Delivery>, Error> {
+        let request = request(Some(token), max, lease)?;
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        Box::pin(refuse_held(&self.router.current(), &[], token)).await?;
+        let grant = self.answer(request, wait).await?;
+        Ok(grant.take())
     }
 
     async fn answer(&self, request: PullRequest, wait: Duration) -> Result<Grant, Error> {
-        let worker = &self.pullers.0.worker;
+        let worker = self.pullers.worker();
         let joined = self.pulls.join(request);
         let mut ticket = joined.map_err(|error| worker.failure().unwrap_or(error))?;
         worker.tell(NodeCommand::Pulled(Arc::clone(&self.name)));
@@ -360,7 +249,7 @@ impl Puller {
     /// # });
     /// ```
     pub async fn leave(&self) -> Result<(), Error> {
-        self.pullers.0.worker.remove(&self.name).await
+        self.pullers.worker().remove(&self.name).await
     }
 
     /// Ends the node with all its queues: see [`Pullers::shutdown`].
@@ -379,32 +268,17 @@ impl Puller {
     }
 }
 
-/// What the node needs to attend the queue for pulls, and the pulls.
-fn entry(router: &Arc<Router>) -> (QueueEntry, Arc<Pulls>) {
-    let defaults = Defaults::default();
-    let pulls = Arc::<Pulls>::default();
-    let entry = QueueEntry {
-        router: Arc::clone(router),
-        handling: Arc::clone(&pulls) as _,
-        share: ShareSettings {
-            weight: 1,
-            reserve: 0,
-            max: usize::MAX,
-        },
-        // Each pull has its own.
-        lease: defaults.lease,
-        retry: defaults.retry,
-        time_limit: None,
-    };
-    (entry, pulls)
-}
-
-impl fmt::Debug for Pullers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pullers")
-            .field("health", &self.health())
-            .finish_non_exhaustive()
+fn request(token: Option<LeaseToken>, max: usize, lease: Duration) -> Result<PullRequest, Error> {
+    if !(1..=Puller::MAX).contains(&max) {
+        let most = Puller::MAX;
+        let message = format!("pull of {max} messages: 1 to {most} can be pulled at once");
+        return Err(Error::invalid(message));
     }
+    Ok(PullRequest {
+        max,
+        lease_ms: limits::lease_ms(lease)?,
+        token,
+    })
 }
 
 impl fmt::Debug for Puller {

@@ -134,7 +134,12 @@ fn serve(
 
 impl Line {
     /// A pull that was bound waits again, where it stood.
-    fn put_back(&mut self, number: u64, pull: Pull) {
+    fn put_back(&mut self, number: u64, mut pull: Pull) {
+        let (last_seen, partitions) = &self.seen;
+        if number <= *last_seen {
+            // The coordinator may have seen it while it was bound.
+            pull.unasked.get_or_insert_with(|| partitions.clone());
+        }
         if self.is_closed {
             let _ = pull.answer.send(Ok(Grant::none()));
         } else if !pull.answer.is_closed() {
@@ -145,7 +150,7 @@ impl Line {
     /// The first pull that can take what a claim of this request granted.
     fn next_alike(&self, request: &PullRequest) -> Option<u64> {
         let mut waiting = self.waiting.iter();
-        let alike = waiting.find(|(_, pull)| pull.request.lease_ms == request.lease_ms);
+        let alike = waiting.find(|(_, pull)| request.shares_with(&pull.request));
         alike.map(|(number, _)| *number)
     }
 }

@@ -4,7 +4,11 @@ const HOME: QueueNumber = QueueNumber(1);
 const OTHER: QueueNumber = QueueNumber(2);
 
 fn request(max: usize, lease_ms: u64) -> PullRequest {
-    PullRequest { max, lease_ms }
+    PullRequest {
+        max,
+        lease_ms,
+        token: None,
+    }
 }
 
 fn join(pulls: &Arc<Pulls>, max: usize) -> Ticket {
@@ -65,6 +69,30 @@ async fn a_claim_binds_pulls_of_one_lease_only() {
     bound.failed(&unavailable());
     assert_eq!(pulls.capacity(100), 1, "the first is the first again");
     drop((short, long));
+}
+
+#[tokio::test]
+async fn a_pull_with_a_token_has_a_claim_of_its_own() {
+    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
+    let mut plain = join(&pulls, 1);
+    let token = Some(LeaseToken::random());
+    let own = PullRequest {
+        token,
+        ..request(2, 1_000)
+    };
+    let owner = pulls.join(own).expect("room");
+    let mut behind = join(&pulls, 1);
+    let first = pulls.bind(HOME, 100).expect("the plain one");
+    assert_eq!((first.request().max, first.request().token), (1, None));
+    let second = pulls.bind(HOME, 100).expect("its owner");
+    assert_eq!((second.request().max, second.request().token), (2, token));
+    // No other pull gets what its token has granted.
+    drop(owner);
+    second.granted(deliveries(0..2), false, &context);
+    assert_eq!((answered(&mut behind), context.tracker.len()), (None, 1));
+    first.granted(deliveries(2..3), false, &context);
+    assert_eq!(answered(&mut plain), Some(vec![2]));
+    context.stop.cancel();
 }
 
 #[tokio::test]
@@ -154,6 +182,20 @@ async fn a_pull_behind_others_is_asked_for_by_their_claim() {
     assert_eq!(answered(&mut behind), Some(vec![]));
     assert_eq!(answered(&mut later), None, "it came after the claim");
     drop(first);
+}
+
+#[tokio::test]
+async fn a_pull_seen_while_it_is_bound_counts_as_asked() {
+    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
+    let mut ticket = pulls.join(request(1, 1_000)).expect("room");
+    ticket.expire();
+    let bound = pulls.bind(HOME, 1).expect("it");
+    pulls.seen(&BTreeSet::from([HOME, OTHER]));
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(answered(&mut ticket), None, "one partition was asked");
+    let bound = pulls.bind(OTHER, 1).expect("it");
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(answered(&mut ticket), Some(vec![]));
 }
 
 #[tokio::test]

@@ -5,6 +5,7 @@ mod handles;
 mod many;
 mod node;
 mod partitioned;
+mod tokens;
 mod waiting;
 
 use std::pin::Pin;

@@ -122,8 +122,8 @@ async fn a_queue_that_cannot_be_used_is_told_to_pulls() -> Result<()> {
 async fn idle_commands(setup: &Setup, span: Duration) -> Result<u64> {
     let idle = setup.client.queue("idle")?;
     stats_until(&idle, "the node", |stats| stats.nodes == 1).await?;
-    // The subscriptions of all queues have been answered by then.
-    tokio::time::sleep(2 * span).await;
+    // By then its queues are subscribed, and those beyond the 64th are parked.
+    tokio::time::sleep(Duration::from_secs(3)).await;
     let before = commands(setup).await?;
     tokio::time::sleep(span).await;
     Ok(commands(setup).await? - before)
@@ -131,12 +131,13 @@ async fn idle_commands(setup: &Setup, span: Duration) -> Result<u64> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
-    const SPAN: Duration = Duration::from_secs(3);
-    for queues in [1_u32, 80] {
+    // Five beats of a queue that is not parked.
+    const SPAN: Duration = Duration::from_millis(4_500);
+    for queues in [1_u32, 160] {
         let mut costs = Vec::new();
         for pulls in [false, true] {
             let setup = setup().await?;
-            let names = (1..queues).map(|number| format!("queue-{number:02}"));
+            let names = (1..queues).map(|number| format!("queue-{number:03}"));
             let names: Vec<_> = names.chain(["idle".to_owned()]).collect();
             let mut worker = setup.client.worker();
             let pullers = setup.client.pullers();
@@ -161,7 +162,9 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
         println!(
             "{queues} idle queues in {SPAN:?}: {worker} commands of a worker, {puller} of a puller"
         );
-        assert!(puller <= worker + worker / 4 + 2, "{puller} after {worker}");
+        // A beat more or less of each queue may be in the span. Without parking there are 800.
+        let most = worker + worker / 3 + 4;
+        assert!(puller <= most, "{puller} after {worker}");
     }
     Ok(())
 }
