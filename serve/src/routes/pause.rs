@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -14,8 +14,8 @@ use crate::body::JsonBody;
 use crate::path::QueueName;
 use crate::problem::{Document, Problem};
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(pause, resume))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(pause, resume)]
 }
 
 /// For how long.

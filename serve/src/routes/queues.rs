@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -17,10 +17,8 @@ mod stats;
 
 use stats::Stats;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(read))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list), routes!(read)]
 }
 
 /// The queues that the caller may use.

@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -39,8 +39,8 @@ struct Begin {
     token: String,
 }
 
-pub(super) fn reads() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(read))
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(read)]
 }
 
 pub(super) fn changes() -> OpenApiRouter<Shared> {
