@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,13 +13,15 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::accept::timed::{Phase, Timed};
+use crate::accept::timed::{HEAD, Phase, Timed};
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
+use crate::tls::Tls;
 
 /// The most bytes of a request head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -31,6 +34,7 @@ const BODY_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) router: Router,
+    pub(super) tls: Option<Arc<Tls>>,
     /// Cancelled at the stop: the running request is the last one.
     pub(super) stopping: CancellationToken,
     /// Cancelled at the end of the grace: the connection closes.
@@ -47,6 +51,28 @@ impl Connection {
         };
         // Responses are small: without this they wait for the peer's acknowledgement.
         let _ = stream.set_nodelay(true);
+        let Some(tls) = self.tls.clone() else {
+            return self.http(stream, peer, local).await;
+        };
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(HEAD, tls.acceptor().accept(stream)) => accepted,
+            () = self.end.cancelled() => return,
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.http(stream, peer, local).await,
+            Ok(Err(error)) => {
+                tracing::debug!(name: "dueq_serve.connection_failed", ?error, %peer, "no TLS connection");
+            }
+            Err(_) => {
+                tracing::debug!(name: "dueq_serve.connection_failed", %peer, "the TLS handshake took too long");
+            }
+        }
+    }
+
+    async fn http<S>(self, stream: S, peer: SocketAddr, local: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (router, phase) = (self.router, Phase::default());
         let io = TokioIo::new(Timed::new(stream, phase.clone()));
         let service = service_fn(move |request: hyper::Request<Incoming>| {

@@ -92,7 +92,7 @@ async fn begin(
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
     let value = app.gate.begin_session(&begin.token)?;
-    let cookie = set_cookie(Some(&value), app.hosts.public());
+    let cookie = set_cookie(Some(&value), &app.hosts);
     Ok(with_cookie(cookie))
 }
 
@@ -113,7 +113,7 @@ async fn begin(
     )
 )]
 async fn end(State(app): State<Shared>) -> Response {
-    let cookie = set_cookie(None, app.hosts.public());
+    let cookie = set_cookie(None, &app.hosts);
     with_cookie(cookie)
 }
 
