@@ -40,16 +40,16 @@ struct Begin {
 }
 
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(read)]
+    vec![routes!(read_caller)]
 }
 
 pub(super) fn changes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(begin, end))
+    OpenApiRouter::new().routes(routes!(begin_session, end_session))
 }
 
 /// Read what the caller may do
 #[utoipa::path(get, path = "/v1/caller", tag = "about", responses((status = 200, body = Session)))]
-async fn read(State(app): State<Shared>, caller: Principal) -> Json<Session> {
+async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Session> {
     let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.is_read_only);
     Json(Session {
         name: caller.name().to_owned(),
@@ -87,7 +87,7 @@ async fn read(State(app): State<Shared>, caller: Principal) -> Json<Session> {
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn begin(
+async fn begin_session(
     State(app): State<Shared>,
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
@@ -112,7 +112,7 @@ async fn begin(
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn end(State(app): State<Shared>) -> Response {
+async fn end_session(State(app): State<Shared>) -> Response {
     let cookie = set_cookie(None, &app.hosts);
     with_cookie(cookie)
 }
