@@ -27,6 +27,8 @@ use crate::tls::Tls;
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 100;
+/// How long the first request of a new connection may take to come, once the server stops.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// How long a body may pause.
 const BODY_PAUSE: Duration = Duration::from_secs(10);
 
@@ -75,7 +77,10 @@ impl Connection {
     {
         let (router, phase) = (self.router, Phase::default());
         let io = TokioIo::new(Timed::new(stream, phase.clone()));
+        let begun = CancellationToken::new();
+        let first = begun.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
+            begun.cancel();
             let in_request = phase.in_request();
             let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
             request.extensions_mut().insert(ConnectInfo(peer));
@@ -97,10 +102,22 @@ impl Connection {
             served = connection.as_mut() => served,
             () = self.end.cancelled() => return,
             () = self.stopping.cancelled(), if self.keep_alive => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    served = connection => served,
-                    () = self.end.cancelled() => return,
+                // hyper closes a connection that has read nothing: a new one may have its first
+                // request on the way, and gets an answer.
+                let early = tokio::select! {
+                    served = connection.as_mut() => Some(served),
+                    () = first.cancelled() => None,
+                    () = tokio::time::sleep(FIRST_REQUEST) => None,
+                };
+                if early.is_none() {
+                    connection.as_mut().graceful_shutdown();
+                }
+                match early {
+                    Some(served) => served,
+                    None => tokio::select! {
+                        served = connection => served,
+                        () = self.end.cancelled() => return,
+                    },
                 }
             }
         };
