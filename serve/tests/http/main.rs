@@ -15,4 +15,5 @@ mod proxy;
 mod session;
 mod smuggling;
 mod stop;
+mod tls;
 mod tokens;
