@@ -1,10 +1,11 @@
-//! The replies to dues, nodes and held.
+//! The replies to dues, nodes, held and history.
 
 use super::wire::Sent;
 use crate::error::Error;
+use crate::model::history::{Resolution, points};
 use crate::protocol::replies::Reply;
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::overview;
+use crate::protocol::results::{history as recorded, overview};
 
 pub(super) fn dues(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let dues = overview::dues(reply)?;
@@ -43,5 +44,13 @@ pub(super) fn held(sent: &Sent, reply: Reply) -> Result<(), Error> {
     let (claim, more) = Claim::decode_held(reply, [7; 16])?;
     assert_eq!(i64::try_from(more), Ok(sent.integer(&[7])));
     super::granted(sent, &claim);
+    Ok(())
+}
+
+pub(super) fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let records = recorded::records(&mut reply)?;
+    assert!(records.len() <= sent.len(&[1]));
+    let points = points(Resolution::Hours, 0, &[records.clone(), records]);
+    assert!(points.is_sorted_by_key(|point| point.start_ms));
     Ok(())
 }

@@ -4,6 +4,7 @@ use anyhow::Result;
 
 use crate::model::message::Place;
 use crate::model::operation::Operation;
+use crate::model::schedule::NEVER_MS;
 use crate::model::schedule::is_timer;
 use crate::model::schedule_fields::counted;
 use crate::model::world::{Now, World};
@@ -183,7 +184,9 @@ impl World {
     }
 
     fn dues(&self, now: Now, times: &[u64]) -> Reply {
-        let listed = self.listed("scheduled");
+        let mut listed = self.listed("scheduled");
+        // A timer that waits for nothing stands at 2200-01-01 and does not count.
+        listed.retain(|(due, _)| *due < NEVER_MS);
         let mut counts = vec![0u64; times.len() + 1];
         for (due, _) in &listed {
             counts[times.iter().filter(|time| *time <= due).count()] += 1;
