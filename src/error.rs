@@ -394,9 +394,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 /// The message of a panic.
 pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no text")
+    let owned = || panic.downcast_ref::<String>().map(String::as_str);
+    let borrowed = panic.downcast_ref::<&str>().copied();
+    borrowed.or_else(owned).unwrap_or("no text")
 }
