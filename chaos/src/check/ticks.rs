@@ -139,7 +139,8 @@ enum Again {
     Never,
     /// The schedule was removed, and created again after a step back of the server's clock.
     AfterStep,
-    /// A call made the id by hand, or may have: once the former message is gone, it makes it anew.
+    /// A trigger or a backfill made the tick with this id, or may have made it. It makes the tick
+    /// again once the former message is gone.
     Once,
 }
 

@@ -20,7 +20,7 @@ Errors are application/problem+json, and say whether the call was applied.
 Who has access:
   Without --tokens and --trust-proxy: everybody on this machine, as an operator. The server then
     listens on loopback only, and refuses to start elsewhere.
-  --tokens FILE: whoever sends a token of the file as Authorization: Bearer TOKEN. `dueq serve token`
+  --tokens FILE: callers with a token of the file, as Authorization: Bearer TOKEN. `dueq serve token`
     makes one. Each token has roles and patterns of queues. The file is read again when it changes:
     delete the table of a token, and its access ends within a second.
   --trust-proxy CIDR: the user whom a proxy at these addresses names in --user-header. --group-role
