@@ -15,6 +15,7 @@ mod node;
 mod partition;
 mod protocol;
 mod queue;
+mod queue_scan;
 mod router;
 mod server;
 mod telemetry;
@@ -56,6 +57,7 @@ pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::{Held, Push, Queue, ScheduleHandle, ScheduleSet};
+pub use queue_scan::QueueScan;
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
