@@ -6,7 +6,6 @@
 
 mod group;
 mod health;
-mod names;
 mod openapi;
 mod pause;
 mod queues;
@@ -16,7 +15,6 @@ use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use health::RedisProbe;
-pub(crate) use names::Names;
 
 use crate::app::Shared;
 use crate::auth::Right;
