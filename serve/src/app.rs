@@ -11,9 +11,11 @@ use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
 use crate::config::Config;
 use crate::error::Error;
+use crate::events::Streams;
 use crate::life::Life;
+use crate::metrics::Meters;
 use crate::poll::Poller;
-use crate::routes::RedisProbe;
+use crate::routes::{Doctor, RedisProbe, Searches};
 
 /// What all handlers share: the state of the router.
 pub(crate) type Shared = Arc<App>;
@@ -29,6 +31,10 @@ pub(crate) struct App {
     pub(crate) is_read_only: bool,
     /// The OpenAPI document.
     pub(crate) document: OnceLock<String>,
+    pub(crate) meters: Meters,
+    pub(crate) streams: Streams,
+    pub(crate) doctor: Doctor,
+    pub(crate) searches: Searches,
     pub(crate) poller: Poller,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
@@ -48,6 +54,10 @@ impl App {
             life: Life::default(),
             is_read_only: config.is_read_only,
             document: OnceLock::new(),
+            meters: Meters::default(),
+            streams: Streams::default(),
+            doctor: Doctor::default(),
+            searches: Searches::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
         })

@@ -19,6 +19,7 @@ use tower::ServiceExt;
 use crate::accept::timed::{Phase, Timed};
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
+use crate::metrics::Gauge;
 
 /// The most bytes of a request head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
@@ -35,6 +36,8 @@ pub(super) struct Connection {
     pub(super) stopping: CancellationToken,
     /// Cancelled at the end of the grace: the connection closes.
     pub(super) end: CancellationToken,
+    /// Counts the open connections.
+    pub(super) open: Gauge,
     /// Whether more than one request is served.
     pub(super) keep_alive: bool,
 }
@@ -42,6 +45,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Serves the requests of a connection until it ends.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        let _open = self.open.one();
         let Ok(local) = stream.local_addr() else {
             return; // the peer has gone
         };

@@ -39,6 +39,7 @@ pub(crate) async fn run(
         router: router.clone(),
         stopping: app.life.stopping().clone(),
         end: end.clone(),
+        open: app.meters.connections.clone(),
         keep_alive,
     };
     tokio::select! {

@@ -125,7 +125,7 @@ fn all_queues_together_are_asked_100_times_a_second() {
     run.pass(20 * SECOND);
     assert!((1_900..=2_001).contains(&run.all()), "{}", run.all());
     let (least, most) = (run.asked.values().min(), run.asked.values().max());
-    assert_eq!((run.asked.len(), least), (1_000, Some(&1)), "{most:?}");
+    assert!(run.asked.len() == 1_000 && least >= Some(&1) && most <= Some(&3), "{least:?} {most:?}");
 }
 
 #[test]

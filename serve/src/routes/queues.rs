@@ -13,7 +13,7 @@ use crate::shown::quoted;
 mod list;
 mod stats;
 
-pub(crate) use list::Listed;
+pub(crate) use list::{Listed, known};
 use stats::Stats;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
