@@ -18,7 +18,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
         read.map(|axum::extract::Query(value)| Self(value))
             .map_err(|error| {
                 use std::error::Error;
-                let reason = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                let reason = error
+                    .source()
+                    .map_or_else(|| error.to_string(), ToString::to_string);
                 Problem::new(Code::InvalidInput, format!("the parameters: {reason}"))
             })
     }

@@ -141,13 +141,21 @@ impl Stream {
         if self.said.is_none() && snapshot.age().is_none() && snapshot.failure().is_none() {
             return None; // nothing is known yet
         }
-        if self.said.as_ref().is_some_and(|said| is_same(said, &entries)) {
+        if self
+            .said
+            .as_ref()
+            .is_some_and(|said| is_same(said, &entries))
+        {
             return None;
         }
         let queues = self.queues.iter().zip(&entries);
         let event = Event {
-            queues: queues.map(|(name, entry)| Listed::new(name, entry.as_deref())).collect(),
-            age_ms: snapshot.age().and_then(|age| u64::try_from(age.as_millis()).ok()),
+            queues: queues
+                .map(|(name, entry)| Listed::new(name, entry.as_deref()))
+                .collect(),
+            age_ms: snapshot
+                .age()
+                .and_then(|age| u64::try_from(age.as_millis()).ok()),
             error: snapshot.failure().map(str::to_owned),
         };
         self.said = Some(entries);

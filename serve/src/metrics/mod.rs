@@ -54,9 +54,25 @@ pub(crate) fn page(app: &App, principal: &Principal, snapshot: &Snapshot) -> Str
     queues::write(&mut text, principal, snapshot);
     app.meters.requests.write(&mut text);
     let (bodies, bytes) = app.bodies.in_use();
-    text.gauge("dueq_serve_connections", "Open connections.", app.meters.connections.value() as f64);
-    text.gauge("dueq_serve_streams", "Open streams of events.", app.meters.streams.value() as f64);
-    text.gauge("dueq_serve_bodies", "Request bodies in memory.", bodies as f64);
-    text.gauge("dueq_serve_body_bytes", "Bytes of request bodies in memory.", bytes as f64);
+    text.gauge(
+        "dueq_serve_connections",
+        "Open connections.",
+        app.meters.connections.value() as f64,
+    );
+    text.gauge(
+        "dueq_serve_streams",
+        "Open streams of events.",
+        app.meters.streams.value() as f64,
+    );
+    text.gauge(
+        "dueq_serve_bodies",
+        "Request bodies in memory.",
+        bodies as f64,
+    );
+    text.gauge(
+        "dueq_serve_body_bytes",
+        "Bytes of request bodies in memory.",
+        bytes as f64,
+    );
     text.into_string()
 }

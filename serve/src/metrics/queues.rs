@@ -20,13 +20,40 @@ type Read = fn(&Stats) -> u64;
 
 /// Milliseconds that are shown as seconds, and other gauges.
 const GAUGES: [(&str, &str, bool, Read); 7] = [
-    ("due", "Scheduled messages that are past their due time.", false, |stats| stats.due),
-    ("overdue_seconds", "Age of the oldest due message that nobody has claimed.", true, |stats| stats.overdue_ms),
-    ("paused", "1 if an operator paused the queue.", false, |stats| u64::from(stats.paused)),
-    ("full", "1 if as many messages are leased as max_leased allows.", false, |stats| u64::from(stats.full)),
-    ("closed_seconds", "For how long nothing is claimed.", true, |stats| stats.closed_ms),
+    (
+        "due",
+        "Scheduled messages that are past their due time.",
+        false,
+        |stats| stats.due,
+    ),
+    (
+        "overdue_seconds",
+        "Age of the oldest due message that nobody has claimed.",
+        true,
+        |stats| stats.overdue_ms,
+    ),
+    (
+        "paused",
+        "1 if an operator paused the queue.",
+        false,
+        |stats| u64::from(stats.paused),
+    ),
+    (
+        "full",
+        "1 if as many messages are leased as max_leased allows.",
+        false,
+        |stats| u64::from(stats.full),
+    ),
+    (
+        "closed_seconds",
+        "For how long nothing is claimed.",
+        true,
+        |stats| stats.closed_ms,
+    ),
     ("nodes", "Live workers.", false, |stats| stats.nodes),
-    ("schedules", "Recurring schedules.", false, |stats| stats.schedules),
+    ("schedules", "Recurring schedules.", false, |stats| {
+        stats.schedules
+    }),
 ];
 
 const STATES: [(&str, Read); 4] = [
@@ -40,10 +67,20 @@ const COUNTERS: [(&str, &str, Read); 15] = [
     ("pushed", "Messages pushed.", |stats| stats.pushed),
     ("claimed", "Deliveries made.", |stats| stats.claimed),
     ("acked", "Deliveries acked.", |stats| stats.acked),
-    ("repeated", "Deliveries settled with again.", |stats| stats.repeated),
-    ("retried", "Deliveries settled with retry.", |stats| stats.retried),
-    ("snoozed", "Deliveries settled with snooze.", |stats| stats.snoozed),
-    ("throttled", "Deliveries given back because the receiver asked for a break.", |stats| stats.throttled),
+    ("repeated", "Deliveries settled with again.", |stats| {
+        stats.repeated
+    }),
+    ("retried", "Deliveries settled with retry.", |stats| {
+        stats.retried
+    }),
+    ("snoozed", "Deliveries settled with snooze.", |stats| {
+        stats.snoozed
+    }),
+    (
+        "throttled",
+        "Deliveries given back because the receiver asked for a break.",
+        |stats| stats.throttled,
+    ),
     ("released", "Deliveries released.", |stats| stats.released),
     ("crashed", "Leases that ran out.", |stats| stats.crashed),
     ("died", "Messages that died.", |stats| stats.died),
@@ -51,14 +88,20 @@ const COUNTERS: [(&str, &str, Read); 15] = [
     ("cancelled", "Messages cancelled.", |stats| stats.cancelled),
     ("requeued", "Dead messages revived.", |stats| stats.requeued),
     ("purged", "Messages purged.", |stats| stats.purged),
-    ("trimmed", "Dead messages trimmed by age or number.", |stats| stats.trimmed),
+    (
+        "trimmed",
+        "Dead messages trimmed by age or number.",
+        |stats| stats.trimmed,
+    ),
 ];
 
 /// Writes the series of the queues that the caller may use.
 pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot) {
     let is_stale = snapshot.age().is_none_or(|age| age > MAX_AGE);
     let allowed = snapshot.after(None);
-    let allowed: Vec<_> = allowed.filter(|(name, _)| principal.may_use(name)).collect();
+    let allowed: Vec<_> = allowed
+        .filter(|(name, _)| principal.may_use(name))
+        .collect();
     let omitted = allowed.len().saturating_sub(MAX_QUEUES);
     let shown = allowed.into_iter().take(MAX_QUEUES);
     let shown = shown.filter(|(_, entry)| !is_stale && is_current(entry));
@@ -66,16 +109,34 @@ pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot)
         .filter_map(|(name, entry)| Some((&**name, entry.stats()?)))
         .collect();
     write_queues(text, &shown);
-    let age = snapshot.age().map_or(f64::INFINITY, |age| age.as_secs_f64());
+    let age = snapshot
+        .age()
+        .map_or(f64::INFINITY, |age| age.as_secs_f64());
     let is_away = snapshot.failure().is_some();
-    text.gauge("dueq_queues_omitted", "Queues without series, because there are more than 1,000.", omitted as f64);
-    text.metric("dueq_snapshot_age_seconds", "gauge", "How long ago Redis last answered the server's poller.");
+    text.gauge(
+        "dueq_queues_omitted",
+        "Queues without series, because there are more than 1,000.",
+        omitted as f64,
+    );
+    text.metric(
+        "dueq_snapshot_age_seconds",
+        "gauge",
+        "How long ago Redis last answered the server's poller.",
+    );
     text.sample("dueq_snapshot_age_seconds", &[], age);
-    text.gauge("dueq_redis_up", "1 if Redis answers the server's poller.", f64::from(u8::from(!is_away)));
+    text.gauge(
+        "dueq_redis_up",
+        "1 if Redis answers the server's poller.",
+        f64::from(u8::from(!is_away)),
+    );
 }
 
 fn is_current(entry: &Entry) -> bool {
-    let most = if entry.error().is_some() { MAX_AGE } else { MAX_TURN };
+    let most = if entry.error().is_some() {
+        MAX_AGE
+    } else {
+        MAX_TURN
+    };
     entry.age().is_some_and(|age| age <= most)
 }
 
@@ -84,7 +145,11 @@ fn write_queues(text: &mut Text, queues: &[(&str, &Stats)]) {
     text.metric(name, "gauge", "Messages by state.");
     for (queue, stats) in queues {
         for (state, read) in STATES {
-            text.sample(name, &[("queue", queue), ("state", state)], read(stats) as f64);
+            text.sample(
+                name,
+                &[("queue", queue), ("state", state)],
+                read(stats) as f64,
+            );
         }
     }
     for (what, help, is_ms, read) in GAUGES {

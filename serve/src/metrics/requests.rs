@@ -35,7 +35,11 @@ pub(crate) async fn counted(State(app): State<Shared>, request: Request, next: N
     let method = method(request.method());
     let response = next.run(request).await;
     let requests = &app.meters.requests;
-    requests.count(route.as_deref().unwrap_or("none"), method, response.status().as_u16());
+    requests.count(
+        route.as_deref().unwrap_or("none"),
+        method,
+        response.status().as_u16(),
+    );
     if let Some(code) = response.extensions().get::<Code>() {
         requests.problem(code.word());
     }
@@ -77,29 +81,51 @@ impl Requests {
                 return;
             }
         }
-        let mut problems = self.problems.write().unwrap_or_else(PoisonError::into_inner);
-        problems.entry(code).or_default().fetch_add(1, Ordering::Relaxed);
+        let mut problems = self
+            .problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        problems
+            .entry(code)
+            .or_default()
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn write(&self, text: &mut Text) {
         let name = "dueq_serve_requests_total";
-        text.metric(name, "counter", "Requests by route, method and class of status.");
+        text.metric(
+            name,
+            "counter",
+            "Requests by route, method and class of status.",
+        );
         let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
         for ((route, method), counts) in &*routes {
             for (class, count) in (1..).zip(counts) {
                 let count = count.load(Ordering::Relaxed);
                 if count > 0 {
                     let status = format!("{class}xx");
-                    let labels = [("route", &**route), ("method", *method), ("status", &*status)];
+                    let labels = [
+                        ("route", &**route),
+                        ("method", *method),
+                        ("status", &*status),
+                    ];
                     text.sample(name, &labels, count as f64);
                 }
             }
         }
         let name = "dueq_serve_problems_total";
-        text.metric(name, "counter", "Requests that were refused or failed, by the code of the problem.");
+        text.metric(
+            name,
+            "counter",
+            "Requests that were refused or failed, by the code of the problem.",
+        );
         let problems = self.problems.read().unwrap_or_else(PoisonError::into_inner);
         for (code, count) in &*problems {
-            text.sample(name, &[("code", *code)], count.load(Ordering::Relaxed) as f64);
+            text.sample(
+                name,
+                &[("code", *code)],
+                count.load(Ordering::Relaxed) as f64,
+            );
         }
     }
 }

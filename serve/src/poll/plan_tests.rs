@@ -62,7 +62,8 @@ impl Run {
                     let found = self.keys.get(self.at).cloned();
                     let is_last = found.is_none();
                     self.at = if is_last { 0 } else { self.at + 1 };
-                    self.plan.scanned(found.unwrap_or_default(), is_last, self.now);
+                    self.plan
+                        .scanned(found.unwrap_or_default(), is_last, self.now);
                 }
                 Step::Wait(until) if until < end => {
                     assert!(until > self.now, "the plan spins");
@@ -125,7 +126,10 @@ fn all_queues_together_are_asked_100_times_a_second() {
     run.pass(20 * SECOND);
     assert!((1_900..=2_001).contains(&run.all()), "{}", run.all());
     let (least, most) = (run.asked.values().min(), run.asked.values().max());
-    assert!(run.asked.len() == 1_000 && least >= Some(&1) && most <= Some(&3), "{least:?} {most:?}");
+    assert!(
+        run.asked.len() == 1_000 && least >= Some(&1) && most <= Some(&3),
+        "{least:?} {most:?}"
+    );
 }
 
 #[test]

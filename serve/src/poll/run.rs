@@ -48,7 +48,11 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     next.is_whole |= names.is_some();
     let mut plan = Plan::new(names, now);
     // After a panic: the queues that were known before.
-    plan.scanned(next.queues.keys().map(ToString::to_string).collect(), false, now);
+    plan.scanned(
+        next.queues.keys().map(ToString::to_string).collect(),
+        false,
+        now,
+    );
     let mut task = Task {
         shared,
         client,
@@ -110,7 +114,10 @@ impl Task {
     }
 
     fn scan(&mut self) {
-        let mut scan = self.scan.take().unwrap_or_else(|| self.client.scan_queues());
+        let mut scan = self
+            .scan
+            .take()
+            .unwrap_or_else(|| self.client.scan_queues());
         self.calls.spawn(async move {
             let names = within(scan.next()).await;
             Done::Scanned(scan, names)

@@ -130,10 +130,7 @@ async fn server(State(app): State<Shared>) -> Result<Json<Examination>, Problem>
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn queue(
-    State(app): State<Shared>,
-    name: QueueName,
-) -> Result<Json<Examination>, Problem> {
+async fn queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Examination>, Problem> {
     let queue = app.client.queue(name.as_str())?;
     let examine = queue.examine_briefly();
     let examined = app.doctor.examined(Some(name.as_str()), examine).await?;

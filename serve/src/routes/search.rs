@@ -57,7 +57,11 @@ impl Searches {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut running = self.searches.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self
+            .searches
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         running.remove(&self.caller);
     }
 }
@@ -172,8 +176,12 @@ async fn search(
         }
     }
     found.not_asked = allowed.map(|name| name.to_string()).collect();
-    found.found.sort_by(|one, other| one.queue.cmp(&other.queue));
-    found.failed.sort_by(|one, other| one.queue.cmp(&other.queue));
+    found
+        .found
+        .sort_by(|one, other| one.queue.cmp(&other.queue));
+    found
+        .failed
+        .sort_by(|one, other| one.queue.cmp(&other.queue));
     Ok(Json(found))
 }
 

@@ -39,14 +39,24 @@ async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
         instance.queue(name).await?;
     }
     let list = instance.ask("GET /v1/queues", &[], "").await?.json()?;
-    let names: Vec<_> = list["queues"].as_array().context("a list")?.iter().collect();
+    let names: Vec<_> = list["queues"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .collect();
     assert_eq!(names.len(), 3, "{list}");
     assert_eq!(names[0]["queue"], "a b", "sorted: {list}");
     for listed in names {
         assert_eq!(listed["counts"]["scheduled"], 1, "{list}");
-        assert!(listed["age_ms"].as_u64().is_some_and(|age| age < 60_000), "{list}");
+        assert!(
+            listed["age_ms"].as_u64().is_some_and(|age| age < 60_000),
+            "{list}"
+        );
     }
-    assert_eq!((&list["complete"], &list["next"]), (&Value::Bool(true), &Value::Null));
+    assert_eq!(
+        (&list["complete"], &list["next"]),
+        (&Value::Bool(true), &Value::Null)
+    );
     Ok(())
 }
 
@@ -62,7 +72,11 @@ async fn pages_have_each_queue_once() -> Result<()> {
         let page = instance.ask(&line, &[], "").await?.json()?;
         let queues = page["queues"].as_array().context("a list")?;
         assert!(queues.len() <= 3, "{page}");
-        seen.extend(queues.iter().filter_map(|one| Some(one["queue"].as_str()?.to_owned())));
+        seen.extend(
+            queues
+                .iter()
+                .filter_map(|one| Some(one["queue"].as_str()?.to_owned())),
+        );
         match page["next"].as_str() {
             Some(next) => after = format!("&after={next}"),
             None => break,
@@ -70,7 +84,10 @@ async fn pages_have_each_queue_once() -> Result<()> {
     }
     let expected: Vec<_> = (0..7).map(|number| format!("q-{number}")).collect();
     assert_eq!(seen, expected);
-    let beyond = instance.ask("GET /v1/queues?after=zzz", &[], "").await?.json()?;
+    let beyond = instance
+        .ask("GET /v1/queues?after=zzz", &[], "")
+        .await?
+        .json()?;
     assert_eq!(beyond["queues"], serde_json::json!([]));
     Ok(())
 }
@@ -79,10 +96,20 @@ async fn pages_have_each_queue_once() -> Result<()> {
 async fn wrong_parameters_are_refused() -> Result<()> {
     let instance = Instance::open().await?;
     for query in [
-        "limit=0", "limit=1001", "limit=-1", "limit=1e3", "limit=NaN", "limit=", "limit=1&limit=2",
-        "limt=5", "after=a&after=b", "limit=99999999999999999999",
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=1e3",
+        "limit=NaN",
+        "limit=",
+        "limit=1&limit=2",
+        "limt=5",
+        "after=a&after=b",
+        "limit=99999999999999999999",
     ] {
-        let answer = instance.ask(&format!("GET /v1/queues?{query}"), &[], "").await?;
+        let answer = instance
+            .ask(&format!("GET /v1/queues?{query}"), &[], "")
+            .await?;
         assert_refused!(&answer, 400, "invalid_input", "{query}");
     }
     Ok(())
@@ -94,15 +121,26 @@ async fn list_follows_created_broken_and_deleted_queues() -> Result<()> {
     let queue = instance.queue("orders").await?;
     list_until(&instance, |list| of(list, "orders").is_some()).await?;
     instance.queue("later").await?;
-    instance.redis.command(&["SET", "dueq:{orders}:scheduled", "x"])?;
+    instance
+        .redis
+        .command(&["SET", "dueq:{orders}:scheduled", "x"])?;
     let list = list_until(&instance, |list| {
-        of(list, "later").is_some() && of(list, "orders").is_some_and(|one| one["error"].is_string())
+        of(list, "later").is_some()
+            && of(list, "orders").is_some_and(|one| one["error"].is_string())
     })
     .await?;
     let broken = of(&list, "orders").context("it is listed")?;
-    assert_eq!(broken["counts"]["scheduled"], 1, "the last counts stay: {list}");
-    assert!(of(&list, "later").context("listed")?["error"].is_null(), "{list}");
-    instance.redis.command(&["DEL", "dueq:{orders}:scheduled"])?;
+    assert_eq!(
+        broken["counts"]["scheduled"], 1,
+        "the last counts stay: {list}"
+    );
+    assert!(
+        of(&list, "later").context("listed")?["error"].is_null(),
+        "{list}"
+    );
+    instance
+        .redis
+        .command(&["DEL", "dueq:{orders}:scheduled"])?;
     queue.delete().await?;
     list_until(&instance, |list| of(list, "orders").is_none()).await?;
     Ok(())
@@ -139,7 +177,9 @@ async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
     list_until(&instance, |list| of(list, "q-7").is_some()).await?;
     let calls = || -> Result<u64> {
         let info = instance.redis.command(&["INFO", "commandstats"])?;
-        let line = info.lines().find(|line| line.starts_with("cmdstat_evalsha"));
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha"));
         let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
         Ok(calls.context("calls of scripts")?.parse()?)
     };

@@ -11,6 +11,7 @@ mod lists;
 mod matrix;
 mod metrics;
 mod names;
+mod observe;
 mod paths;
 mod problems;
 mod proxy;

@@ -66,7 +66,9 @@ async fn routes(instance: &Instance, queue: &str) -> Result<Vec<Route>> {
 /// The names of a list of queues.
 fn names(listed: &Value) -> Vec<&str> {
     let queues = listed["queues"].as_array().into_iter().flatten();
-    queues.filter_map(|listed| listed["queue"].as_str()).collect()
+    queues
+        .filter_map(|listed| listed["queue"].as_str())
+        .collect()
 }
 
 /// The code of a 403, or `None` if the request got past the guard.

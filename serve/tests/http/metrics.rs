@@ -14,7 +14,11 @@ fn samples(page: &str) -> Result<BTreeMap<String, f64>> {
             metric = rest.split(' ').next().unwrap_or_default().to_owned();
         } else if !line.starts_with('#') {
             let (name, value) = line.rsplit_once(' ').context("a value")?;
-            assert_eq!(name.split('{').next(), Some(&*metric), "{line} has no header");
+            assert_eq!(
+                name.split('{').next(),
+                Some(&*metric),
+                "{line} has no header"
+            );
             let earlier = samples.insert(name.to_owned(), value.parse()?);
             assert_eq!(earlier, None, "{line} is there twice");
         }
@@ -29,11 +33,20 @@ async fn metrics_have_the_counts_of_each_queue() -> Result<()> {
     instance.queue("other-\"1\\").await?;
     queue.pause().await?;
     let answer = instance.ask_as("viewer", "GET /metrics", "").await?;
-    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    assert_eq!(
+        answer.header("content-type"),
+        Some("text/plain; version=0.0.4; charset=utf-8")
+    );
     let all = samples(&answer.body)?;
     for (name, value) in [
-        ("dueq_queue_messages{queue=\"orders\",state=\"scheduled\"}", 1.0),
-        ("dueq_queue_messages{queue=\"other-\\\"1\\\\\",state=\"scheduled\"}", 1.0),
+        (
+            "dueq_queue_messages{queue=\"orders\",state=\"scheduled\"}",
+            1.0,
+        ),
+        (
+            "dueq_queue_messages{queue=\"other-\\\"1\\\\\",state=\"scheduled\"}",
+            1.0,
+        ),
         ("dueq_queue_paused{queue=\"orders\"}", 1.0),
         ("dueq_queue_pushed_total{queue=\"orders\"}", 1.0),
         ("dueq_queues_omitted", 0.0),
@@ -43,7 +56,10 @@ async fn metrics_have_the_counts_of_each_queue() -> Result<()> {
     }
     assert!(all.contains_key("dueq_snapshot_age_seconds"));
     let foreign = instance.ask_as("foreigner", "GET /metrics", "").await?.body;
-    assert!(!foreign.contains("orders") && foreign.contains("other-"), "{foreign}");
+    assert!(
+        !foreign.contains("orders") && foreign.contains("other-"),
+        "{foreign}"
+    );
     Ok(())
 }
 
@@ -51,7 +67,12 @@ async fn metrics_have_the_counts_of_each_queue() -> Result<()> {
 async fn metrics_count_requests_and_problems() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     instance.queue("orders").await?;
-    for line in ["GET /v1/queues/orders", "GET /v1/queues/absent", "GET /nothing", "GET /v1/\u{9b}"] {
+    for line in [
+        "GET /v1/queues/orders",
+        "GET /v1/queues/absent",
+        "GET /nothing",
+        "GET /v1/\u{9b}",
+    ] {
         instance.ask_as("viewer", line, "").await?;
     }
     instance.ask("GET /v1/queues/orders", &[], "").await?;
@@ -62,7 +83,11 @@ async fn metrics_count_requests_and_problems() -> Result<()> {
         );
         all.get(&name).copied()
     };
-    assert_eq!((route("2xx"), route("4xx")), (Some(1.0), Some(2.0)), "{all:?}");
+    assert_eq!(
+        (route("2xx"), route("4xx")),
+        (Some(1.0), Some(2.0)),
+        "{all:?}"
+    );
     for (code, count) in [("no_such_queue", 1.0), ("unauthenticated", 1.0)] {
         let name = format!("dueq_serve_problems_total{{code=\"{code}\"}}");
         assert_eq!(all.get(&name), Some(&count), "{all:?}");

@@ -84,7 +84,9 @@ pub(super) async fn dues(
                 Some(from) => from,
                 None => queue.dues(&[]).await?.now_ms,
             };
-            (0..count).map(|number| from.saturating_add(step.saturating_mul(number))).collect()
+            (0..count)
+                .map(|number| from.saturating_add(step.saturating_mul(number)))
+                .collect()
         }
     };
     let dues = queue.dues(&times).await?;
@@ -139,10 +141,13 @@ impl Times {
         }
         let mut read: Vec<u64> = Vec::new();
         for text in times.split(',').take(61) {
-            let is_number = (1..=15).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
+            let is_number =
+                (1..=15).contains(&text.len()) && text.bytes().all(|c| c.is_ascii_digit());
             match text.parse() {
                 Ok(time) if is_number && time <= MAX_MS => read.push(time),
-                _ => return wrong("times: write Unix milliseconds, separated by commas".to_owned()),
+                _ => {
+                    return wrong("times: write Unix milliseconds, separated by commas".to_owned());
+                }
             }
         }
         if read.len() > 60 {
