@@ -53,8 +53,8 @@ async fn events(
     request: Request,
 ) -> Result<Response, Problem> {
     let mut queues = Vec::new();
-    for spelled in wanted.queues.split(',') {
-        if queues.len() == MAX_QUEUES {
+    for (number, spelled) in wanted.queues.split(',').enumerate() {
+        if number == MAX_QUEUES {
             let detail = format!("queues: a stream has up to {MAX_QUEUES} queues");
             return Err(Problem::new(Code::InvalidInput, detail));
         }

@@ -88,10 +88,9 @@ async fn reads_of_an_absent_queue_are_not_found() -> Result<()> {
 async fn backlog_and_errors_are_of_the_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
-    let worker = queue.worker(async |delivery: Delivery| {
-        delivery.bury("the bank is closed\nline 2").await.map(drop)
+    let worker = queue.worker().spawn(|delivery: Delivery| async move {
+        drop(delivery.bury("the bank is closed\nline 2").await)
     });
-    let worker = worker.start().await?;
     for id in ["a", "b", "c", "d"] {
         queue.push("x").id(id).await?;
     }
@@ -135,7 +134,7 @@ async fn backlog_and_errors_are_of_the_queue() -> Result<()> {
         (&json!(0), &json!(1), &json!(4), &json!(1)),
         "{backlog}"
     );
-    worker.stop().await;
+    worker.shutdown().await?;
     Ok(())
 }
 
