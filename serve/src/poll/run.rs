@@ -18,7 +18,7 @@ const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
 /// The end of a call.
 enum Done {
-    Asked(Arc<str>, Result<Stats, Failed>),
+    Asked(Arc<str>, Result<Box<Stats>, Failed>),
     Scanned(QueueScan, Result<Option<Vec<String>>, Failed>),
 }
 
@@ -108,7 +108,7 @@ impl Task {
         let client = self.client.clone();
         self.calls.spawn(async move {
             let asked = async { client.queue(&name)?.stats().await };
-            let stats = within(asked).await;
+            let stats = within(asked).await.map(Box::new);
             Done::Asked(name, stats)
         });
     }
@@ -148,15 +148,15 @@ impl Task {
         }
     }
 
-    fn asked(&mut self, name: &Arc<str>, result: Result<Stats, Failed>, now: Instant) {
+    fn asked(&mut self, name: &Arc<str>, result: Result<Box<Stats>, Failed>, now: Instant) {
         match result {
-            Ok(stats) if stats == Stats::default() => {
+            Ok(stats) if *stats == Stats::default() => {
                 self.next.queues.remove(name);
                 self.plan.asked(name, Answer::Absent, now);
                 self.answered(now);
             }
             Ok(stats) => {
-                let entry = Entry::known(stats, now);
+                let entry = Entry::known(*stats, now);
                 self.next.queues.insert(Arc::clone(name), Arc::new(entry));
                 self.plan.asked(name, Answer::Known, now);
                 self.answered(now);
