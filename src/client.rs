@@ -12,9 +12,9 @@ use crate::error::Error;
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
 use crate::queue::Queue;
-use crate::queue_scan::QueueScan;
 use crate::router::Registry;
 use crate::server::options::ClientOptions;
+use crate::server::queue_scan::QueueScan;
 use crate::server::servers::Servers;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call

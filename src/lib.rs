@@ -15,7 +15,6 @@ mod node;
 mod partition;
 mod protocol;
 mod queue;
-mod queue_scan;
 mod router;
 mod server;
 mod telemetry;
@@ -57,8 +56,9 @@ pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::{Held, Push, Queue, ScheduleHandle, ScheduleSet};
-pub use queue_scan::QueueScan;
+
 pub use server::options::ClientOptions;
+pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
     Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,
