@@ -4,6 +4,7 @@
 //! A test applies them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` runs
 //! for longer.
 
+mod overview;
 mod wire;
 
 use std::time::Instant;
@@ -56,6 +57,10 @@ pub fn reply(bytes: &[u8]) {
         b'p' => Verb::Peek,
         b's' => Verb::Stats,
         b'a' => Verb::Audit,
+        b'y' => Verb::History,
+        b'd' => Verb::Dues,
+        b'n' => Verb::Nodes,
+        b'h' => Verb::Held,
         _ => Verb::Push,
     };
     match Reply::decode(verb, sent.value(), Instant::now()) {
@@ -67,6 +72,10 @@ pub fn reply(bytes: &[u8]) {
                 Verb::Peek => peek(&sent, reply),
                 Verb::Stats => stats(&sent, reply),
                 Verb::Audit => audit(&sent, reply),
+                Verb::History => overview::history(&sent, reply),
+                Verb::Dues => overview::dues(&sent, reply),
+                Verb::Nodes => overview::nodes(&sent, reply),
+                Verb::Held => overview::held(&sent, reply),
                 _ => items(&sent, reply),
             });
         }
@@ -97,7 +106,12 @@ fn header(sent: &Sent, header: &Header) {
 }
 
 fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    let claim = Claim::decode(reply, [7; 16])?;
+    granted(sent, &Claim::decode(reply, [7; 16])?);
+    Ok(())
+}
+
+/// What a claim granted is what was sent.
+fn granted(sent: &Sent, claim: &Claim) {
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
     let count = claim.granted.len();
     assert_eq!(
@@ -166,7 +180,6 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
             ([7; 16], sent.integer(&[0, 0]))
         );
     }
-    Ok(())
 }
 
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {

@@ -9,7 +9,7 @@ use axum::extract::State;
 use dueq::{Checkup, Error, Finding};
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -66,10 +66,8 @@ impl Doctor {
     }
 }
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(server))
-        .routes(routes!(queue))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(examine_server), routes!(examine_queue)]
 }
 
 /// An examination.
@@ -110,7 +108,7 @@ struct Unchecked {
 /// Version, eviction, persistence, replicas, memory, round trip and Functions library, as `dueq doctor`
 /// does. All callers share an examination for 10 s.
 #[utoipa::path(get, path = "/v1/doctor", tag = "about", responses((status = 200, body = Examination)))]
-async fn server(State(app): State<Shared>) -> Result<Json<Examination>, Problem> {
+async fn examine_server(State(app): State<Shared>) -> Result<Json<Examination>, Problem> {
     let examined = app.doctor.examined(None, app.client.examine()).await?;
     Ok(Examination::new(&examined))
 }
@@ -130,7 +128,10 @@ async fn server(State(app): State<Shared>) -> Result<Json<Examination>, Problem>
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Examination>, Problem> {
+async fn examine_queue(
+    State(app): State<Shared>,
+    name: QueueName,
+) -> Result<Json<Examination>, Problem> {
     let queue = app.client.queue(name.as_str())?;
     let examine = queue.examine_briefly();
     let examined = app.doctor.examined(Some(name.as_str()), examine).await?;

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -16,10 +16,8 @@ mod stats;
 pub(crate) use list::{Listed, known};
 use stats::Stats;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(list::list))
-        .routes(routes!(read))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list::list_queues), routes!(read_queue)]
 }
 
 /// Read the counts and limits of a queue
@@ -33,7 +31,7 @@ pub(super) fn routes() -> OpenApiRouter<Shared> {
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn read(State(app): State<Shared>, name: QueueName) -> Result<Json<Stats>, Problem> {
+async fn read_queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Stats>, Problem> {
     app.poller.look([name.as_str()]);
     let queue = app.existing(&name).await?;
     Ok(Json(Stats::new(name.as_str(), &queue.stats().await?)))

@@ -11,7 +11,7 @@ use dueq::{Client, Stored};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -66,8 +66,8 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(search))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(search)]
 }
 
 #[derive(Deserialize, IntoParams)]

@@ -18,4 +18,5 @@ mod proxy;
 mod session;
 mod smuggling;
 mod stop;
+mod tls;
 mod tokens;

@@ -5,15 +5,16 @@ mod dues;
 mod errors;
 mod nodes;
 
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(dues::dues))
-        .routes(routes!(nodes::nodes))
-        .routes(routes!(errors::errors))
-        .routes(routes!(backlog::backlog))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![
+        routes!(dues::dues),
+        routes!(nodes::nodes),
+        routes!(errors::errors),
+        routes!(backlog::backlog),
+    ]
 }

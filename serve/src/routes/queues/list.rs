@@ -111,7 +111,7 @@ struct Counts {
     params(Page),
     responses((status = 200, body = Queues)),
 )]
-pub(super) async fn list(
+pub(super) async fn list_queues(
     State(app): State<Shared>,
     principal: Principal,
     Query(page): Query<Page>,
