@@ -11,11 +11,10 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
-use crate::protocol::keys;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::options::ClientOptions;
-use crate::server::scan;
+use crate::server::queue_scan::QueueScan;
 use crate::server::servers::Servers;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
@@ -175,20 +174,26 @@ impl Client {
     /// # });
     /// ```
     pub async fn queues(&self) -> Result<Vec<String>, Error> {
-        let mut names = BTreeSet::new();
-        let glob = keys::meta_glob("*");
-        for link in self.servers.links().await? {
-            let mut cursor = 0;
-            loop {
-                let step = scan::step(&link.control, &glob, cursor).await?;
-                names.extend(step.names);
-                cursor = step.cursor;
-                if cursor == 0 {
-                    break;
-                }
-            }
+        let (mut scan, mut names) = (self.scan_queues(), BTreeSet::new());
+        while let Some(found) = scan.next().await? {
+            names.extend(found);
         }
         Ok(names.into_iter().collect())
+    }
+
+    /// Scans for queues step by step, as [`queues`](Client::queues) does at once: for a program that
+    /// looks again and again, and spreads the steps over time. Sends nothing to the server yet.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// let mut scan = client.scan_queues();
+    /// while let Some(names) = scan.next().await? {
+    ///     println!("{names:?}");
+    /// }
+    /// # });
+    /// ```
+    pub fn scan_queues(&self) -> QueueScan {
+        QueueScan::new(&self.servers)
     }
 
     /// How many connections this client has opened since it was made. It opens one for each of four

@@ -58,6 +58,7 @@ pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::{Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
+pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
     Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,

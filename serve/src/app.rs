@@ -11,8 +11,11 @@ use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
 use crate::config::Config;
 use crate::error::Error;
+use crate::events::Streams;
 use crate::life::Life;
-use crate::routes::{Names, RedisProbe};
+use crate::metrics::Meters;
+use crate::poll::Poller;
+use crate::routes::{Doctor, RedisProbe, Searches};
 
 /// What all handlers share: the state of the router.
 pub(crate) type Shared = Arc<App>;
@@ -28,7 +31,11 @@ pub(crate) struct App {
     pub(crate) is_read_only: bool,
     /// The OpenAPI document.
     pub(crate) document: OnceLock<String>,
-    pub(crate) names: Names,
+    pub(crate) meters: Meters,
+    pub(crate) streams: Streams,
+    pub(crate) doctor: Doctor,
+    pub(crate) searches: Searches,
+    pub(crate) poller: Poller,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
 }
@@ -37,6 +44,7 @@ impl App {
     pub(crate) fn new(client: Client, config: &Config, hosts: Hosts) -> Result<Self, Error> {
         let key = config.signing_key.as_deref().map(read_key).transpose()?;
         Ok(Self {
+            poller: Poller::new(client.clone(), &config.queues),
             client,
             hosts,
             gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
@@ -46,7 +54,10 @@ impl App {
             life: Life::default(),
             is_read_only: config.is_read_only,
             document: OnceLock::new(),
-            names: Names::default(),
+            meters: Meters::default(),
+            streams: Streams::default(),
+            doctor: Doctor::default(),
+            searches: Searches::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
         })
@@ -55,16 +66,6 @@ impl App {
     /// Whether the server serves this queue.
     pub(crate) fn serves(&self, queue: &str) -> bool {
         self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
-    }
-
-    /// The names of the served queues, if the configuration lists them without a pattern.
-    pub(crate) fn listed_queues(&self) -> Option<Vec<String>> {
-        let names: Option<Vec<_>> = self
-            .queues
-            .iter()
-            .map(|pattern| pattern.name().map(str::to_owned))
-            .collect();
-        names.filter(|names| !names.is_empty())
     }
 }
 

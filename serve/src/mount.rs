@@ -15,6 +15,7 @@ use crate::app::{App, Shared};
 use crate::auth::{Access, Hosts, front, open_front};
 use crate::config::Config;
 use crate::error::Error;
+use crate::metrics::counted;
 use crate::problem::everywhere;
 use crate::routes;
 
@@ -46,6 +47,7 @@ pub(crate) fn routed(app: &Shared) -> Router {
         .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
         .merge(health)
         .layer(from_fn(everywhere))
+        .layer(from_fn_with_state(app.clone(), counted))
         .layer(map_response(hardened))
         .with_state(app.clone())
 }

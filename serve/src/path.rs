@@ -44,6 +44,21 @@ pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
     Ok(Some(QueueName(name.into())))
 }
 
+/// The name of a queue in a list of names: as it is, or `~` and base64url.
+pub(crate) fn queue_named(spelled: &str) -> Result<String, Problem> {
+    let wrong = |reason: String| Problem::new(Code::InvalidInput, reason);
+    let name = match spelled.starts_with('~') {
+        false => spelled.to_owned(),
+        true => {
+            let bytes = decode(spelled)?;
+            let not_text = |_| wrong(format!("queue {}: the name is not UTF-8", quoted(spelled)));
+            String::from_utf8(bytes).map_err(not_text)?
+        }
+    };
+    dueq::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
+    Ok(name)
+}
+
 /// The segment of the path at a placeholder of the route, as it was sent. The path and the route
 /// are compared from their ends: a router that is mounted sees the path without its prefix.
 pub(crate) fn segment<'a>(parts: &'a Parts, placeholder: &str) -> Option<&'a str> {

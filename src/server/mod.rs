@@ -21,6 +21,7 @@ pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
 mod query;
+pub(crate) mod queue_scan;
 pub(crate) mod refresher;
 pub(crate) mod rounds;
 pub(crate) mod route;

@@ -21,6 +21,7 @@ use tower::ServiceExt;
 use crate::accept::timed::{HEAD, Phase, Timed};
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
+use crate::metrics::Gauge;
 use crate::tls::Tls;
 
 /// The most bytes of a request head.
@@ -41,6 +42,8 @@ pub(super) struct Connection {
     pub(super) stopping: CancellationToken,
     /// Cancelled at the end of the grace: the connection closes.
     pub(super) end: CancellationToken,
+    /// Counts the open connections.
+    pub(super) open: Gauge,
     /// Whether more than one request is served.
     pub(super) keep_alive: bool,
 }
@@ -48,6 +51,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Serves the requests of a connection until it ends.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+        let _open = self.open.one();
         let Ok(local) = stream.local_addr() else {
             return; // the peer has gone
         };

@@ -47,6 +47,7 @@ pub(crate) async fn run(
         tls: served.tls.clone(),
         stopping: app.life.stopping().clone(),
         end: end.clone(),
+        open: app.meters.connections.clone(),
         keep_alive,
     };
     tokio::select! {

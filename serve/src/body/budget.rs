@@ -13,6 +13,8 @@ pub(crate) struct Bodies(Arc<Inner>);
 struct Inner {
     max: usize,
     used: AtomicUsize,
+    /// How many bodies have a share.
+    bodies: AtomicUsize,
 }
 
 /// Some bytes of the budget, given back on drop.
@@ -24,12 +26,16 @@ pub(crate) struct Reserved {
 
 impl Bodies {
     pub(crate) fn new(max: usize) -> Self {
-        let used = AtomicUsize::new(0);
-        Self(Arc::new(Inner { max, used }))
+        Self(Arc::new(Inner {
+            max,
+            used: AtomicUsize::new(0),
+            bodies: AtomicUsize::new(0),
+        }))
     }
 
     /// Nothing of the budget yet.
     pub(crate) fn none(&self) -> Reserved {
+        self.0.bodies.fetch_add(1, Ordering::Relaxed);
         Reserved {
             bodies: self.clone(),
             bytes: 0,
@@ -47,6 +53,15 @@ impl Bodies {
         } else {
             Err(self.full())
         }
+    }
+
+    /// How many bodies are in memory, and their bytes.
+    pub(crate) fn in_use(&self) -> (usize, usize) {
+        let inner = &self.0;
+        (
+            inner.bodies.load(Ordering::Relaxed),
+            inner.used.load(Ordering::Relaxed),
+        )
     }
 
     fn full(&self) -> Problem {
@@ -77,6 +92,7 @@ impl Reserved {
 impl Drop for Reserved {
     fn drop(&mut self) {
         self.bodies.0.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.bodies.0.bodies.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

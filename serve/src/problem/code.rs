@@ -60,6 +60,7 @@ codes! {
     BodiesFull = "bodies_full", SERVICE_UNAVAILABLE, "The memory for request bodies is in use";
     AuditFailed = "audit_failed", SERVICE_UNAVAILABLE, "The audit log cannot be written";
     TokensUnreadable = "tokens_unreadable", SERVICE_UNAVAILABLE, "The tokens file cannot be read";
+    Busy = "busy", SERVICE_UNAVAILABLE, "The server does as many of these at once as it may";
     Stopping = "stopping", SERVICE_UNAVAILABLE, "The server is stopping";
     RedisTimeout = "redis_timeout", GATEWAY_TIMEOUT, "Redis did not answer in time";
     Full = "full", INSUFFICIENT_STORAGE, "The queue or the memory of Redis is full";

@@ -122,6 +122,7 @@ impl IntoResponse for Problem {
         let status = self.code.status();
         let body = serde_json::to_vec(&self.document()).unwrap_or_default();
         let mut response = (status, body).into_response();
+        response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
         if matches!(

@@ -4,19 +4,25 @@
 //! it to the group of its right there. The OpenAPI document, the guard and the tests of roles find
 //! it by that.
 
+mod doctor;
+mod events;
 mod group;
 mod health;
-mod names;
+mod metrics;
 mod openapi;
+mod overview;
 mod pause;
 mod queues;
+mod search;
 mod session;
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 
+pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
-pub(crate) use names::Names;
+pub(crate) use queues::{Listed, known};
+pub(crate) use search::Searches;
 
 use crate::app::Shared;
 use crate::auth::Right;
@@ -27,6 +33,11 @@ fn groups() -> Vec<Group> {
     vec![
         Group::new(Right::Read, openapi::routes()),
         Group::new(Right::Read, queues::routes()),
+        Group::new(Right::Read, metrics::routes()),
+        Group::new(Right::Read, events::routes()),
+        Group::new(Right::Read, overview::routes()),
+        Group::new(Right::Read, search::routes()),
+        Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
         Group::new(Right::Operate, pause::routes()),
     ]

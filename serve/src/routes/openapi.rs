@@ -27,6 +27,7 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     components(schemas(Document)),
     tags(
         (name = "queues", description = "Whole queues"),
+        (name = "messages", description = "Single messages"),
         (name = "health", description = "For load balancers and supervisors"),
         (name = "about", description = "This document"),
     )

@@ -63,6 +63,14 @@ async fn routes(instance: &Instance, queue: &str) -> Result<Vec<Route>> {
     Ok(routes)
 }
 
+/// The names of a list of queues.
+fn names(listed: &Value) -> Vec<&str> {
+    let queues = listed["queues"].as_array().into_iter().flatten();
+    queues
+        .filter_map(|listed| listed["queue"].as_str())
+        .collect()
+}
+
 /// The code of a 403, or `None` if the request got past the guard.
 async fn refusal(instance: &Instance, role: &str, route: &Route) -> Result<Option<String>> {
     let answer = instance.ask_as(role, &route.line, route.body).await?;
@@ -108,10 +116,7 @@ async fn no_route_serves_a_foreign_queue() -> Result<()> {
         .ask_as("foreigner", "GET /v1/queues", "")
         .await?
         .json()?;
-    assert_eq!(
-        listed["queues"],
-        serde_json::json!([{ "queue": "other-1" }])
-    );
+    assert_eq!(names(&listed), ["other-1"]);
     Ok(())
 }
 
@@ -153,8 +158,7 @@ async fn server_serves_only_its_queues() -> Result<()> {
         .ask_as("viewer", "GET /v1/queues", "")
         .await?
         .json()?;
-    let expected = serde_json::json!([{ "queue": "mail-de" }, { "queue": "orders" }]);
-    assert_eq!(listed["queues"], expected);
+    assert_eq!(names(&listed), ["mail-de", "orders"]);
     Ok(())
 }
 

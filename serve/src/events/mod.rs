@@ -1,0 +1,203 @@
+//! Streams of events (SSE): the latest counts of some queues, at most once a second.
+
+mod body;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::http::request::Parts;
+use serde::Serialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::{Instant, sleep_until};
+
+pub(crate) use body::Unfold;
+
+use crate::app::{App, Shared};
+use crate::metrics::One;
+use crate::poll::{Entry, Snapshot};
+use crate::problem::{Code, Problem};
+use crate::routes::Listed;
+
+/// How many streams there are at most.
+const MAX_STREAMS: usize = 256;
+/// The least time between two events.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The time between two comments that keep proxies from closing the connection.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// After how many milliseconds a browser connects again when the server stops.
+const RETRY_MS: u32 = 2_000;
+
+/// Room for streams.
+pub(crate) struct Streams(Arc<Semaphore>);
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_STREAMS)))
+    }
+}
+
+/// One stream. It keeps the latest snapshot only, so a slow reader costs no memory.
+pub(crate) struct Stream {
+    app: Shared,
+    /// The head of the request: its caller may lose access.
+    head: Parts,
+    queues: Vec<String>,
+    snapshots: watch::Receiver<Arc<Snapshot>>,
+    /// What the last event said of each queue.
+    said: Option<Vec<Option<Arc<Entry>>>>,
+    next_event: Instant,
+    next_look: Instant,
+    next_heartbeat: Instant,
+    is_over: bool,
+    _permit: OwnedSemaphorePermit,
+    _counted: One,
+}
+
+/// The data of an event.
+#[derive(Serialize)]
+struct Event {
+    /// All queues of the stream.
+    queues: Vec<Listed>,
+    age_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Stream {
+    /// Begins a stream, if there is room.
+    pub(crate) fn begin(app: &Shared, head: Parts, queues: Vec<String>) -> Result<Self, Problem> {
+        let Ok(permit) = Arc::clone(&app.streams.0).try_acquire_owned() else {
+            let detail = format!("there are {MAX_STREAMS} streams already; poll instead");
+            return Err(Problem::new(Code::Busy, detail).retry_after_s(30));
+        };
+        let now = Instant::now();
+        Ok(Self {
+            head,
+            queues,
+            snapshots: app.poller.subscribe(),
+            said: None,
+            next_event: now,
+            next_look: now,
+            next_heartbeat: now + HEARTBEAT,
+            is_over: false,
+            _permit: permit,
+            _counted: app.meters.streams.one(),
+            app: Arc::clone(app),
+        })
+    }
+
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        let stopping = self.app.life.stopping().clone();
+        loop {
+            let now = Instant::now();
+            if self.next_look <= now {
+                self.app.poller.look(self.queues.iter().map(String::as_str));
+                self.next_look = now + PERIOD;
+            }
+            if self.next_heartbeat <= now {
+                self.next_heartbeat = now + HEARTBEAT;
+                if !self.has_access() {
+                    return None;
+                }
+                return Some(Bytes::from_static(b":\n\n"));
+            }
+            if self.next_event <= now
+                && let Some(event) = self.event()
+            {
+                (self.next_event, self.next_heartbeat) = (now + PERIOD, now + HEARTBEAT);
+                if !self.has_access() {
+                    return None;
+                }
+                return Some(event);
+            }
+            let timer = self.next_look.min(self.next_heartbeat);
+            let timer = match self.next_event > now {
+                true => timer.min(self.next_event),
+                false => timer,
+            };
+            tokio::select! {
+                () = stopping.cancelled() => {
+                    self.is_over = true;
+                    return Some(format!("retry: {RETRY_MS}\n\n").into());
+                }
+                changed = self.snapshots.changed(), if self.next_event <= now => if changed.is_err() {
+                    return None;
+                },
+                () = sleep_until(timer) => {}
+            }
+        }
+    }
+
+    /// The event of the latest snapshot, if it says something new.
+    fn event(&mut self) -> Option<Bytes> {
+        let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
+        let entries = self.queues.iter().map(|name| snapshot.get(name).cloned());
+        let entries: Vec<_> = entries.collect();
+        if self.said.is_none() && snapshot.age().is_none() && snapshot.failure().is_none() {
+            return None; // nothing is known yet
+        }
+        if self
+            .said
+            .as_ref()
+            .is_some_and(|said| is_same(said, &entries))
+        {
+            return None;
+        }
+        let queues = self.queues.iter().zip(&entries);
+        let event = Event {
+            queues: queues
+                .map(|(name, entry)| Listed::new(name, entry.as_deref()))
+                .collect(),
+            age_ms: snapshot
+                .age()
+                .and_then(|age| u64::try_from(age.as_millis()).ok()),
+            error: snapshot.failure().map(str::to_owned),
+        };
+        self.said = Some(entries);
+        let data = serde_json::to_string(&event).ok()?;
+        Some(format!("event: queues\ndata: {data}\n\n").into())
+    }
+
+    /// Whether the caller still has access: a removed token ends its streams.
+    fn has_access(&self) -> bool {
+        let principal = self.app.gate.principal(&self.head);
+        principal.is_ok_and(|principal| self.queues.iter().all(|name| principal.may_use(name)))
+    }
+}
+
+fn is_same(said: &[Option<Arc<Entry>>], now: &[Option<Arc<Entry>>]) -> bool {
+    said.iter().zip(now).all(|pair| match pair {
+        (Some(said), Some(now)) => said.says(now),
+        (None, None) => true,
+        _ => false,
+    })
+}
+
+/// The body of a stream.
+pub(crate) fn body(stream: Stream) -> axum::body::Body {
+    let next = |mut stream: Stream| async move {
+        let bytes = stream.next().await?;
+        Some((bytes, stream))
+    };
+    axum::body::Body::new(Unfold::new(stream, next))
+}
+
+impl App {
+    /// Refuses a queue that the server does not serve or the caller may not use.
+    pub(crate) fn allow(
+        &self,
+        principal: &crate::auth::Principal,
+        queue: &str,
+    ) -> Result<(), Problem> {
+        if self.serves(queue) && principal.may_use(queue) {
+            return Ok(());
+        }
+        let detail = format!("you may not use queue {}", crate::shown::quoted(queue));
+        Err(Problem::new(Code::ForeignQueue, detail))
+    }
+}

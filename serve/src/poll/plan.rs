@@ -1,0 +1,329 @@
+//! Which call the poller makes next, and when: decisions without I/O and without a clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a queue is asked that somebody looks at.
+const WATCHED_PERIOD: Duration = Duration::from_secs(1);
+/// How often another queue is asked, unless there are too many.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Between two questions: at most 100 a second, for all queues together.
+const ASK_PAUSE: Duration = Duration::from_millis(10);
+/// How many questions are under way at once.
+const MAX_ASKED: usize = 8;
+/// Of four questions in a row, watched queues get three at most, so that the others have a turn.
+const WATCHED_IN_A_ROW: u32 = 3;
+/// For how long a look at a queue counts.
+const LOOK_LASTS: Duration = Duration::from_secs(10);
+/// For how long the poller goes on after the last look at anything.
+const AWAKE: Duration = Duration::from_secs(60);
+/// Between two steps of a scan.
+const SCAN_PAUSE: Duration = Duration::from_millis(250);
+/// The same of the first scan after a pause: somebody waits for it.
+const FIRST_SCAN_PAUSE: Duration = Duration::from_millis(50);
+/// From the end of a scan to the next one.
+const PASS_PAUSE: Duration = Duration::from_secs(5);
+/// The pause after a failure of Redis; it doubles with each further one.
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
+/// How many queues are polled.
+pub(super) const MAX_QUEUES: usize = 10_000;
+
+/// What to do next.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Ask this queue for its counts.
+    Ask(Arc<str>),
+    /// Make the next step of the scan.
+    Scan,
+    /// Do nothing until then.
+    Wait(Instant),
+    /// Do nothing until an answer comes or somebody looks.
+    Idle,
+}
+
+/// How a question ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The queue has counts, or an error of its own.
+    Known,
+    /// The queue does not exist.
+    Absent,
+    /// Redis could not be reached or did not answer.
+    Failed,
+}
+
+/// A queue of the plan.
+#[derive(Debug, Default)]
+struct Turn {
+    /// When it is due; `None` while its question is under way.
+    due: Option<Instant>,
+    asked: Option<Instant>,
+    looked: Option<Instant>,
+    /// Whether it is in the set of watched queues.
+    is_watched: bool,
+}
+
+/// The plan.
+pub(super) struct Plan {
+    /// Whether queues are found by scans.
+    scans: bool,
+    turns: BTreeMap<Arc<str>, Turn>,
+    watched: BTreeSet<(Instant, Arc<str>)>,
+    others: BTreeSet<(Instant, Arc<str>)>,
+    watched_in_a_row: u32,
+    asked: usize,
+    next_ask: Instant,
+    next_scan: Instant,
+    is_scanning: bool,
+    /// When somebody looked at anything last.
+    looked: Option<Instant>,
+    /// Since when it has not paused.
+    awake_since: Option<Instant>,
+    /// Queues that were not asked since then, once all are known.
+    unasked: Option<BTreeSet<Arc<str>>>,
+    /// Failures since the last answer.
+    failures: u32,
+    resume: Instant,
+    is_cut: bool,
+}
+
+impl Plan {
+    /// A plan for the queues with these names, or without names for those that scans find.
+    pub(super) fn new(names: Option<Vec<String>>, now: Instant) -> Self {
+        let mut plan = Self {
+            scans: names.is_none(),
+            turns: BTreeMap::new(),
+            watched: BTreeSet::new(),
+            others: BTreeSet::new(),
+            watched_in_a_row: 0,
+            asked: 0,
+            next_ask: now,
+            next_scan: now,
+            is_scanning: false,
+            looked: None,
+            awake_since: None,
+            unasked: None,
+            failures: 0,
+            resume: now,
+            is_cut: false,
+        };
+        plan.add(names.unwrap_or_default(), now);
+        plan
+    }
+
+    /// Whether there are more queues than are polled.
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether somebody who looks now should wait: since the last pause not every queue was asked,
+    /// and Redis answers.
+    pub(super) fn is_catching_up(&self) -> bool {
+        self.failures == 0 && self.unasked.as_ref().is_none_or(|names| !names.is_empty())
+    }
+
+    /// Somebody looks: at these queues, or at all of them without names.
+    pub(super) fn look(&mut self, names: Vec<String>, now: Instant) {
+        if self.is_asleep(now) {
+            self.awake_since = Some(now);
+            (self.next_scan, self.unasked) = (now, None);
+            if !self.scans {
+                self.unasked = Some(self.turns.keys().cloned().collect());
+            }
+        }
+        self.looked = Some(now);
+        self.add(names.iter().cloned(), now);
+        for name in names {
+            let Some((name, turn)) = self.turns.get_key_value(name.as_str()) else {
+                continue; // there are too many
+            };
+            let (name, due, asked) = (Arc::clone(name), turn.due, turn.asked);
+            self.unqueue(&name);
+            let turn = self.turns.entry(Arc::clone(&name)).or_default();
+            turn.looked = Some(now);
+            if let Some(due) = due {
+                let sooner = asked.map_or(now, |asked| asked + WATCHED_PERIOD);
+                self.queue(&name, due.min(sooner), now);
+            }
+        }
+    }
+
+    /// What to do now.
+    pub(super) fn next(&mut self, now: Instant) -> Step {
+        if self.is_asleep(now) {
+            return Step::Idle;
+        }
+        let sleeps = self.looked.map_or(now, |looked| looked + AWAKE);
+        if now < self.resume {
+            return Step::Wait(self.resume.min(sleeps));
+        }
+        if self.scans && !self.is_scanning && self.next_scan <= now {
+            self.is_scanning = true;
+            return Step::Scan;
+        }
+        let mut wake = sleeps;
+        if self.scans && !self.is_scanning {
+            wake = wake.min(self.next_scan);
+        }
+        // While Redis is away, one question finds out whether it is back.
+        let most = if self.failures > 0 { 1 } else { MAX_ASKED };
+        if self.asked < most {
+            if self.next_ask <= now
+                && let Some(name) = self.most_due(now)
+            {
+                self.begin(&name, now);
+                return Step::Ask(name);
+            }
+            let first = [self.watched.first(), self.others.first()];
+            let due = first.into_iter().flatten().map(|(due, _)| *due).min();
+            if let Some(due) = due {
+                wake = wake.min(due.max(self.next_ask));
+            }
+        }
+        Step::Wait(wake)
+    }
+
+    /// A step of the scan found these names. `is_last`: it was the last step.
+    pub(super) fn scanned(&mut self, names: Vec<String>, is_last: bool, now: Instant) {
+        self.answered();
+        self.is_scanning = false;
+        self.add(names, now);
+        let is_first = self.unasked.is_none();
+        self.next_scan = now
+            + match (is_last, is_first) {
+                (true, _) => PASS_PAUSE,
+                (false, true) => FIRST_SCAN_PAUSE,
+                (false, false) => SCAN_PAUSE,
+            };
+        if is_last && is_first {
+            let since = self.awake_since.unwrap_or(now);
+            let is_old = |turn: &Turn| turn.due.is_none() || turn.asked < Some(since);
+            let old = self.turns.iter().filter(|(_, turn)| is_old(turn));
+            self.unasked = Some(old.map(|(name, _)| Arc::clone(name)).collect());
+        }
+    }
+
+    /// A step of the scan failed.
+    pub(super) fn scan_failed(&mut self, now: Instant) {
+        self.is_scanning = false;
+        // Later than the next question: queues of a cluster's other masters can be asked.
+        self.next_scan = now + MAX_BACKOFF;
+        self.failed(now);
+    }
+
+    /// The question to this queue has ended.
+    pub(super) fn asked(&mut self, name: &Arc<str>, answer: Answer, now: Instant) {
+        self.asked -= 1;
+        if answer == Answer::Failed {
+            self.failed(now);
+        } else {
+            self.answered();
+            if let Some(unasked) = &mut self.unasked {
+                unasked.remove(name);
+            }
+        }
+        let Some(turn) = self.turns.get(name) else {
+            return;
+        };
+        // A name that was given is asked again: the queue may be created.
+        if answer == Answer::Absent && self.scans {
+            self.turns.remove(name);
+            self.is_cut = false; // until a scan finds too many again
+            return;
+        }
+        let begun = turn.asked.unwrap_or(now);
+        let is_watched = turn.looked.is_some_and(|looked| now < looked + LOOK_LASTS);
+        let period = if is_watched { WATCHED_PERIOD } else { PERIOD };
+        self.queue(name, begun + period, now);
+    }
+
+    fn is_asleep(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|looked| now >= looked + AWAKE)
+    }
+
+    fn answered(&mut self) {
+        self.failures = 0;
+    }
+
+    fn failed(&mut self, now: Instant) {
+        let doubled = MIN_BACKOFF * 2_u32.pow(self.failures.min(10));
+        self.failures = self.failures.saturating_add(1);
+        self.resume = self.resume.max(now + doubled.min(MAX_BACKOFF));
+    }
+
+    /// Adds the names that are new.
+    fn add(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
+        for name in names {
+            if self.turns.contains_key(name.as_str()) {
+                continue;
+            }
+            if self.turns.len() >= MAX_QUEUES {
+                self.is_cut = true;
+                return;
+            }
+            let name: Arc<str> = name.into();
+            self.turns.insert(Arc::clone(&name), Turn::default());
+            self.queue(&name, now, now);
+        }
+    }
+
+    /// Sets when a queue is due.
+    fn queue(&mut self, name: &Arc<str>, due: Instant, now: Instant) {
+        let Some(turn) = self.turns.get_mut(name) else {
+            return;
+        };
+        turn.due = Some(due);
+        turn.is_watched = turn.looked.is_some_and(|looked| now < looked + LOOK_LASTS);
+        let set = if turn.is_watched {
+            &mut self.watched
+        } else {
+            &mut self.others
+        };
+        set.insert((due, Arc::clone(name)));
+    }
+
+    fn unqueue(&mut self, name: &Arc<str>) {
+        let Some(turn) = self.turns.get_mut(name) else {
+            return;
+        };
+        if let Some(due) = turn.due.take() {
+            let set = if turn.is_watched {
+                &mut self.watched
+            } else {
+                &mut self.others
+            };
+            set.remove(&(due, Arc::clone(name)));
+        }
+    }
+
+    /// The queue to ask now.
+    fn most_due(&self, now: Instant) -> Option<Arc<str>> {
+        let due = |set: &BTreeSet<(Instant, Arc<str>)>| {
+            let (due, name) = set.first()?;
+            (*due <= now).then(|| Arc::clone(name))
+        };
+        let (watched, other) = (due(&self.watched), due(&self.others));
+        if self.watched_in_a_row >= WATCHED_IN_A_ROW {
+            other.or(watched)
+        } else {
+            watched.or(other)
+        }
+    }
+
+    fn begin(&mut self, name: &Arc<str>, now: Instant) {
+        let is_watched = self.turns.get(name).is_some_and(|turn| turn.is_watched);
+        self.watched_in_a_row = if is_watched {
+            self.watched_in_a_row + 1
+        } else {
+            0
+        };
+        self.unqueue(name);
+        if let Some(turn) = self.turns.get_mut(name) {
+            turn.asked = Some(now);
+        }
+        self.asked += 1;
+        self.next_ask = now + ASK_PAUSE;
+    }
+}

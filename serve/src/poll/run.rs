@@ -1,0 +1,244 @@
+//! The task of the poller: does what the plan says.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dueq::{Client, Error, QueueScan, Stats};
+use tokio::task::JoinSet;
+
+use crate::auth::QueuePattern;
+use crate::poll::plan::{Answer, Plan, Step};
+use crate::poll::{Entry, Looks, Shared, Snapshot};
+use crate::shown::shown;
+
+/// How long a queue may take to answer. A call of the library is patient for longer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two snapshots while answers come.
+const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
+
+/// The end of a call.
+enum Done {
+    Asked(Arc<str>, Result<Box<Stats>, Failed>),
+    Scanned(QueueScan, Result<Option<Vec<String>>, Failed>),
+}
+
+/// Why a call failed.
+enum Failed {
+    Redis(Error),
+    Late,
+}
+
+struct Task {
+    shared: Arc<Shared>,
+    client: Client,
+    plan: Plan,
+    /// The scan between two steps.
+    scan: Option<QueueScan>,
+    next: Snapshot,
+    is_changed: bool,
+    published: Instant,
+    calls: JoinSet<Done>,
+}
+
+/// Polls until it is aborted.
+pub(super) async fn run(shared: Arc<Shared>, client: Client) {
+    let now = Instant::now();
+    let names = listed(&shared.patterns);
+    let mut next = Snapshot::clone(&shared.snapshot.borrow());
+    next.is_whole |= names.is_some();
+    let mut plan = Plan::new(names, now);
+    // After a panic: the queues that were known before.
+    plan.scanned(
+        next.queues.keys().map(ToString::to_string).collect(),
+        false,
+        now,
+    );
+    let mut task = Task {
+        shared,
+        client,
+        plan,
+        scan: None,
+        next,
+        is_changed: false,
+        published: now,
+        calls: JoinSet::new(),
+    };
+    loop {
+        task.step().await;
+    }
+}
+
+impl Task {
+    async fn step(&mut self) {
+        let now = Instant::now();
+        let wake = match self.plan.next(now) {
+            Step::Ask(name) => return self.ask(name),
+            Step::Scan => return self.scan(),
+            Step::Wait(until) => Some(until),
+            Step::Idle => None,
+        };
+        let publish = self.is_changed.then(|| self.published + PUBLISH_PAUSE);
+        let wake = [wake, publish].into_iter().flatten().min();
+        let shared = Arc::clone(&self.shared);
+        let timer = async {
+            match wake {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shared.looked.notified() => {}
+            Some(done) = self.calls.join_next() => if let Ok(done) = done {
+                self.done(done);
+            },
+            () = timer => {}
+        }
+        self.publish();
+    }
+
+    /// Tells the plan who has looked.
+    fn take_looks(&mut self, looks: &mut Looks) {
+        if std::mem::take(&mut looks.is_any) {
+            let names = std::mem::take(&mut looks.names);
+            self.plan.look(names, Instant::now());
+        }
+    }
+
+    fn ask(&mut self, name: Arc<str>) {
+        let client = self.client.clone();
+        self.calls.spawn(async move {
+            let asked = async { client.queue(&name)?.stats().await };
+            let stats = within(asked).await.map(Box::new);
+            Done::Asked(name, stats)
+        });
+    }
+
+    fn scan(&mut self) {
+        let mut scan = self
+            .scan
+            .take()
+            .unwrap_or_else(|| self.client.scan_queues());
+        self.calls.spawn(async move {
+            let names = within(scan.next()).await;
+            Done::Scanned(scan, names)
+        });
+    }
+
+    fn done(&mut self, done: Done) {
+        let now = Instant::now();
+        match done {
+            Done::Asked(name, result) => self.asked(&name, result, now),
+            Done::Scanned(scan, Ok(Some(names))) => {
+                let patterns = &self.shared.patterns;
+                let names = names.into_iter().filter(|name| serves(patterns, name));
+                self.plan.scanned(names.collect(), false, now);
+                self.scan = Some(scan);
+                self.answered(now);
+            }
+            Done::Scanned(_, Ok(None)) => {
+                self.plan.scanned(Vec::new(), true, now);
+                self.next.is_whole = true;
+                self.answered(now);
+            }
+            // A server of a cluster may be gone: a new scan asks which ones there are.
+            Done::Scanned(_, Err(failed)) => {
+                self.plan.scan_failed(now);
+                self.failed(&failed);
+            }
+        }
+    }
+
+    fn asked(&mut self, name: &Arc<str>, result: Result<Box<Stats>, Failed>, now: Instant) {
+        match result {
+            Ok(stats) if *stats == Stats::default() => {
+                self.next.queues.remove(name);
+                self.plan.asked(name, Answer::Absent, now);
+                self.answered(now);
+            }
+            Ok(stats) => {
+                let entry = Entry::known(*stats, now);
+                self.next.queues.insert(Arc::clone(name), Arc::new(entry));
+                self.plan.asked(name, Answer::Known, now);
+                self.answered(now);
+            }
+            Err(failed) => {
+                let known = self.next.queues.get(name);
+                let known = known.map(|known| Entry::clone(known)).unwrap_or_default();
+                let entry = known.failed(&failed.text());
+                self.next.queues.insert(Arc::clone(name), Arc::new(entry));
+                if failed.is_of_server() {
+                    self.plan.asked(name, Answer::Failed, now);
+                    self.failed(&failed);
+                } else {
+                    self.plan.asked(name, Answer::Known, now);
+                    self.answered(now);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, now: Instant) {
+        (self.next.answered, self.next.failure) = (Some(now), None);
+        self.is_changed = true;
+    }
+
+    fn failed(&mut self, failed: &Failed) {
+        let text = failed.text();
+        if self.next.failure.is_none() {
+            tracing::warn!(name: "dueq_serve.poll_failed", error = %text, "the counts of the queues grow old");
+        }
+        self.next.failure = Some(text.into());
+        self.is_changed = true;
+    }
+
+    /// Publishes what has changed, not too often; at once if that ends somebody's wait. Who looks
+    /// and finds that the poller may have paused begins to wait under the same lock.
+    fn publish(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let mut looks = shared.looks();
+        self.take_looks(&mut looks);
+        let is_catching_up = self.plan.is_catching_up();
+        let ends_wait = shared.snapshot.borrow().is_catching_up && !is_catching_up;
+        let is_time = self.published.elapsed() >= PUBLISH_PAUSE;
+        if ends_wait || (self.is_changed && is_time) {
+            (self.next.is_catching_up, self.next.is_cut) = (is_catching_up, self.plan.is_cut());
+            shared.snapshot.send_replace(Arc::new(self.next.clone()));
+            (self.is_changed, self.published) = (false, Instant::now());
+        }
+    }
+}
+
+impl Failed {
+    fn text(&self) -> String {
+        match self {
+            Self::Redis(error) => shown(&error.to_string()),
+            Self::Late => format!("no answer within {} ms", PATIENCE.as_millis()),
+        }
+    }
+
+    /// Whether Redis is away, and not only the queue unreadable.
+    fn is_of_server(&self) -> bool {
+        match self {
+            Self::Redis(error) => error.is_retryable(),
+            Self::Late => true,
+        }
+    }
+}
+
+async fn within<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Failed> {
+    match tokio::time::timeout(PATIENCE, call).await {
+        Ok(result) => result.map_err(Failed::Redis),
+        Err(_) => Err(Failed::Late),
+    }
+}
+
+fn serves(patterns: &[QueuePattern], name: &str) -> bool {
+    patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
+}
+
+/// The names of the served queues, if the patterns are names only.
+fn listed(patterns: &[QueuePattern]) -> Option<Vec<String>> {
+    let names = patterns.iter().map(|pattern| pattern.name());
+    let names: Option<Vec<_>> = names.map(|name| name.map(str::to_owned)).collect();
+    names.filter(|names| !names.is_empty())
+}

@@ -1,0 +1,101 @@
+//! What the poller knows: every list, stream and scrape reads it, and nothing of it changes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dueq::Stats;
+
+/// The queues as of the last answers of Redis.
+#[derive(Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(super) queues: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// When Redis answered last.
+    pub(super) answered: Option<Instant>,
+    /// Whether all names are known: a scan has ended, or they were given.
+    pub(super) is_whole: bool,
+    /// Whether there are more queues than are polled.
+    pub(super) is_cut: bool,
+    /// Whether somebody who looks should wait for a later snapshot.
+    pub(super) is_catching_up: bool,
+    /// Why Redis does not answer now.
+    pub(super) failure: Option<Arc<str>>,
+}
+
+/// A queue of the snapshot.
+#[derive(Clone, Default)]
+pub(crate) struct Entry {
+    counts: Option<(Arc<Stats>, Instant)>,
+    /// Why the last question failed.
+    error: Option<Arc<str>>,
+}
+
+impl Entry {
+    /// The counts of the last answer; `None` before the first one.
+    pub(crate) fn stats(&self) -> Option<&Stats> {
+        self.counts.as_ref().map(|(stats, _)| &**stats)
+    }
+
+    /// How old the counts are.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.counts.as_ref().map(|(_, at)| at.elapsed())
+    }
+
+    /// Why the queue cannot be read.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref()
+    }
+
+    /// Whether both say the same, whatever their age.
+    pub(crate) fn says(&self, other: &Self) -> bool {
+        self.stats() == other.stats() && self.error == other.error
+    }
+
+    pub(super) fn known(stats: Stats, at: Instant) -> Self {
+        Self {
+            counts: Some((Arc::new(stats), at)),
+            error: None,
+        }
+    }
+
+    /// The same with an error beside the last counts.
+    pub(super) fn failed(&self, error: &str) -> Self {
+        Self {
+            counts: self.counts.clone(),
+            error: Some(error.into()),
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.queues.get(name)
+    }
+
+    /// The queues in the order of their names: all, or those after this name.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.queues.range::<str, _>((from, Bound::Unbounded));
+        range.map(|(name, entry)| (name, &**entry))
+    }
+
+    /// How long ago Redis answered; `None` if it never did.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.answered.map(|at| at.elapsed())
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Whether all names are known.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Why Redis does not answer now.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}

@@ -1,0 +1,20 @@
+//! What is known about a queue as a whole: when its messages are due, its workers, its errors.
+
+mod backlog;
+mod dues;
+mod errors;
+mod nodes;
+
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![
+        routes!(dues::dues),
+        routes!(nodes::nodes),
+        routes!(errors::errors),
+        routes!(backlog::backlog),
+    ]
+}

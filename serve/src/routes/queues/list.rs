@@ -1,0 +1,194 @@
+//! The list of queues with their counts, from the poller's snapshot.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::Shared;
+use crate::auth::Principal;
+use crate::poll::{Entry, Snapshot};
+use crate::problem::{Code, Problem};
+use crate::query::Query;
+
+/// How many queues a page has at most.
+const MAX_LIMIT: usize = 1_000;
+
+/// Which page.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Page {
+    /// How many queues the page has at most
+    #[param(minimum = 1, maximum = 1_000, default = 100)]
+    limit: Option<usize>,
+    /// The page begins after the queue of this name, whether there is one or not
+    #[param(max_length = 128)]
+    after: Option<String>,
+}
+
+/// A page of the queues that the caller may use, sorted by name.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Queues {
+    queues: Vec<Listed>,
+    /// `after` of the next page; null on the last one.
+    next: Option<String>,
+    /// How long ago Redis last answered the server's poller.
+    age_ms: u64,
+    /// Whether all queues are known: not while the first scan of the keys runs, nor if there are more
+    /// than 10,000.
+    complete: bool,
+    /// Why Redis does not answer now. The counts are of before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// A queue of a list or an event.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Listed {
+    queue: String,
+    /// Null if the server has not read the queue yet, cannot read it, or there is no such queue.
+    counts: Option<Counts>,
+    /// How old the counts are.
+    age_ms: Option<u64>,
+    /// Why the server cannot read the queue now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// What a queue holds and has done.
+#[derive(Debug, Serialize, ToSchema)]
+struct Counts {
+    /// Whether an operator paused it.
+    paused: bool,
+    /// Whether as many messages are leased as `max_leased` allows.
+    full: bool,
+    /// For how long nothing is claimed; 0: the queue is open.
+    closed_ms: u64,
+    /// Messages that wait for their due time, also between two attempts.
+    scheduled: u64,
+    /// Of these, how many are past their due time.
+    due: u64,
+    /// Due messages that wait for a free handler.
+    ready: u64,
+    /// Messages with a handler.
+    leased: u64,
+    /// Messages that were given up.
+    dead: u64,
+    /// Age of the oldest due message that nobody has claimed.
+    overdue_ms: u64,
+    /// Live workers.
+    nodes: u64,
+    /// Recurring schedules.
+    schedules: u64,
+    /// Messages pushed since the queue was created, as the following counts.
+    pushed: u64,
+    /// Deliveries made.
+    claimed: u64,
+    /// Deliveries acked.
+    acked: u64,
+    /// Deliveries settled with `retry`.
+    retried: u64,
+    /// Leases that ran out.
+    crashed: u64,
+    /// Messages that died.
+    died: u64,
+    /// Messages cancelled.
+    cancelled: u64,
+}
+
+/// List the queues
+///
+/// Those that the caller may use, sorted, with their counts. One poller of the server finds queues
+/// and asks for their counts, for all callers together, and pauses a minute after the last request
+/// that needs it. So the counts are some seconds old: `age_ms` says how old.
+#[utoipa::path(
+    get,
+    path = "/v1/queues",
+    tag = "queues",
+    params(Page),
+    responses((status = 200, body = Queues)),
+)]
+pub(super) async fn list_queues(
+    State(app): State<Shared>,
+    principal: Principal,
+    Query(page): Query<Page>,
+) -> Result<Json<Queues>, Problem> {
+    let limit = page.limit.unwrap_or(100);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let detail = format!("limit {limit}: a page has 1 to {MAX_LIMIT} queues");
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    let snapshot = app.poller.looked().await;
+    let age_ms = known(&snapshot)?;
+    let allowed = snapshot.after(page.after.as_deref());
+    let mut allowed = allowed.filter(|(name, _)| principal.may_use(name));
+    let queues: Vec<_> = allowed
+        .by_ref()
+        .take(limit)
+        .map(|(name, entry)| Listed::new(name, Some(entry)))
+        .collect();
+    let last = queues.last().map(|listed| listed.queue.clone());
+    Ok(Json(Queues {
+        next: allowed.next().and(last),
+        queues,
+        age_ms,
+        complete: snapshot.is_whole() && !snapshot.is_cut(),
+        error: snapshot.failure().map(str::to_owned),
+    }))
+}
+
+/// The age of the snapshot, or the problem that Redis has never answered.
+pub(crate) fn known(snapshot: &Snapshot) -> Result<u64, Problem> {
+    match (snapshot.age(), snapshot.failure()) {
+        (Some(age), _) => Ok(ms(age)),
+        (None, Some(failure)) => Err(Problem::new(Code::RedisUnavailable, failure)),
+        (None, None) => {
+            let detail = "Redis has not answered yet; try again";
+            Err(Problem::new(Code::RedisUnavailable, detail))
+        }
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Listed {
+    pub(crate) fn new(queue: &str, entry: Option<&Entry>) -> Self {
+        let stats = entry.and_then(Entry::stats);
+        Self {
+            queue: queue.to_owned(),
+            counts: stats.map(Counts::new),
+            age_ms: entry.and_then(Entry::age).map(ms),
+            error: entry.and_then(Entry::error).map(str::to_owned),
+        }
+    }
+}
+
+impl Counts {
+    fn new(stats: &dueq::Stats) -> Self {
+        Self {
+            paused: stats.paused,
+            full: stats.full,
+            closed_ms: stats.closed_ms,
+            scheduled: stats.scheduled,
+            due: stats.due,
+            ready: stats.ready,
+            leased: stats.leased,
+            dead: stats.dead,
+            overdue_ms: stats.overdue_ms,
+            nodes: stats.nodes,
+            schedules: stats.schedules,
+            pushed: stats.pushed,
+            claimed: stats.claimed,
+            acked: stats.acked,
+            retried: stats.retried,
+            crashed: stats.crashed,
+            died: stats.died,
+            cancelled: stats.cancelled,
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Finds a message by its id in all queues.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Json;
+use axum::extract::State;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dueq::{Client, Stored};
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::auth::Principal;
+use crate::problem::{Code, Problem};
+use crate::query::Query;
+use crate::routes::known;
+
+/// How many queues a search asks.
+const MAX_QUEUES: usize = 1_000;
+/// How many calls of a search are under way at once.
+const AT_ONCE: usize = 16;
+/// How many searches there are at once.
+const MAX_SEARCHES: usize = 4;
+
+/// The callers whose searches run now: one of each caller.
+#[derive(Clone, Default)]
+pub(crate) struct Searches(Arc<Mutex<HashSet<String>>>);
+
+/// A search that runs.
+struct Running {
+    searches: Searches,
+    caller: String,
+}
+
+impl Searches {
+    fn begin(&self, caller: &str) -> Result<Running, Problem> {
+        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = if running.contains(caller) {
+            "you have a search that runs"
+        } else if running.len() >= MAX_SEARCHES {
+            "as many searches run as may"
+        } else {
+            running.insert(caller.to_owned());
+            return Ok(Running {
+                searches: self.clone(),
+                caller: caller.to_owned(),
+            });
+        };
+        Err(Problem::new(Code::Busy, format!("{reason}; try again")))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut running = self
+            .searches
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        running.remove(&self.caller);
+    }
+}
+
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(search)]
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    /// The id, or `~` and its base64url
+    #[param(min_length = 1, max_length = 270)]
+    id: String,
+}
+
+/// Where a message is.
+#[derive(Serialize, ToSchema)]
+struct Found {
+    /// The messages with this id: one in a queue at most.
+    found: Vec<Hit>,
+    /// How many queues were asked.
+    asked: usize,
+    /// The queues that could not be read.
+    failed: Vec<Failed>,
+    /// The queues that were not asked, because there are more than 1,000.
+    not_asked: Vec<String>,
+    /// Whether the server knows all queues: not while the first scan of the keys runs.
+    complete: bool,
+}
+
+/// A message, without its payload.
+#[derive(Serialize, ToSchema)]
+struct Hit {
+    queue: String,
+    /// `scheduled`, `ready`, `leased` or `dead`.
+    state: &'static str,
+    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead).
+    time_ms: u64,
+    /// How often a handler failed.
+    failures: u32,
+    /// How often a lease ran out.
+    crashes: u32,
+    /// What the last failure or burial said.
+    error: String,
+    payload_bytes: u64,
+}
+
+/// A queue that could not be read.
+#[derive(Serialize, ToSchema)]
+struct Failed {
+    queue: String,
+    error: String,
+}
+
+/// Find a message by its id
+///
+/// In the queues that the caller may use: one call for each, 16 at once, 1,000 at most. Finds messages
+/// that are scheduled, ready, leased or dead, and not those that have ended. Each caller has one search
+/// at once, and all together four.
+#[utoipa::path(
+    get,
+    path = "/v1/search",
+    tag = "messages",
+    params(Wanted),
+    responses((status = 200, body = Found)),
+)]
+async fn search(
+    State(app): State<Shared>,
+    principal: Principal,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Found>, Problem> {
+    let id: Arc<[u8]> = read_id(&wanted.id)?.into();
+    let _running = app.searches.begin(principal.name())?;
+    let snapshot = app.poller.looked().await;
+    known(&snapshot)?;
+    let allowed = snapshot.after(None).map(|(name, _)| Arc::clone(name));
+    let allowed = allowed.filter(|name| principal.may_use(name));
+    let mut allowed = allowed.collect::<Vec<_>>().into_iter();
+    let mut found = Found {
+        found: Vec::new(),
+        asked: 0,
+        failed: Vec::new(),
+        not_asked: Vec::new(),
+        complete: snapshot.is_whole() && !snapshot.is_cut(),
+    };
+    let mut calls = JoinSet::new();
+    loop {
+        while calls.len() < AT_ONCE
+            && found.asked < MAX_QUEUES
+            && let Some(name) = allowed.next()
+        {
+            found.asked += 1;
+            calls.spawn(look_up(app.client.clone(), name, Arc::clone(&id)));
+        }
+        let Some(ended) = calls.join_next().await else {
+            break;
+        };
+        let Ok((name, result)) = ended else {
+            return Err(Problem::new(Code::Internal, "a call panicked"));
+        };
+        match result {
+            Ok(Some(stored)) => found.found.push(Hit::new(&name, stored)),
+            Ok(None) => {}
+            // Redis is away: the other calls would fail too.
+            Err(error) if error.is_retryable() => return Err(error.into()),
+            Err(error) => found.failed.push(Failed {
+                queue: name.to_string(),
+                error: error.to_string(),
+            }),
+        }
+    }
+    found.not_asked = allowed.map(|name| name.to_string()).collect();
+    found
+        .found
+        .sort_by(|one, other| one.queue.cmp(&other.queue));
+    found
+        .failed
+        .sort_by(|one, other| one.queue.cmp(&other.queue));
+    Ok(Json(found))
+}
+
+async fn look_up(
+    client: Client,
+    name: Arc<str>,
+    id: Arc<[u8]>,
+) -> (Arc<str>, Result<Option<Stored>, dueq::Error>) {
+    let result = match client.queue(&name) {
+        Ok(queue) => queue.get_up_to(&*id, 0).await,
+        Err(error) => Err(error),
+    };
+    (name, result)
+}
+
+/// The id as it was pushed.
+fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
+    let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));
+    let id = match spelled.strip_prefix('~') {
+        None => spelled.as_bytes().to_vec(),
+        Some(encoded) => match URL_SAFE_NO_PAD.decode(encoded) {
+            Ok(id) => id,
+            Err(_) => return wrong("what follows ~ is not base64url without padding"),
+        },
+    };
+    let is_control = |byte: &u8| *byte < 0x20 || *byte == 0x7f;
+    if id.is_empty() || id.len() > 200 || id.iter().any(is_control) {
+        return wrong("an id has 1 to 200 bytes, none of them a control byte");
+    }
+    Ok(id)
+}
+
+impl Hit {
+    fn new(queue: &str, stored: Stored) -> Self {
+        Self {
+            queue: queue.to_owned(),
+            state: stored.state.as_str(),
+            time_ms: stored.time_ms,
+            failures: stored.failures,
+            crashes: stored.crashes,
+            error: stored.error,
+            payload_bytes: stored.payload_bytes,
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The list of queues with their counts.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::assert_refused;
+use crate::instance::Instance;
+
+/// Far longer than the poller takes to notice anything.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks for the list until it is as expected.
+pub(crate) async fn list_until(
+    instance: &Instance,
+    expected: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        let answer = instance.ask("GET /v1/queues", &[], "").await?;
+        let list = answer.json()?;
+        if answer.status == 200 && expected(&list) {
+            return Ok(list);
+        }
+        anyhow::ensure!(std::time::Instant::now() < end, "the list stays {list}");
+    }
+}
+
+fn of<'a>(list: &'a Value, queue: &str) -> Option<&'a Value> {
+    let mut all = list["queues"].as_array()?.iter();
+    all.find(|listed| listed["queue"] == queue)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
+    let instance = Instance::open().await?;
+    for name in ["orders", "f\u{fc}r", "a b"] {
+        instance.queue(name).await?;
+    }
+    let list = instance.ask("GET /v1/queues", &[], "").await?.json()?;
+    let names: Vec<_> = list["queues"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .collect();
+    assert_eq!(names.len(), 3, "{list}");
+    assert_eq!(names[0]["queue"], "a b", "sorted: {list}");
+    for listed in names {
+        assert_eq!(listed["counts"]["scheduled"], 1, "{list}");
+        assert!(
+            listed["age_ms"].as_u64().is_some_and(|age| age < 60_000),
+            "{list}"
+        );
+    }
+    assert_eq!(
+        (&list["complete"], &list["next"]),
+        (&Value::Bool(true), &Value::Null)
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_have_each_queue_once() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..7 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let line = format!("GET /v1/queues?limit=3{after}");
+        let page = instance.ask(&line, &[], "").await?.json()?;
+        let queues = page["queues"].as_array().context("a list")?;
+        assert!(queues.len() <= 3, "{page}");
+        seen.extend(
+            queues
+                .iter()
+                .filter_map(|one| Some(one["queue"].as_str()?.to_owned())),
+        );
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={next}"),
+            None => break,
+        }
+    }
+    let expected: Vec<_> = (0..7).map(|number| format!("q-{number}")).collect();
+    assert_eq!(seen, expected);
+    let beyond = instance
+        .ask("GET /v1/queues?after=zzz", &[], "")
+        .await?
+        .json()?;
+    assert_eq!(beyond["queues"], serde_json::json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_parameters_are_refused() -> Result<()> {
+    let instance = Instance::open().await?;
+    for query in [
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=1e3",
+        "limit=NaN",
+        "limit=",
+        "limit=1&limit=2",
+        "limt=5",
+        "after=a&after=b",
+        "limit=99999999999999999999",
+    ] {
+        let answer = instance
+            .ask(&format!("GET /v1/queues?{query}"), &[], "")
+            .await?;
+        assert_refused!(&answer, 400, "invalid_input", "{query}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_follows_created_broken_and_deleted_queues() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    list_until(&instance, |list| of(list, "orders").is_some()).await?;
+    instance.queue("later").await?;
+    instance
+        .redis
+        .command(&["SET", "dueq:{orders}:scheduled", "x"])?;
+    let list = list_until(&instance, |list| {
+        of(list, "later").is_some()
+            && of(list, "orders").is_some_and(|one| one["error"].is_string())
+    })
+    .await?;
+    let broken = of(&list, "orders").context("it is listed")?;
+    assert_eq!(
+        broken["counts"]["scheduled"], 1,
+        "the last counts stay: {list}"
+    );
+    assert!(
+        of(&list, "later").context("listed")?["error"].is_null(),
+        "{list}"
+    );
+    instance
+        .redis
+        .command(&["DEL", "dueq:{orders}:scheduled"])?;
+    queue.delete().await?;
+    list_until(&instance, |list| of(list, "orders").is_none()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_grows_old_while_redis_is_away() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    instance.queue("orders").await?;
+    list_until(&instance, |list| of(list, "orders").is_some()).await?;
+    instance.redis.kill()?;
+    let list = list_until(&instance, |list| list["error"].is_string()).await?;
+    let listed = of(&list, "orders").context("it stays in the list")?;
+    assert_eq!(listed["counts"]["scheduled"], 1, "{list}");
+    assert!(list["age_ms"].is_u64(), "{list}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_before_the_first_answer_of_redis_is_refused() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    instance.redis.kill()?;
+    let answer = instance.ask("GET /v1/queues", &[], "").await?;
+    assert_refused!(&answer, 503, "redis_unavailable");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..20 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    list_until(&instance, |list| of(list, "q-7").is_some()).await?;
+    let calls = || -> Result<u64> {
+        let info = instance.redis.command(&["INFO", "commandstats"])?;
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+        Ok(calls.context("calls of scripts")?.parse()?)
+    };
+    let (before, begun) = (calls()?, std::time::Instant::now());
+    let viewers = (0..100).map(|_| instance.ask("GET /v1/queues", &[], ""));
+    let mut viewers: Vec<_> = viewers.map(Box::pin).collect();
+    for viewer in &mut viewers {
+        assert_eq!(viewer.await?.status, 200);
+    }
+    let most = 100.0 * begun.elapsed().as_secs_f64() + 20.0;
+    let more = calls()? - before;
+    assert!(more as f64 <= most, "{more} calls in {:?}", begun.elapsed());
+    Ok(())
+}

@@ -1,0 +1,62 @@
+//! Finds the queues of a server step by step.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::protocol::keys;
+use crate::server::link::ServerLink;
+use crate::server::scan;
+use crate::server::servers::Servers;
+
+/// A scan for queues: see [`Client::scan_queues`](crate::Client::scan_queues).
+pub struct QueueScan {
+    servers: Arc<Servers>,
+    glob: String,
+    /// The servers that are not scanned yet, the present one at the end; `None` before the first
+    /// step.
+    links: Option<Vec<Arc<ServerLink>>>,
+    cursor: u64,
+}
+
+impl QueueScan {
+    pub(crate) fn new(servers: &Arc<Servers>) -> Self {
+        Self {
+            servers: Arc::clone(servers),
+            glob: keys::meta_glob("*"),
+            links: None,
+            cursor: 0,
+        }
+    }
+
+    /// The names that the next step finds, in no order and often none; `None` after the last step.
+    /// A step looks at about 1,000 keys of any kind. A name may be found twice.
+    ///
+    /// After an error, or if the future is dropped, the next call repeats the step. If a server of a
+    /// cluster is gone for good, begin a new scan.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// client.queue("orders")?.push("rate it").await?;
+    /// let (mut scan, mut found) = (client.scan_queues(), Vec::new());
+    /// while let Some(names) = scan.next().await? {
+    ///     found.extend(names);
+    /// }
+    /// assert_eq!(found, ["orders"]);
+    /// # });
+    /// ```
+    pub async fn next(&mut self) -> Result<Option<Vec<String>>, Error> {
+        let links = match &mut self.links {
+            Some(links) => links,
+            none => none.insert(self.servers.links().await?),
+        };
+        let Some(link) = links.last() else {
+            return Ok(None);
+        };
+        let step = scan::step(&link.control, &self.glob, self.cursor).await?;
+        self.cursor = step.cursor;
+        if step.cursor == 0 {
+            links.pop();
+        }
+        Ok(Some(step.names))
+    }
+}
