@@ -32,6 +32,29 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
+    ended: Option<Ended>,
+}
+
+/// How the message of an id ended, as the queue remembers it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Ended {
+    /// `finished`: acked. `expired`: dropped at its expiry. `cancelled`: cancelled or purged.
+    how: &'static str,
+    /// When, by the clock of Redis.
+    at_ms: u64,
+    /// Until when pushes of the id store nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remembered_until_ms: Option<u64>,
+}
+
+impl From<dueq::Outcome> for Ended {
+    fn from(outcome: dueq::Outcome) -> Self {
+        Self {
+            how: outcome.ended.as_str(),
+            at_ms: outcome.ended_at_ms,
+            remembered_until_ms: outcome.remembered_until_ms,
+        }
+    }
 }
 
 /// A problem as it is sent.
@@ -60,6 +83,9 @@ pub(crate) struct Document {
     /// The same in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     id_base64: Option<String>,
+    /// How the message ended that the call names, if the queue remembers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
 }
 
 impl Problem {
@@ -77,12 +103,25 @@ impl Problem {
             ),
             retry_after_s: None,
             id: None,
+            ended: None,
         }
     }
 
     /// The same of a call that may have taken effect, or did.
     pub(crate) fn applied(mut self, applied: Applied) -> Self {
         self.applied = applied;
+        self
+    }
+
+    /// The same of a call that may succeed later.
+    pub(crate) fn retryable(mut self) -> Self {
+        self.is_retryable = true;
+        self
+    }
+
+    /// The same with what is known of the message's end.
+    pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
+        self.ended = ended.map(Ended::from);
         self
     }
 
@@ -113,6 +152,7 @@ impl Problem {
                 use base64::Engine;
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
+            ended: self.ended.clone(),
         }
     }
 }

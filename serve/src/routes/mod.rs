@@ -6,6 +6,7 @@
 
 mod group;
 mod health;
+mod messages;
 mod names;
 mod openapi;
 mod pause;
@@ -28,6 +29,10 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, openapi::routes()),
         Group::new(Right::Read, queues::routes()),
         Group::new(Right::Read, session::reads()),
+        Group::new(Right::Read, messages::reads()),
+        Group::new(Right::ReadPayload, messages::payloads()),
+        Group::new(Right::Produce, messages::changes()),
+        Group::new(Right::Operate, messages::revivals()),
         Group::new(Right::Operate, pause::routes()),
     ]
 }

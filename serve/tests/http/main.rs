@@ -8,6 +8,7 @@ mod hosts;
 mod instance;
 mod limits;
 mod matrix;
+mod messages;
 mod names;
 mod paths;
 mod problems;
