@@ -1,7 +1,9 @@
 //! The messages of a queue: push, read, change, list.
 
 mod change;
+mod cursor;
 mod fields;
+mod list;
 mod payload;
 mod push;
 mod read;
@@ -18,7 +20,9 @@ use crate::shown::quoted;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.
 pub(super) fn reads() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(read::read))
+    OpenApiRouter::new()
+        .routes(routes!(list::list))
+        .routes(routes!(read::read))
 }
 
 /// Payloads as they were pushed.
