@@ -6,6 +6,6 @@ mod paused;
 mod whole;
 
 pub(crate) use budget::{Bodies, Reserved};
-pub(crate) use json::{JsonBody, require_json};
+pub(crate) use json::{JsonBody, media_type, require_json};
 pub(crate) use paused::{BodyPaused, Watchful};
-pub(crate) use whole::{Whole, whole};
+pub(crate) use whole::{Whole, unread, whole};

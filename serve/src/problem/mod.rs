@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 pub(crate) use code::Code;
 pub(crate) use everywhere::everywhere;
 
+use crate::routes::Summary;
 use crate::shown::shown;
 
 /// Where the codes are explained.
@@ -28,11 +29,12 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 pub(crate) struct Problem {
     pub(crate) code: Code,
     detail: String,
-    applied: Applied,
+    pub(crate) applied: Applied,
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
     ended: Option<Ended>,
+    pushed: Option<Box<Summary>>,
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -86,6 +88,9 @@ pub(crate) struct Document {
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Ended>,
+    /// What a call did that pushes many messages, and stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pushed: Option<Box<Summary>>,
 }
 
 impl Problem {
@@ -104,6 +109,7 @@ impl Problem {
             retry_after_s: None,
             id: None,
             ended: None,
+            pushed: None,
         }
     }
 
@@ -125,10 +131,21 @@ impl Problem {
         self
     }
 
+    /// The same with what the call did before it stopped.
+    pub(crate) fn pushed(mut self, summary: Summary) -> Self {
+        self.pushed = Some(Box::new(summary));
+        self
+    }
+
     /// The same with the time after which a repetition makes sense.
     pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+
+    /// Whether the same call may succeed later, and the reason.
+    pub(crate) fn reason(&self) -> (&'static str, &str) {
+        (self.code.word(), &self.detail)
     }
 
     fn document(&self) -> Document {
@@ -153,6 +170,7 @@ impl Problem {
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
             ended: self.ended.clone(),
+            pushed: self.pushed.clone(),
         }
     }
 }

@@ -17,6 +17,7 @@ use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use health::RedisProbe;
+pub(crate) use messages::Summary;
 pub(crate) use names::Names;
 
 use crate::app::Shared;

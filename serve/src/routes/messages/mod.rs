@@ -3,12 +3,17 @@
 mod change;
 mod cursor;
 mod fields;
+mod key;
+mod lines;
 mod list;
 mod payload;
+mod post;
 mod push;
 mod read;
 mod reader;
 mod schema;
+mod stream;
+mod tally;
 
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -17,6 +22,8 @@ use crate::app::{App, Shared};
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
+
+pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.
 pub(super) fn reads() -> OpenApiRouter<Shared> {
@@ -32,7 +39,9 @@ pub(super) fn payloads() -> OpenApiRouter<Shared> {
 
 /// Pushes, and changes of waiting messages.
 pub(super) fn changes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(push::put, change::change, change::cancel))
+    OpenApiRouter::new()
+        .routes(routes!(push::put, change::change, change::cancel))
+        .routes(routes!(post::post))
 }
 
 /// Dead messages become due again.

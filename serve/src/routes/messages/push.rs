@@ -5,9 +5,9 @@ use axum::extract::{FromRequest, OriginalUri, Request, State};
 use axum::http::header::LOCATION;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use dueq::{OnConflict, Pushed};
+use dueq::{Message, OnConflict, Pushed};
 
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::body::{Whole, require_json, whole};
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
@@ -70,25 +70,35 @@ pub(super) async fn put(
         );
         return Err(Problem::new(Code::InvalidInput, detail));
     }
+    let above = uri.path().rsplit_once('/').map(|(above, _)| above);
     let message = message.id(id.as_bytes());
+    push_one(&app, &name, message, above.unwrap_or_default()).await
+}
+
+/// Pushes a message. `messages` is the address of the queue's messages.
+pub(super) async fn push_one(
+    app: &App,
+    name: &QueueName,
+    message: Message,
+    messages: &str,
+) -> Result<Response, Problem> {
     let conflict = message.conflict();
     let queue = app.client.queue(name.as_str())?;
     let receipt = queue.push_message(message).await?;
     let mut pushed = PushedMessage::new(&receipt);
+    let id = receipt.id_bytes();
     match receipt.outcome() {
         Pushed::Created => {
-            let segments = uri.path().rsplit_once('/').map(|(above, _)| above);
-            let above = segments.unwrap_or_default();
-            let address = format!("{above}/{}", dueq_input::id_path(id.as_bytes()));
+            let address = format!("{messages}/{}", dueq_input::id_path(id));
             let location = HeaderValue::from_str(&address).map(|address| [(LOCATION, address)]);
             return Ok((StatusCode::CREATED, location.ok(), Json(pushed)).into_response());
         }
         Pushed::Exists(state) if conflict != OnConflict::Keep => {
-            return Err(unchanged(state, &id.quoted()));
+            return Err(unchanged(state, id));
         }
         Pushed::Exists(_) => {
             // The push is done: if this read fails, its answer only lacks the time.
-            if let Ok(Some(stored)) = queue.get_up_to(id.as_bytes(), 0).await {
+            if let Ok(Some(stored)) = queue.get_up_to(id, 0).await {
                 pushed = pushed.existing(&stored);
             }
         }
@@ -98,7 +108,8 @@ pub(super) async fn put(
 }
 
 /// The problem of a push that could not reschedule or replace the message.
-pub(super) fn unchanged(state: dueq::State, id: &str) -> Problem {
+pub(super) fn unchanged(state: dueq::State, id: &[u8]) -> Problem {
+    let id = quoted(&String::from_utf8_lossy(id));
     match state {
         dueq::State::Dead => {
             let detail = format!(

@@ -1,11 +1,12 @@
 //! The JSON of a message, as the OpenAPI document describes it. `dueq_input` reads it.
 
+use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 /// A message to push. It has `payload` or `payload_base64`.
-#[derive(ToSchema)]
-#[schema(as = NewMessage)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct NewMessage {
     /// A string, whose characters are stored without the quotes; or any other JSON value, whose text
@@ -50,4 +51,22 @@ pub(super) struct NewMessage {
     reuse: Option<bool>,
     /// Whether to replace a dead message.
     revive: Option<bool>,
+}
+
+/// One message, or many.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) enum NewMessages {
+    One(Box<NewMessage>),
+    Many(ManyMessages),
+}
+
+/// Many messages.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub(super) struct ManyMessages {
+    #[schema(max_items = 1_000)]
+    messages: Vec<NewMessage>,
 }
