@@ -106,7 +106,7 @@ async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
         next.replace("state=scheduled", "state=dead"),
         next.replace("order=oldest", "order=newest"),
         next.replace("/orders/", "/mail/"),
-        format!("{next}x"),
+        format!("{next}="),
         format!("{AT}?state=scheduled&cursor="),
         format!("{AT}?state=scheduled&cursor=%00"),
         // Of a queue with partitions: 1/orders/scheduled/oldest/7/
