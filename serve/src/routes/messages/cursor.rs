@@ -48,6 +48,9 @@ fn is_of_partitions(bytes: &[u8]) -> bool {
     let Some((_, mut rest)) = number(bytes) else {
         return false;
     };
+    if rest.is_empty() {
+        return false;
+    }
     while let Some(after) = rest.strip_prefix(b"/") {
         rest = after;
         if rest.is_empty() || rest[0] == b'/' {
