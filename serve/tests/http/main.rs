@@ -12,6 +12,7 @@ mod matrix;
 mod messages;
 mod names;
 mod paths;
+mod payloads;
 mod problems;
 mod proxy;
 mod pushes;
