@@ -11,6 +11,8 @@
 --        Of a queue with a map:
 --        now | node | first, of the node that should lead, or second, of its standbys | perhaps park, as with stay
 --        A first takes the lead from a second. A second takes a free lead only after 1 s.
+--        Of these and leave also the last: a report, LATENESS|HANDLING, of the messages that the node's handlers took
+--        since its last one. It is added to META's sums, and the history gets a record.
 --        now | node | watch, at the home: enters the roster, for 3 s | number of the roster that the caller has, or 0
 --        | tags of partitions that need help, with a blank between
 --        now | node | unwatch, at the home: leaves the roster
@@ -20,16 +22,20 @@
 --        no nodes if the caller's number is the roster's; the number is 0 without a map
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(log nodes + trimmed); of watch O(nodes) if the roster changed
--- Again  harmless
+-- Again  harmless, but a report counts again
 
 --- use: prelude
 local node, word, park = ARGV[2], ARGV[3], 0
 local attends = word == 'stay' or word == 'first' or word == 'second'
-local form = #ARGV == 3 and (attends or word == 'leave' or word == 'unwatch' and slash == '')
-if #ARGV == 4 and attends and string.find(ARGV[4], '^%d+$') then
+local count, report = #ARGV, nil
+if count > 3 and (attends or word == 'leave') and string.find(ARGV[count], '|', 1, true) then
+  --- use: read_report
+end
+local form = count == 3 and (attends or word == 'leave' or word == 'unwatch' and slash == '')
+if count == 4 and attends and string.find(ARGV[4], '^%d+$') then
   park = tonumber(ARGV[4])
   form = park >= 1000 and park <= 60000
-elseif #ARGV == 5 and word == 'watch' then
+elseif count == 5 and word == 'watch' then
   --- use: is_tag
   form = slash == '' and #ARGV[4] <= 16 and string.find(ARGV[4], '^%d+$') and #ARGV[5] <= 2560
   for tag in string.gmatch(ARGV[5], '[^ ]+') do
@@ -38,7 +44,8 @@ elseif #ARGV == 5 and word == 'watch' then
 end
 if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
-    .. 'leaves perhaps park ms (1000 to 60000); at the home also watch, number of the roster, tags; or unwatch')
+    .. 'leaves perhaps park ms (1000 to 60000), and perhaps a report (lateness|handling); at the home also watch, '
+    .. 'number of the roster, tags; or unwatch')
 end
 if word == 'watch' or word == 'unwatch' then
   --- use: watch
@@ -48,7 +55,8 @@ if not layout then return {finish(false), 0, 0, 0, 0} end
 local leader, leader_until, last_beat, reap_after, keep_ms, keep = unpack(redis.call('HMGET', META,
   'leader', 'leader_until', 'last_beat', 'reap_after', 'dead_keep_ms', 'dead_keep'))
 local dead = redis.call('ZCARD', DEAD) - 1
-redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS)
+redis.call('ZCARD', NODES); redis.call('ZCARD', RECENT); redis.call('HLEN', ATTRS)
+local messages = redis.call('HLEN', MESSAGES)
 
 -- A time beyond the longest park is no announcement: the clock went back.
 local announced = tonumber(parked_until or 0) or 0
@@ -112,6 +120,10 @@ if over > 0 then
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))
   redis.call('HINCRBY', META, 'trimmed', #ids)
+  dead, messages = dead - #ids, messages - #ids
+end
+if report then
+  --- use: add_report
 end
 local ready = closed and 0 or math.max(0, redis.call('LLEN', READY) - 1)
 local nodes = epoch and redis.call('ZCOUNT', NODES, '0', '(inf') or redis.call('ZCARD', NODES) - 1

@@ -3,8 +3,8 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires
 --        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
---        are behind the last listed one; or, if the tzdata version is newer than the list's, behind the last fire that
---        is over: then they replace the list. A list holds 512
+--        are behind the last listed one and the last fire that is over; or, if the tzdata version is newer than the
+--        list's, behind the last fire that is over: then they replace the list. A list holds 512
 -- Reply  {header, {OK <listed> | KEPT | CHANGED | GONE | INVALID <why>, ...}}
 --        CHANGED: another version, or another last listed fire; KEPT: an older tzdata version
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
@@ -36,11 +36,11 @@ local function refilled(name, version, last_listed, text)
   if new_tz < tz then return 'KEPT' end
   local first = tonumber(string.match(more, '^%d+') or 'inf')
   if new_tz > tz then -- the rules of the zone changed
-    if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
     list = ''
   elseif first <= tonumber(last) then
     return 'INVALID fires must be after ' .. last .. ', the last listed one'
   end
+  if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
   local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
   list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
   if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end

@@ -1,7 +1,9 @@
 //! A claimed message, under a lease.
 
 mod accessors;
+mod calls;
 mod follow;
+mod handle;
 mod settle;
 
 use std::fmt;
@@ -10,6 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use tokio::sync::Notify;
+
+pub(crate) use calls::LeaseCalls;
+pub use handle::DeliveryHandle;
 
 use crate::batch::OfClaim;
 use crate::partition::Partition;
@@ -96,8 +101,8 @@ impl Delivery {
         self.0
             .started_us
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
+        self.0.partition.late(self.lateness());
         let meters = self.0.partition.meters();
-        meters.late(self.lateness());
         meters.add_many(Count::Ticks, self.0.is_tick.into());
     }
 
@@ -174,7 +179,7 @@ impl Delivery {
         &self.0.partition
     }
 
-    /// Whether a settlement has had its result.
+    /// Whether a settlement has had its result, or the delivery was detached from this process.
     pub(crate) fn is_settled(&self) -> bool {
         self.0.settled.load(Ordering::SeqCst)
     }

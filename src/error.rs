@@ -25,6 +25,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     applied: Applied,
@@ -264,26 +265,7 @@ impl Error {
     }
 
     fn inner(&self) -> Inner {
-        let Inner {
-            kind,
-            applied,
-            message,
-            code,
-            connection,
-            id,
-            schedules,
-            source,
-        } = &*self.0;
-        Inner {
-            kind: *kind,
-            applied: *applied,
-            message: message.clone(),
-            code: code.clone(),
-            connection: *connection,
-            id: id.clone(),
-            schedules: schedules.clone(),
-            source: source.clone(),
-        }
+        Inner::clone(&self.0)
     }
 
     /// What went wrong.

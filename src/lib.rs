@@ -24,7 +24,7 @@ mod worker;
 
 pub use acl::{Role, acl_rules};
 pub use client::Client;
-pub use delivery::Delivery;
+pub use delivery::{Delivery, DeliveryHandle};
 pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
@@ -35,6 +35,7 @@ pub use model::due::Due;
 pub use model::dues::Dues;
 pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
+pub use model::history::{History, HistoryPoint, Resolution, Times};
 pub use model::lease_token::LeaseToken;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
@@ -55,12 +56,13 @@ pub use model::schedule::{
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::{Held, Push, Queue, ScheduleHandle, ScheduleSet};
+pub use queue::{Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
     Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,
-    QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker, WorkerHandle, in_batches,
+    Puller, Pullers, QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker,
+    WorkerHandle, in_batches,
 };
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
@@ -93,6 +95,8 @@ mod pages {
     struct Durability;
     #[doc = include_str!("../docs/guide/workers.md")]
     struct Workers;
+    #[doc = include_str!("../docs/guide/pulls.md")]
+    struct Pulls;
     #[doc = include_str!("../docs/guide/follow-ups.md")]
     struct FollowUps;
     #[doc = include_str!("../docs/guide/deployment.md")]

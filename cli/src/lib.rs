@@ -28,8 +28,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, capacity, completions, configure, dev, doctor, functions, ids, import, inspect,
-    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, capacity, completions, configure, dev, doctor, functions, history, ids, import,
+    inspect, keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -119,6 +119,8 @@ enum Command {
     Stats(stats::Stats),
     /// List the live nodes of a queue, and who leads
     Nodes(nodes::Nodes),
+    /// Print what a queue has done in each minute, hour or day
+    History(history::History),
     /// List the names of all queues on the server
     Queues(queues::Queues),
     /// Stop the deliveries of a queue; pushes and running handlers continue
@@ -226,6 +228,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Ls(ls) => ls.run(common).await,
         Command::Stats(stats) => stats.run(common).await,
         Command::Nodes(nodes) => nodes.run(common).await,
+        Command::History(history) => history.run(common).await,
         Command::Queues(queues) => queues.run(common).await,
         Command::Pause(pause) => pause.run(common).await,
         Command::Resume(resume) => resume.run(common).await,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::auth::{Access, PublicUrl, QueuePattern, TrustedProxy};
 use crate::error::Error;
+use crate::tls::TlsFiles;
 
 /// How the queue is served. `Config::default()` is for people on this machine.
 ///
@@ -41,6 +42,8 @@ pub struct Config {
     pub max_body_bytes: usize,
     /// The address of a server of its own.
     pub listen: SocketAddr,
+    /// The certificate of a server of its own; plain HTTP without one.
+    pub tls: Option<TlsFiles>,
     /// How many connections a server of its own has at most. Further ones wait.
     pub max_connections: usize,
 }
@@ -58,6 +61,7 @@ impl Default for Config {
             rate_limit: None,
             max_body_bytes: 256 << 20,
             listen: SocketAddr::from(([127, 0, 0, 1], 8377)),
+            tls: None,
             max_connections: 1_024,
         }
     }

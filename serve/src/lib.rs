@@ -29,9 +29,11 @@ mod problem;
 mod routes;
 mod server;
 mod shown;
+mod tls;
 
 pub use auth::{Access, PublicUrl, QueuePattern, Role, TrustedProxy, add_token};
 pub use config::Config;
 pub use error::Error;
 pub use mount::router;
 pub use server::{Control, Server};
+pub use tls::TlsFiles;

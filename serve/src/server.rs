@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::mount::routed;
 use crate::problem::everywhere;
 use crate::routes;
+use crate::tls::Tls;
 
 /// A server that listens. Connections wait until [`run`](Server::run) serves them.
 pub struct Server {
@@ -22,21 +23,28 @@ pub struct Server {
     address: SocketAddr,
     router: Router,
     max_connections: usize,
+    tls: Option<Arc<Tls>>,
     app: Shared,
 }
 
 /// Reaches a running server.
 #[derive(Clone)]
-pub struct Control(Shared);
+pub struct Control {
+    app: Shared,
+    tls: Option<Arc<Tls>>,
+}
 
 impl Control {
-    /// Reads the tokens file again, and opens the audit log again. The server notices a changed
+    /// Reads the tokens file and the certificate again, and opens the audit log again. The server notices a changed
     /// tokens file within a second without this call.
     pub fn reload(&self) {
-        if let Some(tokens) = self.0.gate.tokens() {
+        if let Some(tokens) = self.app.gate.tokens() {
             tokens.reload();
         }
-        self.0.audit.reopen();
+        self.app.audit.reopen();
+        if let Some(tls) = &self.tls {
+            tls.reload();
+        }
     }
 }
 
@@ -48,7 +56,8 @@ impl Server {
     /// [`Error::Io`] if the address is in use.
     pub async fn bind(client: Client, config: Config) -> Result<Self, Error> {
         config.check()?;
-        let hosts = Hosts::of_server(config.public_url.clone());
+        let tls = config.tls.as_ref().map(Tls::open).transpose()?;
+        let hosts = Hosts::of_server(config.public_url.clone(), tls.is_some());
         let app = Arc::new(App::new(client, &config, hosts)?);
         let unbound = |error| Error::io(format!("cannot listen on {}", config.listen), error);
         let listener = TcpListener::bind(config.listen).await.map_err(unbound)?;
@@ -58,6 +67,7 @@ impl Server {
             address,
             router: prefixed(&app),
             max_connections: config.max_connections,
+            tls: tls.map(Arc::new),
             app,
         })
     }
@@ -69,20 +79,21 @@ impl Server {
 
     /// Reaches the server while it runs.
     pub fn control(&self) -> Control {
-        Control(self.app.clone())
+        Control {
+            app: self.app.clone(),
+            tls: self.tls.clone(),
+        }
     }
 
     /// Serves until `stop` completes. Then `/readyz` answers 503, running requests have 30 s to
     /// finish, and new ones are refused.
     pub async fn run(self, stop: impl Future<Output = ()>) {
-        accept::run(
-            self.listener,
-            self.router,
-            self.max_connections,
-            &self.app,
-            stop,
-        )
-        .await;
+        let served = accept::Served {
+            router: self.router,
+            max_connections: self.max_connections,
+            tls: self.tls,
+        };
+        accept::run(self.listener, served, &self.app, stop).await;
     }
 }
 

@@ -4,14 +4,17 @@
 //! A test applies them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` runs
 //! for longer.
 
+mod overview;
 mod wire;
 
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
+use crate::model::history::{Resolution, points};
 use crate::model::outcomes::State;
 use crate::model::stats::Stats;
 use crate::protocol::replies::{Body, Header, Reply};
+use crate::protocol::results;
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::inspect;
 use crate::protocol::results::produce::PushResult;
@@ -56,6 +59,10 @@ pub fn reply(bytes: &[u8]) {
         b'p' => Verb::Peek,
         b's' => Verb::Stats,
         b'a' => Verb::Audit,
+        b'y' => Verb::History,
+        b'd' => Verb::Dues,
+        b'n' => Verb::Nodes,
+        b'h' => Verb::Held,
         _ => Verb::Push,
     };
     match Reply::decode(verb, sent.value(), Instant::now()) {
@@ -67,6 +74,10 @@ pub fn reply(bytes: &[u8]) {
                 Verb::Peek => peek(&sent, reply),
                 Verb::Stats => stats(&sent, reply),
                 Verb::Audit => audit(&sent, reply),
+                Verb::History => history(&sent, reply),
+                Verb::Dues => overview::dues(&sent, reply),
+                Verb::Nodes => overview::nodes(&sent, reply),
+                Verb::Held => overview::held(&sent, reply),
                 _ => items(&sent, reply),
             });
         }
@@ -97,7 +108,12 @@ fn header(sent: &Sent, header: &Header) {
 }
 
 fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    let claim = Claim::decode(reply, [7; 16])?;
+    granted(sent, &Claim::decode(reply, [7; 16])?);
+    Ok(())
+}
+
+/// What a claim granted is what was sent.
+fn granted(sent: &Sent, claim: &Claim) {
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
     let count = claim.granted.len();
     assert_eq!(
@@ -166,7 +182,6 @@ fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
             ([7; 16], sent.integer(&[0, 0]))
         );
     }
-    Ok(())
 }
 
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
@@ -262,6 +277,14 @@ fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         );
         assert_eq!(message.error, sent.text(&[2, place, 4]));
     }
+    Ok(())
+}
+
+fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
+    let records = results::history::records(&mut reply)?;
+    assert!(records.len() <= sent.len(&[1]));
+    let points = points(Resolution::Hours, 0, &[records.clone(), records]);
+    assert!(points.is_sorted_by_key(|point| point.start_ms));
     Ok(())
 }
 

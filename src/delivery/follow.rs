@@ -3,7 +3,7 @@
 use super::Delivery;
 use crate::error::Error;
 use crate::model::message::Message;
-use crate::model::outcomes::{Followed, Settled};
+use crate::model::outcomes::Followed;
 
 impl Delivery {
     /// Done: removes the message and stores the messages that follow it, all in one step.
@@ -55,19 +55,8 @@ impl Delivery {
         &self,
         messages: impl IntoIterator<Item = Message>,
     ) -> Result<Followed, Error> {
-        let partition = &self.0.partition;
-        let mut follow_ups = partition.follow_ups(&self.0.id, messages)?;
-        if follow_ups.is_empty() {
-            return Ok(match self.ack().await? {
-                Settled::Done => Followed::Done(Vec::new()),
-                Settled::Gone => Followed::Gone,
-                Settled::Lost => Followed::Lost,
-            });
-        }
         let _settling = self.settling();
-        let item = follow_ups.take_item(&self.0.token, &self.0.id);
-        let result = partition.settlers().ack_push.submit(item).await?;
-        let followed = follow_ups.followed(result, partition)?;
+        let followed = self.calls().ack_push(messages).await?;
         self.close(followed == Followed::Lost);
         Ok(followed)
     }

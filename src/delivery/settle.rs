@@ -5,12 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Delivery;
-use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
+use super::calls::LeaseCalls;
 use crate::error::Error;
-use crate::model::due::{Due, MAX_DELAY_MS, ceil_ms};
+use crate::model::due::Due;
 use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
-use crate::protocol::limits;
-use crate::server::patience::Repeat;
 
 impl Delivery {
     /// Done: removes the message.
@@ -27,13 +25,12 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn ack(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().ack, []).await
+        self.settle(self.calls().ack()).await
     }
 
     /// The ack of a worker: it lingers up to 1 ms to share a call with others.
     pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().ack_lingering, [])
-            .await
+        self.settle(self.calls().ack_behind()).await
     }
 
     /// Done for this time: the message is due again at `due`, with no attempts counted. For
@@ -49,9 +46,8 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
-        let due = due.into().encode()?;
-        self.settle(&self.0.partition.settlers().again, [due.into_bytes()])
-            .await
+        let due = due.into();
+        self.settle(self.calls().again(due)).await
     }
 
     /// Failed: the message is due again after `after`, with one failure more, and `error` (its
@@ -71,14 +67,7 @@ impl Delivery {
     /// ```
     pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
         let _settling = self.settling();
-        let after = Due::from(after)
-            .encode()?
-            .trim_start_matches('+')
-            .as_bytes()
-            .to_vec();
-        let rest = [after, error.as_bytes().to_vec()];
-        let retry = &self.0.partition.settlers().retry;
-        let outcome = self.submit(retry, rest).await?;
+        let outcome = self.calls().retry(after, error).await?;
         self.close(outcome == Retried::Lost);
         Ok(outcome)
     }
@@ -95,7 +84,7 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn release(&self) -> Result<Settled, Error> {
-        self.settle(&self.0.partition.settlers().release, []).await
+        self.settle(self.calls().release()).await
     }
 
     /// Failed for good: the message is dead, with `reason` (its first 1,024 bytes) beside it, until
@@ -108,11 +97,7 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
-        self.settle(
-            &self.0.partition.settlers().bury,
-            [reason.as_bytes().to_vec()],
-        )
-        .await
+        self.settle(self.calls().bury(reason)).await
     }
 
     /// Not done, and no failure: the message is due again at `due`, with its attempts as they are.
@@ -132,10 +117,8 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn snooze(&self, due: impl Into<Due>) -> Result<Snoozed, Error> {
-        let due = due.into().encode()?.into_bytes();
         let _settling = self.settling();
-        let snooze = &self.0.partition.settlers().snooze;
-        let outcome = self.submit(snooze, [due]).await?;
+        let outcome = self.calls().snooze(due.into()).await?;
         self.close(outcome == Snoozed::Lost);
         Ok(outcome)
     }
@@ -176,12 +159,8 @@ impl Delivery {
         &self,
         duration: Duration,
     ) -> Result<(Throttled, Result<(), Error>), Error> {
-        let wait_ms = ceil_ms(duration).clamp(1, MAX_DELAY_MS);
         let _settling = self.settling();
-        let throttle = &self.0.partition.settlers().throttle;
-        let outcome = self
-            .submit(throttle, [wait_ms.to_string().into_bytes()])
-            .await?;
+        let (outcome, wait_ms) = self.calls().throttle(duration).await?;
         self.close(outcome == Throttled::Lost);
         let closed = match outcome {
             Throttled::Until(_) => self.0.partition.close_others(wait_ms).await,
@@ -203,39 +182,24 @@ impl Delivery {
     /// # });
     /// ```
     pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
-        let lease_ms = limits::lease_ms(lease)?.to_string();
-        let extend = &self.0.partition.settlers().extend;
-        self.submit(extend, [lease_ms.into_bytes()]).await
+        self.calls().extend(lease).await
     }
 
-    async fn settle<V, const N: usize>(
+    async fn settle(
         &self,
-        batcher: &Batcher<V>,
-        rest: [Vec<u8>; N],
-    ) -> Result<Settled, Error>
-    where
-        V: BatchVerb<Output = Settled>,
-    {
+        call: impl Future<Output = Result<Settled, Error>>,
+    ) -> Result<Settled, Error> {
         let _settling = self.settling();
-        let outcome = self.submit(batcher, rest).await?;
+        let outcome = call.await?;
         self.close(outcome == Settled::Lost);
         Ok(outcome)
     }
 
-    async fn submit<V: BatchVerb, const N: usize>(
-        &self,
-        batcher: &Batcher<V>,
-        rest: [Vec<u8>; N],
-    ) -> Result<V::Output, Error> {
-        let granted: Arc<dyn OfClaim> = Arc::clone(&self.0) as _;
-        batcher
-            .submit(Item {
-                granted: Some(granted),
-                args: rest.into(),
-                // The fencing token makes it safe: a settlement that acted does not act again.
-                repeat: Repeat::Harmless,
-            })
-            .await
+    pub(super) fn calls(&self) -> LeaseCalls<'_> {
+        LeaseCalls {
+            partition: &self.0.partition,
+            granted: Arc::clone(&self.0) as _,
+        }
     }
 
     pub(super) fn close(&self, lost: bool) {

@@ -8,6 +8,7 @@ pub(crate) mod due;
 pub(crate) mod dues;
 pub(crate) mod durability;
 pub(crate) mod expiry;
+pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod lease_token;
 pub(crate) mod limits;

@@ -14,6 +14,7 @@ use crate::node::newest_reply::{NewestReply, Verdict};
 use crate::node::oldest_due::OldestDue;
 use crate::node::queue_number::QueueNumber;
 use crate::node::refills::RefillState;
+use crate::node::reporting::Reporting;
 use crate::node::slots::{HandlerPermits, QueueSlots};
 use crate::node::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
 use crate::partition::Partition;
@@ -64,6 +65,7 @@ pub(crate) struct AttendedQueue {
     pub(crate) is_subscribed: bool,
     pub(crate) last_beat: Instant,
     pub(crate) refills: RefillState,
+    reporting: Reporting,
     newest: NewestReply,
     seen: Seen,
     /// Failed calls since the last beat that succeeded.
@@ -121,6 +123,7 @@ impl AttendedQueue {
             attended: Attended::Listening,
             is_subscribed: false,
             refills: RefillState::default(),
+            reporting: Reporting::default(),
             newest: NewestReply::default(),
             seen: Seen::default(),
             failures: 0,
@@ -178,6 +181,12 @@ impl AttendedQueue {
         }
     }
 
+    /// Whether a beat that is sent now reports what the handlers of this node took.
+    pub(crate) fn reports(&mut self, is_leader: bool, now: Instant) -> bool {
+        let has_times = self.partition.has_times();
+        self.reporting.is_due(has_times, is_leader, now)
+    }
+
     /// When this queue can no longer be parked, as far as is known.
     fn unpark_at(&self, now: Instant) -> Option<Instant> {
         let is_active = self.seen.has_leases
@@ -222,6 +231,7 @@ impl AttendedQueue {
         now: Instant,
     ) -> bool {
         let header = &beat.header;
+        self.reporting.saw(header.seq);
         self.failures = 0;
         if self.failed_beats > 0 {
             events::recovered(self.name(), "beat", self.failed_beats);
@@ -337,6 +347,7 @@ impl AttendedQueue {
 
     pub(crate) fn beat_failed(&mut self, error: &Error, timers: &mut NodeTimers, now: Instant) {
         self.failed_beats += 1;
+        self.reporting.failed();
         self.failed("beat", error, timers, now);
     }
 

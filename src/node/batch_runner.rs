@@ -222,7 +222,7 @@ impl<H: HandleMany> BatchRunner<H> {
             .await;
         drop(running);
         let took = start.elapsed();
-        meters.handled(took);
+        first.partition().handled(took);
         events::handled(&span, took);
         result.unwrap_or_else(|failure| vec![failure.counted(meters).settlement(); count])
     }

@@ -9,6 +9,8 @@ pub(crate) enum Wanted {
     Woken,
     /// The last claim used every handler that it asked for, and left messages behind.
     MoreLeft,
+    /// A pull came. No token is given back if it ends before its claim.
+    Pulled,
 }
 
 /// The claims of one queue: at most one is in flight.
@@ -101,6 +103,13 @@ impl ClaimState {
     pub(crate) fn pause_until(&mut self, end: Instant) {
         self.wanted = None;
         self.not_before = Some(end);
+    }
+
+    /// Nothing waits for messages now. Returns why a claim was wanted. The queue may be parked, so a
+    /// failure counts no more; the pause after it stays.
+    pub(crate) fn rest(&mut self) -> Option<Wanted> {
+        self.failures = 0;
+        self.wanted.take()
     }
 
     /// Claims no more.

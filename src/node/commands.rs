@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::model::retry::Retry;
 use crate::node::handling::Handling;
 use crate::node::health::SharedHealth;
+use crate::node::pulls::Pulls;
 use crate::node::shares::ShareSettings;
 use crate::protocol::pattern::Pattern;
 use crate::router::Router;
@@ -60,4 +61,8 @@ pub(crate) enum NodeCommand {
     Add(Box<QueueEntry>, CommandReply),
     /// Replied when the handlers of the queue have ended and the node has left it.
     Remove(String, CommandReply),
+    /// Attends a queue for pulls, if it does not yet.
+    AddPulls(Box<QueueEntry>, oneshot::Sender<Result<Arc<Pulls>, Error>>),
+    /// A pull of this queue waits.
+    Pulled(Arc<str>),
 }

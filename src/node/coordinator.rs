@@ -233,6 +233,7 @@ impl Coordinator {
     pub(crate) fn beat(&mut self, number: QueueNumber, now: Instant) {
         let is_covered = self.covers(number);
         let is_busy = self.busy.contains(&number);
+        let is_leader = self.timers.is_leader(number, now);
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
@@ -245,12 +246,13 @@ impl Coordinator {
             self.attention.activate(number);
         }
         let presence = attended.presence(standing(queue.rank));
+        let reports = queue.reports(is_leader, now);
         let node = self.node.clone();
         self.call(number, move |partition| async move {
             Reply::Beat {
                 sent: now,
                 attended,
-                result: partition.beat(&node, presence).await,
+                result: partition.beat(&node, presence, reports).await,
             }
         });
     }
@@ -337,7 +339,9 @@ impl Coordinator {
 
 /// Reports that a node leaves a queue.
 pub(crate) async fn leave(partition: &Partition, node: &str) {
-    if let Err(error) = partition.beat(node, Presence::Leave).await {
+    let reports = partition.has_times();
+    let left = partition.beat(node, Presence::Leave, reports).await;
+    if let Err(error) = left {
         let name = partition.queue_name();
         events::call_failed(name, "leave", &error, "Redis forgets the node after 3 s");
     }

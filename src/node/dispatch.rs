@@ -1,10 +1,10 @@
 //! The coordinator's claims: which queue gets the free handlers.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
+use crate::model::lease_token::LeaseToken;
 use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
@@ -13,16 +13,12 @@ use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
 use crate::node::slots::MAX_CLAIM;
 use crate::node::tasks::Task;
-use crate::node::wakes::{WakeUp, WakeUps};
 use crate::partition::Partition;
 use crate::telemetry::events;
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a
 /// claim for many messages costs little more than a claim for one.
 const GATHER: Duration = Duration::from_micros(100);
-
-/// For claims of 0 messages: they lease nothing.
-const ANY_LEASE_MS: u64 = 1;
 
 impl Coordinator {
     /// The queue has work, or may have.
@@ -35,48 +31,12 @@ impl Coordinator {
             && let Some(queue) = self.queues.get_mut(&number)
             && queue.is_attending()
         {
+            if !queue.handling.is_needed() {
+                queue.claim.rest();
+                return;
+            }
             queue.claim.want(reason, now);
             self.wanting.insert(number);
-        }
-    }
-
-    /// A wake-up token came, or the pop failed and may have lost some.
-    pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
-        match wake_up {
-            WakeUp::Token(number) => {
-                let attended = self.queues.get_mut(&number);
-                let Some(queue) = attended.filter(|queue| queue.is_attending()) else {
-                    // The queue was removed while the pop covered its list.
-                    self.return_token(number);
-                    self.membership.left.remove(&number);
-                    return;
-                };
-                // Scripts write no tokens while the queue is paused.
-                queue.resumed();
-                let in_flight = queue.claim.is_in_flight();
-                self.shares.set_paused(number, false);
-                self.collect_ended();
-                if in_flight || self.shares.free_for(number) > 0 {
-                    self.want(number, now);
-                } else {
-                    // No handler is free here: pass the token on to a node that has one.
-                    self.return_token(number);
-                    self.attention.refuse(number);
-                }
-            }
-            WakeUp::Failed(covered) => {
-                for number in covered {
-                    if self
-                        .queues
-                        .get(&number)
-                        .is_some_and(AttendedQueue::is_attending)
-                    {
-                        self.want(number, now);
-                    } else {
-                        self.return_token(number);
-                    }
-                }
-            }
         }
     }
 
@@ -126,8 +86,7 @@ impl Coordinator {
         let Some(&(_, handlers)) = self.shares.allot(&[want]).first() else {
             return false;
         };
-        self.start_claim(number, handlers, true);
-        true
+        self.start_claim(number, handlers, true)
     }
 
     /// Returns whether a queue waits for a handler to end.
@@ -135,10 +94,18 @@ impl Coordinator {
         let mut wants = Vec::new();
         let mut unmet = false;
         let mut gathers = true;
+        let mut unneeded = Vec::new();
         self.wanting.retain(|number| {
             let Some(queue) = self.queues.get_mut(number) else {
                 return false;
             };
+            if !queue.handling.is_needed() {
+                // The pulls have ended since.
+                if queue.claim.rest() == Some(Wanted::Woken) {
+                    unneeded.push(*number);
+                }
+                queue.held = None;
+            }
             if queue.is_paused() {
                 // The resume wakes the nodes.
                 queue.claim.stop();
@@ -146,6 +113,10 @@ impl Coordinator {
             }
             queue.claim.is_wanted()
         });
+        for number in unneeded {
+            // A token may have come for them.
+            self.return_token(number);
+        }
         for number in &self.wanting {
             let Some(queue) = self.queues.get(number) else {
                 continue;
@@ -228,37 +199,50 @@ impl Coordinator {
 
     /// How many deliveries of the queue may be claimed.
     fn room(&self, queue: &AttendedQueue) -> usize {
-        queue
-            .slots
-            .room(queue.handling.capacity(queue.max_handlers))
+        match queue.handling.capacity(queue.max_handlers) {
+            0 => 0,
+            capacity => queue.slots.room(capacity),
+        }
     }
 
-    fn start_claim(&mut self, number: QueueNumber, handlers: usize, for_promote: bool) {
+    /// Returns whether a claim was sent: the pulls that it was to be for may have ended.
+    fn start_claim(&mut self, number: QueueNumber, handlers: usize, for_promote: bool) -> bool {
         if handlers > 0 {
             self.busy.insert(number);
         }
         let Some(queue) = self.queues.get_mut(&number) else {
-            return;
+            return false;
         };
         queue.hold(handlers);
         let Some(permits) = queue.held.take() else {
-            return;
+            return false;
         };
         let room = queue
             .slots
             .room(queue.handling.capacity(queue.max_handlers));
-        let asked = queue.handling.asks(permits.count()).min(room);
+        let mut asked = queue.handling.asks(permits.count()).min(room);
+        let (mut lease_ms, mut token) = (queue.lease_ms, None);
+        let pulls = Arc::clone(&queue.handling).pulls();
+        let bound = pulls.as_ref().and_then(|pulls| pulls.bind(number, asked));
+        if let Some(bound) = &bound {
+            let request = bound.request();
+            (asked, lease_ms, token) = (request.max, request.lease_ms, request.token);
+        } else if pulls.is_some() {
+            return false;
+        }
         queue.claim.sent();
         self.wanting.remove(&number);
-        let (partition, lease_ms) = (Arc::clone(&queue.partition), queue.lease_ms);
+        let partition = Arc::clone(&queue.partition);
         let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
             let sent = Instant::now();
-            let result = partition.claim(asked, lease_ms).await;
+            let token = token.unwrap_or_else(LeaseToken::random);
+            let result = partition.claim_with(token, asked, lease_ms).await;
             let claimed = Claimed {
                 sent,
                 asked,
                 permits,
+                bound,
                 for_promote,
                 result,
             };
@@ -269,10 +253,11 @@ impl Coordinator {
                 release(&partition, unsent.0).await;
             }
         });
+        true
     }
 
     /// Counts the handlers that ended.
-    fn collect_ended(&mut self) {
+    pub(crate) fn collect_ended(&mut self) {
         let (queues, shares) = (&self.queues, &mut self.shares);
         self.busy.retain(|number| {
             if let Some(queue) = queues.get(number) {
@@ -280,21 +265,6 @@ impl Coordinator {
             }
             shares.running(*number) > 0
         });
-    }
-
-    /// Claims for queues whose last token was refused, as soon as they have a handler.
-    fn accept_refused(&mut self, now: Instant) {
-        let accepted: Vec<_> = self
-            .attention
-            .refused()
-            .filter(|number| self.shares.free_for(*number) > 0)
-            .collect();
-        for number in accepted {
-            self.attention.accept(number);
-            self.want(number, now);
-            // Until a pop covers the list again, notices must report new work.
-            self.timers.beat_at(number, now, now);
-        }
     }
 
     /// Claims no more. Messages of a claim that is in flight are still handled.
@@ -309,6 +279,7 @@ impl Coordinator {
         for queue in self.queues.values_mut() {
             queue.claim.stop();
             queue.held = None;
+            queue.handling.stop();
         }
         let groups: Vec<_> = self.membership.queues.keys().copied().collect();
         for group in groups {
@@ -317,33 +288,6 @@ impl Coordinator {
         for number in lists {
             self.return_token(number);
         }
-    }
-
-    /// The queues of which the last pop may have taken a token, and those that the next one covers.
-    fn token_lists(&self) -> BTreeSet<QueueNumber> {
-        let last = self.wake.iter().flat_map(WakeUps::last_covered);
-        self.attention.lists().chain(last).collect()
-    }
-
-    /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
-    pub(crate) fn return_token(&mut self, number: QueueNumber) {
-        let attended = self.queues.get(&number);
-        let partition = attended
-            .map(|queue| &queue.partition)
-            .or_else(|| self.membership.left.get(&number));
-        let Some(partition) = partition.map(Arc::clone) else {
-            return;
-        };
-        self.returning += 1;
-        let sender = self.sender.clone();
-        self.tasks.spawn(Task::Call, async move {
-            if let Err(error) = partition.claim(0, ANY_LEASE_MS).await {
-                let then = "a beat wakes the other nodes within a second";
-                events::call_failed(partition.queue_name(), "wake", &error, then);
-            }
-            // The coordinator may have stopped.
-            let _ = sender.send(Event::Reply(number, Reply::TokenReturned));
-        });
     }
 
     /// Reports that no claim is in flight any more, once that is so. No further delivery joins a

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::node::attention::Attended;
 use crate::node::commands::NodeCommand;
+use crate::node::pulls::BoundPulls;
 use crate::node::queue_number::QueueNumber;
 use crate::node::refills::RefillReply;
 use crate::node::scanner::Found;
@@ -57,6 +58,8 @@ pub(crate) struct Claimed {
     /// For how many messages it asked.
     pub(crate) asked: usize,
     pub(crate) permits: HandlerPermits,
+    /// The pulls that it is for, if they take the place of a handler.
+    pub(crate) bound: Option<BoundPulls>,
     /// Whether it replaced a promote.
     pub(crate) for_promote: bool,
     pub(crate) result: Result<Claim, Error>,

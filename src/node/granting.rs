@@ -30,6 +30,7 @@ impl Coordinator {
             sent,
             asked,
             permits,
+            bound,
             for_promote,
             result,
         } = claimed;
@@ -38,9 +39,15 @@ impl Coordinator {
         };
         let claim = match result {
             Ok(claim) => claim,
+            Err(error) if error.is_held() => {
+                return self.refused_token(number, bound, &error, for_promote, now);
+            }
             Err(error) => {
                 let failures = queue.claim.failed();
                 queue.held = None;
+                if let Some(bound) = bound {
+                    bound.failed(&error);
+                }
                 events::call_failed(queue.name(), "claim", &error, "it is repeated");
                 let pause = now + reconnect_delays().delay(failures, fastrand::f64());
                 queue.claim.pause_until(pause);
@@ -85,8 +92,10 @@ impl Coordinator {
             queue.absorb(&header, &mut self.timers, now);
         }
         self.shares.set_paused(number, !queue.takes_messages());
-        if !granted.is_empty() {
-            self.start(number, granted, sent, permits, asked);
+        match bound {
+            Some(bound) => self.answer_pulls(number, bound, granted, is_left),
+            None if granted.is_empty() => {}
+            None => self.start(number, granted, sent, permits, asked),
         }
         if is_left && (is_full || found_expired) {
             self.want_for(number, Wanted::MoreLeft, now);

@@ -107,7 +107,7 @@ impl<H: HandleOne> HandlerRunner<H> {
         let settlement = self.settlement_of(delivery, context).await;
         drop(running);
         let took = start.elapsed();
-        meters.handled(took);
+        delivery.partition().handled(took);
         events::handled(span, took);
         settlement
     }

@@ -12,10 +12,12 @@ use crate::error::ErrorKind;
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::handler_guard::HandlerGuard;
+use crate::node::pulls::Pulls;
 use crate::node::slots::HandlerPermits;
 use crate::node::thread::NodeThread;
 
 /// Starts the handlers of one queue. The node knows neither their type nor that of their payloads.
+/// Pulls take the place of a handler: see [`Pulls`].
 pub(crate) trait Handling: Send + Sync + 'static {
     /// How many deliveries it can take now, if it gets this many more handlers.
     fn capacity(&self, handlers: usize) -> usize;
@@ -33,6 +35,19 @@ pub(crate) trait Handling: Send + Sync + 'static {
         permits: HandlerPermits,
         context: &Arc<HandlerContext>,
     );
+
+    /// Whether anything waits for messages. If not, the node claims none, and takes no wake-up token.
+    fn is_needed(&self) -> bool {
+        true
+    }
+
+    /// The pulls that take the place of a handler, if they do.
+    fn pulls(self: Arc<Self>) -> Option<Arc<Pulls>> {
+        None
+    }
+
+    /// The node claims no more. Claims in flight may still grant messages.
+    fn stop(&self) {}
 
     /// Called after the last delivery: a batch handler gets its incomplete batch at once.
     fn close(&self);

@@ -60,6 +60,9 @@ impl Coordinator {
         attended.phase = Phase::Draining;
         attended.claim.stop();
         attended.held = None;
+        if let Some(pulls) = Arc::clone(&attended.handling).pulls() {
+            pulls.forget(number);
+        }
         let (group, tag) = (attended.group, attended.partition.tag());
         if let Some(queue) = self.membership.queues.get_mut(&group) {
             queue.members.remove(&tag);

@@ -84,6 +84,10 @@ impl Coordinator {
                 let _ = reply.send(self.attend(*entry, None, now));
             }
             NodeCommand::Remove(name, reply) => self.remove(&name, Some(reply)),
+            NodeCommand::AddPulls(entry, reply) => {
+                let _ = reply.send(self.attend_for_pulls(*entry, now));
+            }
+            NodeCommand::Pulled(name) => self.pulled(&name, now),
         }
     }
 
@@ -124,7 +128,7 @@ impl Coordinator {
     }
 
     /// Attends a queue from now on: its home first, which tells whether the queue has a map.
-    fn attend(
+    pub(crate) fn attend(
         &mut self,
         entry: QueueEntry,
         pattern: Option<usize>,

@@ -268,7 +268,7 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
         let (partition, node) = (entry.router.home(), node.to_owned());
         beats.spawn(async move {
             let stay = Presence::Alive(Standing::Any, None);
-            let error = partition.beat(&node, stay).await.err()?;
+            let error = partition.beat(&node, stay, false).await.err()?;
             Some((partition.queue_name().to_owned(), error))
         });
     }

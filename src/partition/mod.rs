@@ -8,12 +8,14 @@ mod older_nodes;
 mod producers;
 pub(crate) mod pushing;
 mod remap;
+mod reports;
 mod roles;
 mod schedules;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
 
 use crate::batch::{Batcher, CallSpec, OpenPartition, Supervisor};
 use crate::error::Error;
@@ -31,6 +33,7 @@ use crate::telemetry::metrics::Meters;
 pub(crate) use closing::Siblings;
 pub(crate) use producers::Producers;
 pub(crate) use remap::{StoredMap, Take};
+use reports::Reports;
 pub(crate) use roles::{Presence, Standing};
 pub(crate) use schedules::{Lists, list_length};
 
@@ -70,6 +73,8 @@ pub(crate) struct Partition {
     meters: Arc<Meters>,
     producers: Arc<ProducerPool>,
     settlers: Settlers,
+    /// What handlers took, until a beat reports it.
+    reports: Reports,
 }
 
 /// What the objects of one partition share, for the client and for its nodes.
@@ -205,6 +210,7 @@ impl Partition {
             meters,
             producers,
             settlers,
+            reports: Reports::default(),
         }
     }
 
@@ -258,6 +264,18 @@ impl Partition {
 
     pub(crate) fn meters(&self) -> &Meters {
         &self.meters
+    }
+
+    /// A handler of a worker starts, so long after the due time.
+    pub(crate) fn late(&self, lateness: Duration) {
+        self.meters.late(lateness);
+        self.reports.late(lateness);
+    }
+
+    /// A handler of a worker ran for this time.
+    pub(crate) fn handled(&self, took: Duration) {
+        self.meters.handled(took);
+        self.reports.handled(took);
     }
 
     pub(crate) fn settlers(&self) -> &Settlers {

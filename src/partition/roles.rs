@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Applied, Error};
 use crate::partition::Partition;
+use crate::partition::reports::Report;
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::roles::{Beat, Moved, Watched};
@@ -46,21 +47,36 @@ impl Standing {
 }
 
 impl Partition {
-    /// Records that a node is alive or stops. Sent once, without a repetition.
-    pub(crate) async fn beat(&self, node: &str, presence: Presence) -> Result<Beat, Error> {
-        let node = node.as_bytes();
-        let reply = match presence {
-            Presence::Leave => self.call_once(Verb::Beat, &[node, b"leave"]).await,
-            Presence::Alive(standing, None) => {
-                self.call_once(Verb::Beat, &[node, standing.word()]).await
+    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. Sent
+    /// once, without a repetition.
+    pub(crate) async fn beat(
+        &self,
+        node: &str,
+        presence: Presence,
+        reports: bool,
+    ) -> Result<Beat, Error> {
+        let (word, park) = match presence {
+            Presence::Leave => (&b"leave"[..], None),
+            Presence::Alive(standing, park) => (standing.word(), park),
+        };
+        let park = park.map(|time| limits::park_ms(time).to_string());
+        let report = reports.then(|| self.reports.take());
+        let text = report.as_ref().map(Report::text);
+        let mut args = vec![node.as_bytes(), word];
+        args.extend([&park, &text].into_iter().flatten().map(String::as_bytes));
+        let reply = self.call_once(Verb::Beat, &args).await;
+        let reply = reply.inspect_err(|error| {
+            // If Redis may have counted the report, it is lost: better than counted twice.
+            if let Some(report) = report.filter(|_| error.was_applied() == Applied::No) {
+                self.reports.give_back(&report);
             }
-            Presence::Alive(standing, Some(time)) => {
-                let ms = limits::park_ms(time).to_string();
-                self.call_once(Verb::Beat, &[node, standing.word(), ms.as_bytes()])
-                    .await
-            }
-        }?;
+        })?;
         Beat::decode(reply)
+    }
+
+    /// Whether handlers of this node took messages since the last report.
+    pub(crate) fn has_times(&self) -> bool {
+        self.reports.has_times()
     }
 
     /// Enters the node in the roster, which forgets it after 3 s. Only for the home of a queue with a

@@ -52,7 +52,7 @@ impl Verb {
     /// Whether a call with these arguments never writes.
     pub(crate) fn only_reads(self, args: &[&[u8]]) -> bool {
         match self {
-            Self::Get | Self::Peek | Self::Stats | Self::Schedules => true,
+            Self::Get | Self::Peek | Self::Stats | Self::History | Self::Schedules => true,
             Self::Dues | Self::Nodes | Self::Held => true,
             // Their last argument asks for repairs.
             Self::Verify | Self::Audit => args.last().is_some_and(|repair| repair.is_empty()),
@@ -86,7 +86,7 @@ verbs! {
     Push "push", Upsert "upsert", Promote "promote", Claim "claim", Ack "ack", AckPush "ack_push", Again "again", Retry "retry", Release "release",
     Snooze "snooze", Throttle "throttle", Bury "bury", Extend "extend", Reap "reap", Cancel "cancel", Reschedule "reschedule", RunNow "run_now",
     Requeue "requeue", Purge "purge", Pause "pause", Resume "resume", Configure "configure", Beat "beat",
-    Get "get", Peek "peek", Stats "stats", Verify "verify", Audit "audit", Remap "remap",
+    Get "get", Peek "peek", Stats "stats", History "history", Verify "verify", Audit "audit", Remap "remap",
     Schedule "schedule", Schedules "schedules", Amend "amend", Trigger "trigger", Refill "refill",
     Dues "dues", Nodes "nodes", Held "held",
 }

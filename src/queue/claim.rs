@@ -139,7 +139,7 @@ fn or_new(token: Option<LeaseToken>) -> LeaseToken {
 
 /// Fails with the code `HELD` if one of several partitions has a lease with this token. Those that
 /// were asked have none. A queue of one partition is not asked: its claim says so itself.
-async fn refuse_held(
+pub(crate) async fn refuse_held(
     partitions: &Partitions,
     asked: &[Tag],
     token: LeaseToken,

@@ -6,6 +6,7 @@ mod change;
 mod claim;
 mod forward;
 mod held;
+mod history;
 mod inspect;
 mod list;
 mod outcome;
@@ -13,6 +14,7 @@ mod overview;
 mod partitions;
 mod produce;
 mod push;
+mod remote;
 mod routed;
 mod schedule;
 mod schedules;
@@ -26,8 +28,10 @@ use crate::model::durability::Durability;
 use crate::router::Router;
 use crate::telemetry::metrics::Metrics;
 
+pub(crate) use claim::refuse_held;
 pub use held::Held;
 pub use push::Push;
+pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 

@@ -77,6 +77,11 @@ impl Partitions {
         &self.list
     }
 
+    /// The partition with this tag.
+    pub(crate) fn of_tag(&self, tag: Tag) -> Option<&Arc<Partition>> {
+        self.list.iter().find(|partition| partition.tag() == tag)
+    }
+
     /// The partition that holds this id.
     ///
     /// # Errors

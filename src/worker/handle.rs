@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::node::commands::{CommandReply, NodeCommand, Settings};
+use crate::node::commands::{NodeCommand, Settings};
 use crate::node::health::SharedHealth;
 use crate::node::run as node;
 use crate::queue::Queue;
@@ -243,7 +243,26 @@ impl WorkerHandle {
             .await
     }
 
-    async fn command(&self, make: impl FnOnce(CommandReply) -> NodeCommand) -> Result<(), Error> {
+    /// Sends a command that has no reply.
+    pub(super) fn tell(&self, command: NodeCommand) {
+        // A worker that has ended takes none.
+        let _ = self.0.commands.send(command);
+    }
+
+    /// Stops the worker when the guard is dropped.
+    pub(super) fn stop_on_drop(&self) -> DropGuard {
+        self.0.stop.clone().drop_guard()
+    }
+
+    /// Why the worker has ended, if it failed.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.0.result.borrow().clone()?.err()
+    }
+
+    pub(super) async fn command<T>(
+        &self,
+        make: impl FnOnce(oneshot::Sender<Result<T, Error>>) -> NodeCommand,
+    ) -> Result<T, Error> {
         let (reply, replied) = oneshot::channel();
         let unavailable = || {
             let message = "the worker has ended, or is about to";

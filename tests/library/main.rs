@@ -11,6 +11,7 @@ mod input;
 mod lifecycle;
 mod partitions;
 mod peer_failures;
+mod pulls;
 mod schedules;
 mod secrets;
 mod support;

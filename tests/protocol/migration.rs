@@ -190,7 +190,9 @@ fn calls(round: u64) -> Vec<Call> {
     let held = token('a');
     let push = ["a", "b", "c", "d", "e", "f", "g", "h"]
         .map(|name| words![id(name), now, "payload", "max_attempts=3"]);
-    let beats = (0..6).map(|second| ("beat", now + second * SECOND, words!["node", "stay"]));
+    let far = words!["", id("far"), "+3600000", "", ""];
+    let near = words![id("near"), "+1500", "", ""];
+    let beats = (0..6).map(|s| ("beat", now + s * SECOND, words!["node", "stay", "9 1|"]));
     let mut calls = vec![
         ("configure", now, words!["max_crashes", 4]),
         (
@@ -198,21 +200,7 @@ fn calls(round: u64) -> Vec<Call> {
             now,
             [words![attempt(now, 1)], push.concat()].concat(),
         ),
-        (
-            "push",
-            now,
-            words![
-                "",
-                id("far"),
-                "+3600000",
-                "",
-                "",
-                id("near"),
-                "+1500",
-                "",
-                ""
-            ],
-        ),
+        ("push", now, [far, near].concat()),
         (
             "upsert",
             now,
@@ -271,6 +259,7 @@ fn calls(round: u64) -> Vec<Call> {
         ("dues", now + 6 * SECOND, words![now, now + 6 * SECOND]),
         ("nodes", now + 6 * SECOND, words![]),
         ("held", now + 6 * SECOND, words![&held]),
+        ("history", now + 6 * SECOND, words!["days"]),
         ("verify", now + 6 * SECOND, words!["1"]),
         ("audit", now + 6 * SECOND, audit),
     ]);

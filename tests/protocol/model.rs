@@ -48,7 +48,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::queue::{Calls, Queue};
 use crate::reply::{Reply, Text, words};
-use coverage::REQUIRED;
+use coverage::{REQUIRED, REQUIRED_OF_SCHEDULES};
 use driver::Driver;
 use history::History;
 use operation::Operation;
@@ -239,15 +239,44 @@ fn without_reasons(reply: Reply) -> Reply {
     }
 }
 
+/// The results of these runs together.
+fn met_by(runs: impl IntoIterator<Item = Result<Coverage>>) -> Result<Coverage> {
+    let mut met = Coverage::new();
+    for run in runs {
+        for (answer, count) in run? {
+            *met.entry(answer).or_default() += count;
+        }
+    }
+    Ok(met)
+}
+
+/// Short runs need not meet the results.
+fn all_are_met(required: &[&str], met: &Coverage, steps: usize) -> Result<()> {
+    let missed: Vec<_> = required
+        .iter()
+        .filter(|answer| !met.contains_key(**answer))
+        .collect();
+    ensure!(
+        missed.is_empty() || steps < STEPS,
+        "no run met these results: {missed:?}"
+    );
+    Ok(())
+}
+
+/// The seeds of `DUEQ_MODEL_SEED`.
+fn named_seeds() -> Result<Vec<u64>> {
+    let named = std::env::var("DUEQ_MODEL_SEED").unwrap_or_default();
+    let named = named.split(',').filter(|seed| !seed.is_empty());
+    Ok(named.map(str::parse).collect::<Result<_, _>>()?)
+}
+
 fn steps() -> Result<usize> {
     Ok(std::env::var("DUEQ_MODEL_STEPS").map_or(Ok(STEPS), |steps| steps.parse())?)
 }
 
 #[test]
 fn every_reply_and_state_matches_the_model() -> Result<()> {
-    let named = std::env::var("DUEQ_MODEL_SEED").unwrap_or_default();
-    let named = named.split(',').filter(|seed| !seed.is_empty());
-    let named: Vec<u64> = named.map(str::parse).collect::<Result<_, _>>()?;
+    let named = named_seeds()?;
     let (start, steps) = (Instant::now(), steps()?);
     let mut seeds: Vec<_> = SEEDS
         .into_iter()
@@ -255,8 +284,6 @@ fn every_reply_and_state_matches_the_model() -> Result<()> {
         .map(|seed| (seed, Kind::Mixed))
         .collect();
     seeds.push((named.first().copied().unwrap_or(PLAIN_SEED), Kind::Plain));
-    let seed = named.first().copied().unwrap_or(SCHEDULES_SEED);
-    seeds.push((seed, Kind::Schedules));
     let failed = AtomicBool::new(false);
     let runs: Vec<Result<Coverage>> = std::thread::scope(|scope| {
         let start = |&(seed, kind)| {
@@ -271,26 +298,32 @@ fn every_reply_and_state_matches_the_model() -> Result<()> {
             })
             .collect()
     });
-    let mut met = Coverage::new();
-    for run in runs {
-        for (answer, count) in run? {
-            *met.entry(answer).or_default() += count;
-        }
-    }
+    let met = met_by(runs)?;
     println!(
         "{} seeds of {steps} steps in {:?}: {met:#?}",
         seeds.len(),
         start.elapsed()
     );
-    let missed: Vec<_> = REQUIRED
-        .iter()
-        .filter(|answer| !met.contains_key(**answer))
-        .collect();
-    ensure!(
-        missed.is_empty() || steps < STEPS,
-        "no run met these results: {missed:?}"
-    );
-    Ok(())
+    all_are_met(REQUIRED, &met, steps)
+}
+
+/// The random calls are mostly about schedules, and claims of their ticks.
+#[test]
+fn schedules_and_their_ticks_match_the_model() -> Result<()> {
+    let steps = steps()?;
+    let seeds = [vec![SCHEDULES_SEED], named_seeds()?].concat();
+    let start = |seed| {
+        run(
+            seed,
+            Kind::Schedules,
+            steps,
+            Calls::Evalsha,
+            &AtomicBool::new(false),
+        )
+    };
+    let met = met_by(seeds.into_iter().map(start))?;
+    println!("{met:#?}");
+    all_are_met(REQUIRED_OF_SCHEDULES, &met, steps)
 }
 
 /// Scripts and functions call one queue in turn. Every reply and every state is the model's.

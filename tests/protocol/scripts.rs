@@ -94,6 +94,8 @@ verbs! {
         call words!["r"];
     "held" Consumer, without ["dead", "recent", "nodes"], row false,
         call words![token('l')];
+    "history" Consumer, without ["claims", "attrs", "recent", "nodes"], row false,
+        call words!["minutes"];
     "nodes" Consumer, without ["claims", "messages", "attrs", "dead", "recent"], row false,
         call words![];
     "pause" Operator, without ["claims", "messages", "attrs", "dead", "recent", "nodes"], row false,

@@ -13,6 +13,7 @@ mod expiry;
 mod follow_ups;
 mod held;
 mod hints;
+mod history;
 mod layout3;
 mod leased_limit;
 mod leases;

@@ -6,7 +6,7 @@ use super::Variant;
 const SCHEDULE_SECONDS: u64 = 6;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 9] = [
+pub const OF_SCHEDULES: [Variant; 8] = [
     Variant {
         name: "push_forgets_windows",
         what: "push does not look whether a window remembers the id",
@@ -64,17 +64,6 @@ pub const OF_SCHEDULES: [Variant; 9] = [
         exchanges: &[(
             "' ' or '') .. more\n",
             "' ' or '') .. string.gsub(more, '^%d+ ?', '', 1)\n",
-        )],
-        seconds: SCHEDULE_SECONDS,
-    },
-    Variant {
-        name: "trigger_makes_twice",
-        what: "trigger does not look whether the message of a fire is there",
-        verb: "trigger",
-        shipped: shipped!("trigger"),
-        exchanges: &[(
-            "elseif redis.call('HEXISTS', MESSAGES, id) == 1 then\n    replies[i] = 'EXISTS ",
-            "elseif false then\n    replies[i] = 'EXISTS ",
         )],
         seconds: SCHEDULE_SECONDS,
     },

@@ -101,7 +101,6 @@ impl Act {
     const FIRST: [Self; 10] = [
         Self::Windows,
         Self::Windows,
-        Self::Renew,
         Self::Trigger,
         Self::Backfill,
         Self::Refill,
@@ -109,6 +108,7 @@ impl Act {
         Self::PauseQueue,
         Self::Same,
         Self::Older,
+        Self::Renew,
     ];
     const ALL: [Self; 35] = [
         Self::Windows,
@@ -210,10 +210,13 @@ impl Scheduler {
                 let until_ms = self.rng.u64(0..BACKFILL_MS);
                 let from_ms = until_ms + every_ms(number) * self.rng.u64(0..BACKFILLED);
                 let ago = |ms| SystemTime::now() - Duration::from_millis(ms);
-                match handle.backfill(ago(from_ms), ago(until_ms)).await {
+                // Two operators at once: each tick is made by one of them.
+                let backfill = async || handle.backfill(ago(from_ms), ago(until_ms)).await;
+                let (one, other) = tokio::join!(backfill(), backfill());
+                match one.and(other) {
                     // It was removed.
                     Err(error) if error.kind() == ErrorKind::InvalidInput => Ok(()),
-                    other => other.map(drop),
+                    done => done.map(drop),
                 }
             }
             Act::Refill => self.queue.refill_schedules().await.map(drop),

@@ -201,6 +201,123 @@ fn declarations_that_are_judged_wrongly() {
     }
 }
 
+/// A cron `t` with a fire every two seconds, of which a list has two.
+fn declared_cron(story: &mut Story, fires: &str, answer: &str) {
+    let spec = "zone=Europe/Paris limit=3";
+    let args = ["chaos", "7", "", "t", spec, "*/2 * * * * *", "", fires, "-"];
+    let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let what = Call::Other {
+        verb: "schedule".into(),
+        args: strings(&args),
+    };
+    story.call(what, Answer::Other(strings(&["OK", answer])), true);
+}
+
+/// A cron that ran dry and was refilled, in this state with these counts.
+fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64) -> Story {
+    let mut story = Story::new();
+    story.queue = TICKS;
+    let list = |from: u64| {
+        let [first, second] = [from, from + 2_000].map(Story::server);
+        format!("2026a 0\n{first} {second}")
+    };
+    declared_cron(&mut story, &list(2_000), "CREATED 1000002000");
+    for ms in [2_000, 4_000] {
+        let token = tick(story.at(ms + 5), ms, 1);
+        story.at(ms + 10).ack(&id(ms), &token);
+    }
+    // As before, but for the list: it is kept.
+    declared_cron(story.at(4_500), &list(6_000), "KEPT 0");
+    let (listed, more) = (Story::server(4_000).to_string(), list(6_000));
+    story
+        .at(9_000)
+        .other("refill", &["t", "1", &listed, &more], &["OK 2"]);
+    let [last, next, since] = [last, next, 2_000].map(Story::server);
+    let next = if state == "active" { next } else { 0 };
+    story.write(Event::Schedule {
+        queue: TICKS.into(),
+        name: "t".into(),
+        state: state.into(),
+        numbers: Box::new([next, last, since, made, missed, 0, 0, 0, 0, 1]),
+        spec: "set=chaos zone=Europe/Paris limit=3".into(),
+        pattern: "*/2 * * * * *".into(),
+    });
+    story
+}
+
+#[test]
+fn fires_of_a_cron_are_counted_across_a_dry_list() {
+    refilled("active", 4_000, 6_000, 2, 0).is_clean();
+    refilled("active", 8_000, 10_000, 2, 2).is_clean();
+    let verdict = refilled("dry", 4_000, 0, 2, 0).verdict();
+    assert!(verdict.is_clean(), "{:#?}", verdict.examples);
+    assert_eq!((verdict.schedules.refilled, verdict.schedules.dry), (1, 1));
+    for (state, last, next, made, missed) in [
+        ("active", 6_000, 8_000, 2, 0),  // a fire that is in no count
+        ("active", 8_000, 10_000, 2, 1), // the refill left one out
+        ("active", 4_000, 8_000, 2, 0),  // the next one is left out
+        ("active", 5_000, 6_000, 2, 0),  // no fire
+        ("ended", 4_000, 0, 2, 0),       // its limit is 3
+    ] {
+        refilled(state, last, next, made, missed).has(Kind::UnaccountedFires);
+    }
+}
+
+#[test]
+fn a_schedule_ends_at_its_limit() {
+    for (state, made, is_clean) in [
+        ("active", 2, true),
+        ("ended", 2, false),
+        ("active", 3, false),
+        ("ended", 3, true),
+        ("ended", 4, false),
+    ] {
+        let mut story = declared(" limit=3");
+        for fire in 1..=made {
+            let token = tick(story.at(fire * 1_000 + 5), fire * 1_000, 1);
+            story.at(fire * 1_000 + 10).ack(&id(fire * 1_000), &token);
+        }
+        let next = match state {
+            "active" => Story::server((made + 1) * 1_000),
+            _ => 0,
+        };
+        let [last, since] = [made * 1_000, 1_000].map(Story::server);
+        story.write(Event::Schedule {
+            queue: TICKS.into(),
+            name: "t".into(),
+            state: state.into(),
+            numbers: Box::new([next, last, since, made, 0, 0, 0, 0, 0, 1]),
+            spec: "set=chaos every=1000 limit=3".into(),
+            pattern: String::new(),
+        });
+        let verdict = story.verdict();
+        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
+    }
+}
+
+#[test]
+fn a_backfill_makes_a_tick_again_with_the_payload_of_its_time() {
+    let fire = Story::server(1_000).to_string();
+    for (by_hand, is_clean) in [
+        (Some("CREATED"), true),
+        (Some("EXISTS"), false),
+        (None, false),
+    ] {
+        let mut story = declared("");
+        let token = tick(story.at(1_005), 1_000, 1);
+        story.at(1_010).ack(&id(1_000), &token);
+        if let Some(word) = by_hand {
+            let answer = format!("{word} {}", id(1_000));
+            story.at(5_000).other("trigger", &["t", &fire], &[&answer]);
+        }
+        let again = ClaimedItem(id(1_000), 0, Story::server(5_000), 1, 9, "tick".into());
+        let token = story.at(5_005).grant(&[again]);
+        story.at(5_010).ack(&id(1_000), &token);
+        let verdict = story.verdict();
+        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
+    }
+}
+
 /// An ack with two messages that follow.
 fn follow(story: &mut Story, token: &str, answer: &[&str]) {
     let child = |id: &str| PushItem(id.into(), "+0".into(), 1, 100, String::new());

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
-use dueq_serve::{Access, Config, PublicUrl, QueuePattern, Role, Server, TrustedProxy};
+use dueq_serve::{Access, Config, PublicUrl, QueuePattern, Role, Server, TlsFiles, TrustedProxy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Usage;
@@ -40,7 +40,7 @@ Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all b
 256 MiB.
 
 Stop: Ctrl-C or SIGTERM. /readyz answers 503 from then on, and running requests have 30 s. A second
-signal ends them. SIGHUP reads the tokens file and opens the audit log again.
+signal ends them. SIGHUP reads the tokens file and the certificate again, and reopens the audit log.
 
 Each option has a variable: --public-url is DUEQ_SERVE_PUBLIC_URL, and so on.
 
@@ -48,6 +48,8 @@ Examples:
   dueq serve
   dueq serve token ops --role operator --tokens tokens.toml
   dueq serve --listen 0.0.0.0:8377 --tokens tokens.toml --public-url https://queues.example.com
+  dueq serve --listen 0.0.0.0:443 --tokens tokens.toml --tls-cert chain.pem --tls-key key.pem
+             --public-url https://queues.example.com
   dueq serve --trust-proxy 10.0.0.7 --user-header x-forwarded-user --groups-header x-forwarded-groups
              --group-role sre=operator --group-role dev=viewer --listen 10.0.0.8:8377
   curl -H \"Authorization: Bearer $TOKEN\" https://queues.example.com/v1/queues/orders"
@@ -72,24 +74,36 @@ struct Options {
         long,
         value_name = "ADDRESS:PORT",
         default_value = "127.0.0.1:8377",
-        env = "DUEQ_SERVE_LISTEN"
+        env = "DUEQ_SERVE_LISTEN",
+        hide_env_values = true
     )]
     listen: SocketAddr,
     /// The URL that callers use, if it is not the address. Its path is the prefix of all paths
-    #[arg(long, value_name = "URL", env = "DUEQ_SERVE_PUBLIC_URL")]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DUEQ_SERVE_PUBLIC_URL",
+        hide_env_values = true
+    )]
     public_url: Option<PublicUrl>,
     /// The tokens that have access
-    #[arg(long, value_name = "FILE", env = "DUEQ_SERVE_TOKENS")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DUEQ_SERVE_TOKENS",
+        hide_env_values = true
+    )]
     tokens: Option<PathBuf>,
     /// Answer reads only
-    #[arg(long, env = "DUEQ_SERVE_READ_ONLY", value_parser = clap::builder::FalseyValueParser::new())]
+    #[arg(long, env = "DUEQ_SERVE_READ_ONLY", hide_env_values = true, value_parser = clap::builder::FalseyValueParser::new())]
     read_only: bool,
     /// Serve these queues only; * matches any characters, ? one [default: all]
     #[arg(
         long,
         value_name = "NAME_OR_PATTERN,...",
         value_delimiter = ',',
-        env = "DUEQ_SERVE_QUEUES"
+        env = "DUEQ_SERVE_QUEUES",
+        hide_env_values = true
     )]
     queues: Vec<QueuePattern>,
     /// Believe the headers of the proxies at these addresses
@@ -98,7 +112,8 @@ struct Options {
         value_name = "CIDR,...",
         value_delimiter = ',',
         requires = "user_header",
-        env = "DUEQ_SERVE_TRUST_PROXY"
+        env = "DUEQ_SERVE_TRUST_PROXY",
+        hide_env_values = true
     )]
     trust_proxy: Vec<String>,
     /// The header in which the proxy names the user
@@ -106,7 +121,8 @@ struct Options {
         long,
         value_name = "NAME",
         requires = "trust_proxy",
-        env = "DUEQ_SERVE_USER_HEADER"
+        env = "DUEQ_SERVE_USER_HEADER",
+        hide_env_values = true
     )]
     user_header: Option<String>,
     /// The header in which the proxy lists the user's groups, with commas
@@ -114,24 +130,53 @@ struct Options {
         long,
         value_name = "NAME",
         requires = "trust_proxy",
-        env = "DUEQ_SERVE_GROUPS_HEADER"
+        env = "DUEQ_SERVE_GROUPS_HEADER",
+        hide_env_values = true
     )]
     groups_header: Option<String>,
     /// The role of a group's users. May be repeated
-    #[arg(long, value_name = "GROUP=ROLE", value_delimiter = ',', requires = "groups_header", value_parser = group_role, env = "DUEQ_SERVE_GROUP_ROLE")]
+    #[arg(long, value_name = "GROUP=ROLE", value_delimiter = ',', requires = "groups_header", value_parser = group_role, env = "DUEQ_SERVE_GROUP_ROLE", hide_env_values = true)]
     group_role: Vec<(String, Role)>,
     /// The file of the audit log [default: standard error]
-    #[arg(long, value_name = "FILE", env = "DUEQ_SERVE_AUDIT_LOG")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DUEQ_SERVE_AUDIT_LOG",
+        hide_env_values = true
+    )]
     audit_log: Option<PathBuf>,
     /// The key that signs sessions and claims, 32 bytes in base64, instead of the tokens file's; all
     /// instances need the same
-    #[arg(long, value_name = "FILE", env = "DUEQ_SERVE_SIGNING_KEY")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DUEQ_SERVE_SIGNING_KEY",
+        hide_env_values = true
+    )]
     signing_key: Option<PathBuf>,
+    /// The certificate of the server and those of its issuers (PEM) [default: plain HTTP]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_key",
+        env = "DUEQ_SERVE_TLS_CERT",
+        hide_env_values = true
+    )]
+    tls_cert: Option<PathBuf>,
+    /// The key (PEM) of the server's certificate
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "tls_cert",
+        env = "DUEQ_SERVE_TLS_KEY",
+        hide_env_values = true
+    )]
+    tls_key: Option<PathBuf>,
     /// How many requests each caller may send a second [default: no limit]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), env = "DUEQ_SERVE_RATE_LIMIT")]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), env = "DUEQ_SERVE_RATE_LIMIT", hide_env_values = true)]
     rate_limit: Option<u32>,
     /// How many connections there are at most; further ones wait
-    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = value_parser!(u32).range(1..=1_000_000), env = "DUEQ_SERVE_MAX_CONNECTIONS")]
+    #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = value_parser!(u32).range(1..=1_000_000), env = "DUEQ_SERVE_MAX_CONNECTIONS", hide_env_values = true)]
     max_connections: u32,
 }
 
@@ -160,7 +205,12 @@ pub(crate) struct Token {
     )]
     queues: Vec<QueuePattern>,
     /// The tokens file
-    #[arg(long, value_name = "FILE", env = "DUEQ_SERVE_TOKENS")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DUEQ_SERVE_TOKENS",
+        hide_env_values = true
+    )]
     tokens: PathBuf,
 }
 
@@ -203,6 +253,11 @@ impl Options {
             signal(SignalKind::hangup())?,
         );
         let config = self.config().map_err(Usage)?;
+        let scheme = if config.tls.is_some() {
+            "https"
+        } else {
+            "http"
+        };
         // Report a wrong configuration before waiting for Redis.
         config.check().map_err(explained)?;
         let client = tokio::select! {
@@ -211,7 +266,8 @@ impl Options {
             _ = terminate.recv() => return Ok(()),
         };
         let server = Server::bind(client, config).await.map_err(explained)?;
-        let (url, control) = (format!("http://{}", server.address()), server.control());
+        let url = format!("{scheme}://{}", server.address());
+        let control = server.control();
         if common.json {
             output::json_line(&serde_json::json!({ "listening": url }))?;
         } else {
@@ -257,6 +313,10 @@ impl Options {
             queues: self.queues,
             audit_log: self.audit_log,
             signing_key: self.signing_key,
+            tls: self
+                .tls_cert
+                .zip(self.tls_key)
+                .map(|(certificate, key)| TlsFiles { certificate, key }),
             rate_limit: self.rate_limit,
             listen: self.listen,
             max_connections: usize::try_from(self.max_connections).unwrap_or(usize::MAX),

@@ -53,6 +53,8 @@ fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
         ("stats", &[]),
         ("stats", &["--json"]),
         ("stats", &["--watch"]),
+        ("history", &[]),
+        ("history", &["--days", "--json"]),
         ("ls", &[]),
         ("ls", &["--state", "dead", "--json"]),
         ("requeue", &["--all"]),

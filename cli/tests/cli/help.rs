@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 28] = [
+const VERBS: [&str; 29] = [
     "push",
     "work",
     "cancel",
@@ -20,6 +20,7 @@ const VERBS: [&str; 28] = [
     "ls",
     "stats",
     "nodes",
+    "history",
     "queues",
     "pause",
     "resume",

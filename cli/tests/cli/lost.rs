@@ -187,6 +187,7 @@ fn lost_reply_of_a_read_is_not_maybe_applied() -> Result<()> {
     let proxy = Proxy::start(server.port())?;
     for (verb, args) in [
         ("stats", &["stats", "q"][..]),
+        ("history", &["history", "q"]),
         ("get", &["show", "q", "m"]),
         ("peek", &["ls", "q"]),
         ("nodes", &["nodes", "q"]),

@@ -10,6 +10,7 @@ mod foreign;
 mod functions;
 mod guide;
 mod help;
+mod history;
 mod hostile;
 mod limits;
 mod lost;

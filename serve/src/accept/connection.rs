@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -12,18 +13,22 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use crate::accept::timed::{Phase, Timed};
+use crate::accept::timed::{HEAD, Phase, Timed};
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
+use crate::tls::Tls;
 
 /// The most bytes of a request head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The most headers of a request.
 const MAX_HEADERS: usize = 100;
+/// How long the first request of a new connection may take to come, once the server stops.
+const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// How long a body may pause.
 const BODY_PAUSE: Duration = Duration::from_secs(10);
 
@@ -31,6 +36,7 @@ const BODY_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub(super) struct Connection {
     pub(super) router: Router,
+    pub(super) tls: Option<Arc<Tls>>,
     /// Cancelled at the stop: the running request is the last one.
     pub(super) stopping: CancellationToken,
     /// Cancelled at the end of the grace: the connection closes.
@@ -47,9 +53,34 @@ impl Connection {
         };
         // Responses are small: without this they wait for the peer's acknowledgement.
         let _ = stream.set_nodelay(true);
+        let Some(tls) = self.tls.clone() else {
+            return self.http(stream, peer, local).await;
+        };
+        let accepted = tokio::select! {
+            accepted = tokio::time::timeout(HEAD, tls.acceptor().accept(stream)) => accepted,
+            () = self.end.cancelled() => return,
+        };
+        match accepted {
+            Ok(Ok(stream)) => self.http(stream, peer, local).await,
+            Ok(Err(error)) => {
+                tracing::debug!(name: "dueq_serve.connection_failed", ?error, %peer, "no TLS connection");
+            }
+            Err(_) => {
+                tracing::debug!(name: "dueq_serve.connection_failed", %peer, "the TLS handshake took too long");
+            }
+        }
+    }
+
+    async fn http<S>(self, stream: S, peer: SocketAddr, local: SocketAddr)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
         let (router, phase) = (self.router, Phase::default());
         let io = TokioIo::new(Timed::new(stream, phase.clone()));
+        let begun = CancellationToken::new();
+        let first = begun.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
+            begun.cancel();
             let in_request = phase.in_request();
             let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
             request.extensions_mut().insert(ConnectInfo(peer));
@@ -71,10 +102,22 @@ impl Connection {
             served = connection.as_mut() => served,
             () = self.end.cancelled() => return,
             () = self.stopping.cancelled(), if self.keep_alive => {
-                connection.as_mut().graceful_shutdown();
-                tokio::select! {
-                    served = connection => served,
-                    () = self.end.cancelled() => return,
+                // hyper closes a connection that has read nothing: a new one may have its first
+                // request on the way, and gets an answer.
+                let early = tokio::select! {
+                    served = connection.as_mut() => Some(served),
+                    () = first.cancelled() => None,
+                    () = tokio::time::sleep(FIRST_REQUEST) => None,
+                };
+                if early.is_none() {
+                    connection.as_mut().graceful_shutdown();
+                }
+                match early {
+                    Some(served) => served,
+                    None => tokio::select! {
+                        served = connection => served,
+                        () = self.end.cancelled() => return,
+                    },
                 }
             }
         };

@@ -15,28 +15,36 @@ use tokio_util::task::TaskTracker;
 
 use crate::accept::connection::Connection;
 use crate::app::Shared;
+use crate::tls::Tls;
 
 /// How long running requests may take after the stop.
 const GRACE: Duration = Duration::from_secs(30);
 /// The pause after an accept that failed: the process has too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// What the connections are served with.
+pub(crate) struct Served {
+    pub(crate) router: Router,
+    pub(crate) max_connections: usize,
+    pub(crate) tls: Option<Arc<Tls>>,
+}
+
 /// Accepts connections until `stop`, and then until all requests that ran have ended.
 pub(crate) async fn run(
     listener: TcpListener,
-    router: Router,
-    max_connections: usize,
+    served: Served,
     app: &Shared,
     stop: impl Future<Output = ()>,
 ) {
-    let room = Arc::new(Semaphore::new(max_connections));
+    let room = Arc::new(Semaphore::new(served.max_connections));
     let (running, late, end) = (
         TaskTracker::new(),
         TaskTracker::new(),
         CancellationToken::new(),
     );
     let connection = |keep_alive| Connection {
-        router: router.clone(),
+        router: served.router.clone(),
+        tls: served.tls.clone(),
         stopping: app.life.stopping().clone(),
         end: end.clone(),
         keep_alive,

@@ -12,11 +12,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 /// How long a request head may take.
-const HEAD: Duration = Duration::from_secs(10);
+pub(super) const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may be idle. Proxies keep idle connections for 60 s: one that closes
 /// earlier loses the request that they send at this moment.
 const IDLE: Duration = Duration::from_secs(75);
@@ -95,8 +94,8 @@ impl http_body::Body for Counted {
 }
 
 /// The connection.
-pub(super) struct Timed {
-    stream: TcpStream,
+pub(super) struct Timed<S> {
+    stream: S,
     phase: Phase,
     /// How many requests had ended at the last read.
     ended: usize,
@@ -108,8 +107,8 @@ pub(super) struct Timed {
     write_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Timed {
-    pub(super) fn new(stream: TcpStream, phase: Phase) -> Self {
+impl<S> Timed<S> {
+    pub(super) fn new(stream: S, phase: Phase) -> Self {
         Self {
             stream,
             phase,
@@ -142,7 +141,7 @@ impl Timed {
     }
 }
 
-impl AsyncRead for Timed {
+impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -184,7 +183,7 @@ impl AsyncRead for Timed {
     }
 }
 
-impl AsyncWrite for Timed {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -3,6 +3,7 @@
 
 mod log;
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
@@ -53,17 +54,14 @@ pub(crate) async fn audited(
         "queue": queue.map(QueueName::as_str),
         "body": shown_body(&body.bytes),
     });
-    if let Err(error) = app.audit.write(&start).await {
-        tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log cannot be written: the action is refused");
-        let detail = format!("nothing was done, because its line cannot be written: {error}");
-        return Problem::new(Code::AuditFailed, detail)
-            .retry_after_s(5)
-            .into_response();
-    }
     let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
     let audit = app.audit.clone();
+    // A task of its own: the server drops this future if the caller disconnects.
     let run = tokio::spawn(async move {
         let _body = body; // Its share of the budget.
+        if let Err(error) = audit.write(&start).await {
+            return refused(&error);
+        }
         let response = next.run(request).await;
         let end = json!({
             "at_ms": now_ms(),
@@ -88,6 +86,13 @@ pub(crate) async fn audited(
             }
         },
     }
+}
+
+fn refused(error: &io::Error) -> Response {
+    tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log cannot be written: the action is refused");
+    let detail = format!("nothing was done, because its line cannot be written: {error}");
+    let problem = Problem::new(Code::AuditFailed, detail);
+    problem.retry_after_s(5).into_response()
 }
 
 /// The body as it is in the log: JSON without payloads, which may be long and secret.

@@ -47,7 +47,7 @@ fn allow(
     if !right.fits(&parts.method) {
         return Err(Problem::new(
             Code::Internal,
-            "the route is in a group of another right",
+            "the method does not fit the right of its group",
         ));
     }
     if app.is_read_only && !right.is_read() {

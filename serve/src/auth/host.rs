@@ -16,6 +16,8 @@ use crate::shown::quoted;
 pub(crate) struct Hosts {
     public: Option<PublicUrl>,
     local: Local,
+    /// Whether the server speaks TLS itself.
+    is_tls: bool,
 }
 
 /// Which names of this machine are allowed besides the public URL.
@@ -36,10 +38,11 @@ pub(crate) struct LocalAddr(pub(crate) SocketAddr);
 
 impl Hosts {
     /// Of a server with its own accept loop.
-    pub(crate) fn of_server(public: Option<PublicUrl>) -> Self {
+    pub(crate) fn of_server(public: Option<PublicUrl>, is_tls: bool) -> Self {
         Self {
             public,
             local: Local::OfConnection,
+            is_tls,
         }
     }
 
@@ -50,7 +53,11 @@ impl Hosts {
         } else {
             Local::Any
         };
-        Self { public, local }
+        Self {
+            public,
+            local,
+            is_tls: false,
+        }
     }
 
     /// Refuses a request that names another host. Returns the host that it names.
@@ -64,7 +71,7 @@ impl Hosts {
                 .is_some_and(|named| is_loopback(named.host())),
             Local::OfConnection => named.as_ref().is_some_and(|named| {
                 let address = parts.extensions.get::<LocalAddr>();
-                address.is_some_and(|address| is_address(named, address.0))
+                address.is_some_and(|address| is_address(named, address.0, self.is_tls))
             }),
         };
         let is_public = self.public.as_ref().zip(named.as_ref());
@@ -81,6 +88,11 @@ impl Hosts {
             Code::WrongHost,
             format!("the request names {host}; {hint}"),
         ))
+    }
+
+    /// Whether callers use HTTPS.
+    pub(crate) fn is_https(&self) -> bool {
+        self.is_tls || self.public.as_ref().is_some_and(PublicUrl::is_https)
     }
 
     pub(crate) fn public(&self) -> Option<&PublicUrl> {
@@ -124,8 +136,9 @@ fn is_of(url: &PublicUrl, named: &Authority) -> bool {
 
 /// Whether the host is the address of the connection, or another name of loopback if that is
 /// loopback.
-fn is_address(named: &Authority, address: SocketAddr) -> bool {
-    if named.port_u16().unwrap_or(80) != address.port() {
+fn is_address(named: &Authority, address: SocketAddr, is_tls: bool) -> bool {
+    let default = if is_tls { 443 } else { 80 };
+    if named.port_u16().unwrap_or(default) != address.port() {
         return false;
     }
     let ip = address.ip().to_canonical();
@@ -161,8 +174,8 @@ mod tests {
 
     #[test]
     fn only_the_address_and_the_public_url_are_allowed() {
-        let local = Hosts::of_server(None);
-        let public = Hosts::of_server(Some("https://q.example.com".parse().expect("a URL")));
+        let local = Hosts::of_server(None, false);
+        let public = Hosts::of_server(Some("https://q.example.com".parse().expect("a URL")), false);
         for (hosts, host, address, is_allowed) in [
             (&local, "127.0.0.1:8377", "127.0.0.1:8377", true),
             (&local, "LOCALHOST:8377", "127.0.0.1:8377", true),

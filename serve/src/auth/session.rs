@@ -11,7 +11,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::auth::{Principal, PublicUrl, TokensFile};
+use crate::auth::{Hosts, Principal, TokensFile};
 
 /// How long a session lasts.
 pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
@@ -83,13 +83,9 @@ fn cookie(headers: &HeaderMap) -> Option<&str> {
 
 /// The header that sets the cookie, or without a value removes it. Scripts cannot read it, and
 /// browsers send it with requests of this server's own pages only.
-pub(crate) fn set_cookie(value: Option<&str>, public: Option<&PublicUrl>) -> Option<HeaderValue> {
-    let path = public.map_or("", |url| url.path());
-    let secure = if public.is_some_and(PublicUrl::is_https) {
-        "; Secure"
-    } else {
-        ""
-    };
+pub(crate) fn set_cookie(value: Option<&str>, hosts: &Hosts) -> Option<HeaderValue> {
+    let path = hosts.public().map_or("", |url| url.path());
+    let secure = if hosts.is_https() { "; Secure" } else { "" };
     let (value, age_s) = value.map_or(("", 0), |value| (value, LASTS.as_secs()));
     let text = format!(
         "{COOKIE_NAME}={value}; Path={path}/; Max-Age={age_s}; HttpOnly; SameSite=Strict{secure}"

@@ -51,6 +51,11 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // serde would take the items of an array for the fields of an object, in their order.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        let detail = "the body is an array; it must be an object";
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
     serde_json::from_slice(bytes).map_err(|error| {
         let code = if error.is_data() {
             Code::InvalidInput

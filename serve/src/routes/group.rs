@@ -3,8 +3,8 @@
 use axum::middleware::from_fn_with_state;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr, ResponseBuilder};
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::app::Shared;
 use crate::auth::{Right, guard};
@@ -13,7 +13,7 @@ use crate::problem::MEDIA_TYPE;
 /// Routes with the right that they ask for.
 pub(crate) struct Group {
     right: Right,
-    routes: OpenApiRouter<Shared>,
+    routes: Vec<UtoipaMethodRouter<Shared>>,
 }
 
 /// The problems of every route, with their descriptions.
@@ -38,20 +38,44 @@ const OF_BODIES: [(&str, &str); 3] = [
 ];
 
 impl Group {
-    pub(crate) fn new(right: Right, routes: OpenApiRouter<Shared>) -> Self {
+    pub(crate) fn new(right: Right, routes: Vec<UtoipaMethodRouter<Shared>>) -> Self {
         Self { right, routes }
     }
 
     /// The routes behind the guard, and described with the right and the problems they share.
     pub(crate) fn guarded(self, app: &Shared) -> OpenApiRouter<Shared> {
         let state = (app.clone(), self.right);
-        let mut routes = self.routes.route_layer(from_fn_with_state(state, guard));
-        for item in routes.get_openapi_mut().paths.paths.values_mut() {
+        let mut router = OpenApiRouter::new();
+        for (schemas, paths, methods) in self.routes {
+            // Around each method: the answer to a method that the path lacks needs no guard, and
+            // other methods of the path may be in another group.
+            let guarded = methods.route_layer(from_fn_with_state(state.clone(), guard));
+            router = router.routes((schemas, paths, guarded));
+        }
+        for item in router.get_openapi_mut().paths.paths.values_mut() {
             for operation in operations(item) {
                 describe(operation, self.right);
             }
         }
-        routes
+        router
+    }
+}
+
+/// Gives each response a description: OpenAPI wants one, and a 200 has nothing to add to its schema.
+pub(super) fn complete(document: &mut OpenApi) {
+    for item in document.paths.paths.values_mut() {
+        for operation in operations(item) {
+            for (status, response) in &mut operation.responses.responses {
+                if let RefOr::T(response) = response
+                    && response.description.is_empty()
+                {
+                    response.description = match status.as_str() {
+                        "200" => "Done".to_owned(),
+                        status => format!("Status {status}"),
+                    };
+                }
+            }
+        }
     }
 }
 

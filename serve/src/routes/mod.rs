@@ -57,5 +57,6 @@ pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, utoipa::openapi::OpenApi
     let (router, mut document) = all.split_for_parts();
     document.merge(health().into_openapi());
     document.merge(open().into_openapi());
+    group::complete(&mut document);
     (router, document)
 }

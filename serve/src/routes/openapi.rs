@@ -6,14 +6,14 @@ use axum::response::{IntoResponse, Response};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{SecurityRequirement, Server};
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::problem::Document;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(openapi))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(openapi)]
 }
 
 /// What the document says besides the routes.

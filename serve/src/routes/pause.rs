@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -14,8 +14,8 @@ use crate::body::JsonBody;
 use crate::path::QueueName;
 use crate::problem::{Document, Problem};
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(pause, resume))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(pause_queue, resume_queue)]
 }
 
 /// For how long.
@@ -50,7 +50,7 @@ struct Done {
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn pause(
+async fn pause_queue(
     State(app): State<Shared>,
     name: QueueName,
     JsonBody(pause): JsonBody<Pause>,
@@ -82,7 +82,7 @@ async fn pause(
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn resume(State(app): State<Shared>, name: QueueName) -> Result<Json<Done>, Problem> {
+async fn resume_queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Done>, Problem> {
     app.existing(&name).await?.resume().await?;
     Ok(done(&name, "resumed"))
 }

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -17,10 +17,8 @@ mod stats;
 
 use stats::Stats;
 
-pub(super) fn routes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(read))
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list_queues), routes!(read_queue)]
 }
 
 /// The queues that the caller may use.
@@ -42,7 +40,10 @@ struct Listed {
 /// Those that the caller may use, sorted. The server scans the keys of Redis for them every 5 s at
 /// most, unless it was started with `--queues` and names only.
 #[utoipa::path(get, path = "/v1/queues", tag = "queues", responses((status = 200, body = Queues)))]
-async fn list(State(app): State<Shared>, principal: Principal) -> Result<Json<Queues>, Problem> {
+async fn list_queues(
+    State(app): State<Shared>,
+    principal: Principal,
+) -> Result<Json<Queues>, Problem> {
     let (names, age_ms) = match app.listed_queues() {
         Some(names) => (names, 0),
         None => {
@@ -67,7 +68,7 @@ async fn list(State(app): State<Shared>, principal: Principal) -> Result<Json<Qu
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn read(State(app): State<Shared>, name: QueueName) -> Result<Json<Stats>, Problem> {
+async fn read_queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Stats>, Problem> {
     let queue = app.existing(&name).await?;
     Ok(Json(Stats::new(name.as_str(), &queue.stats().await?)))
 }

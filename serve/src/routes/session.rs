@@ -7,7 +7,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::app::Shared;
@@ -39,17 +39,17 @@ struct Begin {
     token: String,
 }
 
-pub(super) fn reads() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(read))
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(read_caller)]
 }
 
 pub(super) fn changes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(begin, end))
+    OpenApiRouter::new().routes(routes!(begin_session, end_session))
 }
 
 /// Read what the caller may do
 #[utoipa::path(get, path = "/v1/caller", tag = "about", responses((status = 200, body = Session)))]
-async fn read(State(app): State<Shared>, caller: Principal) -> Json<Session> {
+async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Session> {
     let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.is_read_only);
     Json(Session {
         name: caller.name().to_owned(),
@@ -87,12 +87,12 @@ async fn read(State(app): State<Shared>, caller: Principal) -> Json<Session> {
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn begin(
+async fn begin_session(
     State(app): State<Shared>,
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
     let value = app.gate.begin_session(&begin.token)?;
-    let cookie = set_cookie(Some(&value), app.hosts.public());
+    let cookie = set_cookie(Some(&value), &app.hosts);
     Ok(with_cookie(cookie))
 }
 
@@ -112,8 +112,8 @@ async fn begin(
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn end(State(app): State<Shared>) -> Response {
-    let cookie = set_cookie(None, app.hosts.public());
+async fn end_session(State(app): State<Shared>) -> Response {
+    let cookie = set_cookie(None, &app.hosts);
     with_cookie(cookie)
 }
 

@@ -19,4 +19,5 @@ mod pushes;
 mod session;
 mod smuggling;
 mod stop;
+mod tls;
 mod tokens;

@@ -4,6 +4,7 @@
 
 pub(crate) mod administer;
 pub(crate) mod claim;
+pub(crate) mod history;
 pub(crate) mod inspect;
 pub(crate) mod overview;
 pub(crate) mod produce;

@@ -28,6 +28,8 @@ struct Rules {
     port: u16,
     /// Bytes of a request that stop its connection in both directions while they are set.
     stalled: watch::Sender<Option<Vec<u8>>>,
+    /// How many requests were stopped so.
+    stalls: AtomicU64,
     /// Forward no bytes in either direction.
     silent: AtomicBool,
     /// The connections accepted before this count never forward another byte.
@@ -92,6 +94,11 @@ impl Proxy {
             .then
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = Some((sha, words));
+    }
+
+    /// Number of requests that were stopped so far.
+    pub(crate) fn stalls(&self) -> u64 {
+        self.rules.stalls.load(Ordering::SeqCst)
     }
 
     /// Number of lost replies so far.
@@ -163,6 +170,9 @@ async fn carry(
         if request {
             let request = &up[..length];
             let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
+            if rules.stalled.borrow().as_ref().is_some_and(has) {
+                rules.stalls.fetch_add(1, Ordering::SeqCst);
+            }
             let _ = rules
                 .stalled
                 .subscribe()

@@ -3,6 +3,7 @@
 mod by_queue;
 pub(crate) mod collector;
 mod events;
+mod history;
 mod metrics;
 mod schedules;
 mod trace_parent;

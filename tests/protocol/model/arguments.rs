@@ -132,6 +132,25 @@ impl Driver {
         }
     }
 
+    /// Times about the due times of scheduled messages.
+    pub(super) fn dues(&mut self, world: &World) -> Operation {
+        let listed = world.listed("scheduled");
+        let mut times: Vec<u64> = listed.into_iter().map(|(due, _)| due).collect();
+        times.retain(|_| self.chance(50));
+        times.extend((0..self.random.u64(0..3)).map(|more| self.now.floor() + 500 * more));
+        times.sort_unstable();
+        times.dedup();
+        times.truncate(60);
+        Operation::Dues(times)
+    }
+
+    /// The token of a claim whose lease holds messages, mostly.
+    pub(super) fn held(&mut self, world: &World) -> Operation {
+        let token = self.random.choice(Self::current(world));
+        let token = token.map(|(_, token)| token);
+        Operation::Held(token.unwrap_or_else(|| self.token()))
+    }
+
     pub(super) fn limit(&mut self) -> usize {
         self.pick(&[1, 2, 3, 10, 1_000])
     }

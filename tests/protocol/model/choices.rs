@@ -143,6 +143,8 @@ impl Driver {
             940..950 => Operation::Configure(self.limits()),
             950..970 => self.peek(world),
             970..992 => Operation::Get(self.remembered(world)),
+            992..994 => self.dues(world),
+            994..997 => self.held(world),
             _ => Operation::Stats,
         }
     }

@@ -7,6 +7,7 @@ use crate::model::schedule::{Schedule, more};
 use crate::model::schedule_calls::{Declaration, Page, Refill};
 use crate::model::world::World;
 use crate::queue::HOUR;
+use crate::reply::Text;
 
 const NAMES: [&str; 5] = ["a/s", "b", "c", "d", "f.g"];
 const SETS: [&str; 2] = ["one", "two:2"];
@@ -30,7 +31,14 @@ impl Driver {
             },
             38..46 => self.trigger_call(world),
             46..58 => self.refill_call(world),
-            58..63 => self.page_of_schedules(world),
+            58..62 => self.page_of_schedules(world),
+            62 => self.call_of_timers(world),
+            79..81 => self.plan_a_change_in_the_past(world),
+            81..83 => Operation::Peek {
+                state: self.pick(&["scheduled", "ready"]),
+                cursor: Text::default(),
+                limit: self.pick(&[2, 1_000]),
+            },
             63..68 => self.plan_a_taken_tick(world),
             68..74 => self.plan_a_timer_that_moves(world),
             74..79 => self.plan_a_replaced_tick(world),
@@ -213,6 +221,23 @@ impl Driver {
         ))
     }
 
+    /// A verb of messages with the timers of schedules, which it does not find.
+    fn call_of_timers(&mut self, world: &World) -> Operation {
+        let timers = world.schedules.values().map(Schedule::timer);
+        let ids: Vec<Text> = timers.chain([self.id()]).collect();
+        match self.random.u32(0..5) {
+            0 => Operation::Cancel {
+                dead: true,
+                since: None,
+                ids,
+            },
+            1 => Operation::RunNow(ids),
+            2 => Operation::RequeueIds(ids),
+            3 => Operation::Get(ids[0].clone()),
+            _ => Operation::Reschedule(ids.into_iter().map(|id| (id, self.due(), None)).collect()),
+        }
+    }
+
     /// A message that takes the id of the next tick, and claims around the fire.
     fn plan_a_taken_tick(&mut self, world: &World) -> Operation {
         let soon = self.now.floor()..self.now.floor() + 3_000;
@@ -281,8 +306,8 @@ impl Driver {
                 Operation::Refill(vec![refill])
             }
             _ if self.chance(40) => Operation::Purge {
-                state: "ready",
-                limit: 1_000,
+                state: self.pick(&["ready", "scheduled"]),
+                limit: self.pick(&[1, 1, 1_000]),
             },
             _ => Operation::Amend {
                 change: self.pick(&["pause", "resume"]),
@@ -291,6 +316,28 @@ impl Driver {
         };
         self.plan([claim, change]);
         Operation::Promote { limit: 1_000 }
+    }
+
+    /// A change of schedules after the clock went back to before their last fires.
+    fn plan_a_change_in_the_past(&mut self, world: &World) -> Operation {
+        let set = self.pick(&SETS).to_owned();
+        let of_set = world.schedules.values().filter(|one| one.set == set);
+        let names: Vec<String> = of_set.map(|one| one.name.clone()).collect();
+        let change = Operation::Schedule(Declaration {
+            set,
+            revision: None,
+            prune: false,
+            now: false,
+            dry_run: false,
+            schedules: names
+                .iter()
+                .map(|name| self.schedule(name, world))
+                .collect(),
+        });
+        let claim = self.claim_of(50);
+        self.plan([claim, change]);
+        self.set_back = Some((2, self.random.u64(500_000..5_000_000)));
+        self.claim_of(50)
     }
 
     /// Ends many messages: the model and the comparison of states cost more with each.

@@ -106,6 +106,9 @@ pub(super) const REQUIRED: &[&str] = &[
     "get some",
     "get none",
     "stats some",
+    "dues some",
+    "held some",
+    "held none",
     "push REMEMBERED",
     "upsert NEXT",
     "upsert REMEMBERED",
@@ -144,6 +147,10 @@ pub(super) const REQUIRED: &[&str] = &[
     "next message started by retry",
     "next message started by snooze",
     "next message started by throttle",
+];
+
+/// Results that the runs about schedules must meet together.
+pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
     "schedule OK",
     "schedule STALE",
     "schedule INVALID",
@@ -168,6 +175,7 @@ pub(super) const REQUIRED: &[&str] = &[
     "schedules none",
     "schedule makes a tick at once",
     "a paused schedule is changed",
+    "a change before the last fire",
     "every with missed=one makes a tick",
     "every with missed=skip makes a tick",
     "every with missed=all makes a tick",
@@ -220,7 +228,10 @@ impl Run {
                 [vec![reply.part(1)?.text()?], all].concat()
             }
             Operation::Get(_) if reply.list()?.len() > 2 => vec![reply.part(2)?.text()?],
-            Operation::Get(_) | Operation::Stats => vec![some(reply.part(1)?.list()?.len() as i64)],
+            Operation::Get(_) | Operation::Stats | Operation::Dues(_) => {
+                vec![some(reply.part(1)?.list()?.len() as i64)]
+            }
+            Operation::Held(_) => vec![some(reply.part(3)?.list()?.len() as i64)],
             Operation::Beat { presence, .. } => {
                 let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
                 let leads = reply.part(1)?.int()? == 1;

@@ -96,8 +96,8 @@ impl Driver {
         let surplus = self.holds.len().saturating_sub(60);
         self.holds.drain(..surplus);
         let is_tick = |id: &&Text| id.0.contains(&b'@');
-        let ticks = self.holds.iter().map(|(id, _)| id).filter(is_tick);
-        if let Some(tick) = ticks.last() {
+        let mut ticks = self.holds.iter().map(|(id, _)| id).filter(is_tick);
+        if let Some(tick) = ticks.next_back() {
             // The other verbs meet ticks too.
             self.made.0.insert(0, tick.clone());
         }

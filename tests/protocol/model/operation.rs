@@ -179,6 +179,10 @@ pub(crate) enum Operation {
     },
     Get(Text),
     Stats,
+    /// Each later than the one before.
+    Dues(Vec<u64>),
+    /// The token of a claim.
+    Held(Text),
     Remap {
         /// `change`, `close` or `forward`.
         form: &'static str,
@@ -231,6 +235,8 @@ impl Operation {
             Self::Peek { .. } => "peek",
             Self::Get(_) => "get",
             Self::Stats => "stats",
+            Self::Dues(_) => "dues",
+            Self::Held(_) => "held",
             Self::Remap { .. } => "remap",
             Self::Schedule(_) => "schedule",
             Self::Amend { .. } => "amend",
@@ -243,6 +249,7 @@ impl Operation {
     /// Reads leave the wake-up list alone.
     pub(crate) fn is_quiet(&self) -> bool {
         let reads = matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats);
+        let reads = reads || matches!(self, Self::Dues(_) | Self::Held(_));
         reads || matches!(self, Self::Remap { .. } | Self::Schedules(_))
     }
 
@@ -352,6 +359,8 @@ impl Operation {
                 limit,
             } => words![*state, cursor, *limit as u64],
             Self::Get(id) => words![id],
+            Self::Dues(times) => times.iter().copied().map(Text::from).collect(),
+            Self::Held(token) => words![token],
             Self::Remap {
                 form,
                 expected,

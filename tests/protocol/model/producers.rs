@@ -23,6 +23,11 @@ impl World {
         Ok(())
     }
 
+    /// The place of a message; none of a timer, which these verbs do not find.
+    fn place_of_message(&self, id: &Text) -> Option<&Place> {
+        self.place(id).filter(|_| !is_timer(id))
+    }
+
     /// Removes a message for good: a late repetition of its push must not restore it.
     fn erase(&mut self, now: Now, id: &Text) {
         self.messages.remove(id);
@@ -45,7 +50,7 @@ impl World {
             let cancelled = self.was_cancelled(now, id);
             let followed = self.messages.get_mut(id).filter(|_| !earlier);
             let unfollows = followed.is_some_and(|message| message.next.take().is_some());
-            replies.push(Reply::from(match self.place(id) {
+            replies.push(Reply::from(match self.place_of_message(id) {
                 _ if earlier => "CANCELLED earlier",
                 Some(Place::Leased { .. }) if unfollows => {
                     unfollowed += 1;
@@ -86,7 +91,7 @@ impl World {
     pub(super) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
         let (mut replies, mut changed, mut near) = (Vec::new(), 0, 0);
         for (id, due, expected) in items {
-            let reply = match (due.at(now), self.place(id)) {
+            let reply = match (due.at(now), self.place_of_message(id)) {
                 (None, _) => "INVALID".to_owned(),
                 (_, None) => "ABSENT".to_owned(),
                 (_, Some(place @ (Place::Leased { .. } | Place::Dead { .. }))) => {
@@ -120,7 +125,7 @@ impl World {
     pub(super) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
         let (mut replies, mut changed) = (Vec::new(), 0);
         for id in ids {
-            let reply = match self.place(id) {
+            let reply = match self.place_of_message(id) {
                 None => "ABSENT".to_owned(),
                 Some(Place::Ready { .. }) => "ALREADY".to_owned(),
                 Some(Place::Scheduled { due }) if *due <= now.floor() => "ALREADY".to_owned(),
@@ -162,7 +167,7 @@ impl World {
     pub(super) fn requeue_ids(&mut self, now: Now, ids: &[Text]) -> Reply {
         let (mut replies, mut changed) = (Vec::new(), 0);
         for id in ids {
-            replies.push(Reply::from(match self.place(id) {
+            replies.push(Reply::from(match self.place_of_message(id) {
                 None => "ABSENT".to_owned(),
                 Some(Place::Dead { .. }) => {
                     self.revive(now, id);

@@ -97,6 +97,8 @@ impl World {
             Operation::Trigger { name, times } => self.trigger(now, name, times.as_deref()),
             Operation::Refill(items) => self.refill(now, items),
             Operation::Schedules(page) => self.show_schedules(now, page),
+            Operation::Dues(times) => self.dues(now, times),
+            Operation::Held(token) => self.grant_of(now, token),
             Operation::Remap {
                 form,
                 expected,
@@ -107,7 +109,8 @@ impl World {
     }
 
     fn get(&self, now: Now, id: &Text) -> Reply {
-        let Some(message) = self.messages.get(id) else {
+        let message = self.messages.get(id).filter(|_| !is_timer(id));
+        let Some(message) = message else {
             let known = self.outcome(now, id);
             return Reply::List([vec![self.header(now), Reply::List(Vec::new())], known].concat());
         };
@@ -176,6 +179,67 @@ impl World {
             self.header(now),
             next.into(),
             Reply::List(shown.map(item).collect()),
+        ])
+    }
+
+    fn dues(&self, now: Now, times: &[u64]) -> Reply {
+        let listed = self.listed("scheduled");
+        let mut counts = vec![0u64; times.len() + 1];
+        for (due, _) in &listed {
+            counts[times.iter().filter(|time| *time <= due).count()] += 1;
+        }
+        let last = listed.last().map(|(due, _)| (*due).into());
+        Reply::List(vec![
+            self.header(now),
+            Reply::List(counts.into_iter().map(Reply::from).collect()),
+            last.unwrap_or((-1i64).into()),
+        ])
+    }
+
+    /// What the lease of the claim with this token holds, in the order of the grant.
+    fn grant_of(&self, now: Now, token: &Text) -> Reply {
+        let (mut ids, mut payloads, mut details) = (Vec::new(), Vec::new(), Vec::new());
+        let mut until: Reply = (-1i64).into();
+        for id in self.grants.get(token).into_iter().flatten() {
+            let Some(message) = self.messages.get(id) else {
+                continue;
+            };
+            let Place::Leased {
+                token: current,
+                due,
+                deadline,
+                own: false,
+                ..
+            } = &message.place
+            else {
+                continue;
+            };
+            if current != token {
+                continue;
+            }
+            let crashes = match message.crashes {
+                0 => String::new(),
+                crashes => format!("crashes={crashes}"),
+            };
+            let options = [message.options(), crashes];
+            let options = options.iter().filter(|words| !words.is_empty());
+            let options: Vec<&str> = options.map(String::as_str).collect();
+            let attempt = message.failures + message.crashes + 1;
+            until = (*deadline).into();
+            ids.push(id.into());
+            payloads.push((&message.payload).into());
+            details.push(format!("{due} {attempt} {}", options.join(" ")).into());
+        }
+        let is_closed = self.closed(now).is_some();
+        Reply::List(vec![
+            self.header(now),
+            if is_closed { 0 } else { self.ready.len() }.into(),
+            until,
+            Reply::List(ids),
+            Reply::List(payloads),
+            Reply::List(details),
+            self.limit("max_attempts").unwrap_or(20).into(),
+            0u64.into(),
         ])
     }
 

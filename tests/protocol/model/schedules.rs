@@ -180,9 +180,13 @@ impl World {
         schedule.version = old.map_or(0, |old| old.version + 1).max(now.0);
         if let Some(old) = old {
             (schedule.live, schedule.triggered) = (old.live.clone(), old.triggered);
+            let is_past = old.last > now.floor();
             if old.state == "paused" && schedule.state != "ended" {
                 schedule.state = "paused";
                 self.meet("a paused schedule is changed");
+            }
+            if is_past {
+                self.meet("a change before the last fire");
             }
         } else if call.now {
             let id = Text::from(schedule.tick(now.floor()));
@@ -294,10 +298,7 @@ impl World {
         };
         let first = item.fires.first().copied().unwrap_or(u64::MAX);
         let is_newer = item.rules > schedule.rules;
-        let is_early = match is_newer {
-            true => first <= schedule.last,
-            false => first <= schedule.last_listed,
-        };
+        let is_early = first <= schedule.last || !is_newer && first <= schedule.last_listed;
         let kept = if is_newer { 0 } else { schedule.list.len() };
         if schedule.every.is_some() {
             return "INVALID".to_owned();

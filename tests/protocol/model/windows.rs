@@ -61,6 +61,11 @@ impl World {
             return 0;
         };
         let rest = end - now.floor();
+        // The scripts count from the floor of now. So a window of 30 days leaves no outcome if the
+        // message ends within the millisecond of its push, whose end counts from the ceiling.
+        if rest > WINDOW_MOST {
+            return 0;
+        }
         let k = (0..).find(|k| 1 << k >= rest).unwrap_or(63_u8);
         let score = (now.floor() + (1 << k)) as f64 + if expired { 0.5 } else { 0.0 };
         self.recent.insert(outcome_of(k, id), score);

@@ -40,6 +40,31 @@ fn bad_maps() -> Vec<String> {
     bad
 }
 
+/// Reports that a beat must refuse.
+fn bad_reports() -> Vec<String> {
+    let many = vec!["1"; 68].join(" ");
+    let digits = format!("0 {}|", "1 ".repeat(40) + &"0".repeat(1_600));
+    let mut bad: Vec<String> = [
+        "||",
+        "0 1",
+        "0|",
+        "|0",
+        "68 1|",
+        "67 1 1|",
+        "0 1000000001|",
+        "|0 1 -1",
+        "0 1.5|",
+        "x|",
+        "0 1|0 1\n",
+        "-1 1|",
+        "0 1e3|",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    bad.extend([format!("0 1 {many}|"), format!("1 {many}|"), digits]);
+    bad
+}
+
 /// Arguments (without the time) that a verb must refuse.
 pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
     let numbers = ["", "x", "0", "-1", "1.5", "1001", "nan", "inf"];
@@ -154,12 +179,27 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             let tags = ["x", "01", "1000000000", "-1", "1,2", "- 3 x"];
             bad.extend(tags.map(|tags| words!["node", "watch", 0, tags]));
             bad.extend(["", "x", "-1"].map(|known| words!["node", "watch", known, ""]));
+            let reports = bad_reports();
+            bad.extend(reports.into_iter().flat_map(|report| {
+                [
+                    words!["node", "stay", &report],
+                    words!["node", "first", 2_000, &report],
+                    words!["node", "leave", report],
+                ]
+            }));
             bad.extend([
                 words!["node", "watch"],
                 words!["node", "watch", 0],
                 words!["node", "second", 2_000, ""],
                 words!["node", "unwatch", 0],
                 words!["node", "leave", 2_000],
+                words!["node", "leave", 2_000, "|"],
+                words!["node", "stay", "|", 2_000],
+                words!["node", "stay", "|", "|"],
+                words!["node", "stay", 2_000, 2_000, "|"],
+                words!["node", "unwatch", "|"],
+                words!["node", "watch", 0, "|"],
+                words!["node", "go", "|"],
             ]);
             bad
         }
@@ -222,6 +262,13 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.extend(rates.map(|rate| words!["rate", rate]));
             bad
         }
+        "history" => vec![
+            words![],
+            words![""],
+            words!["minute"],
+            words!["m"],
+            words!["minutes", ""],
+        ],
         "resume" | "stats" | "nodes" => vec![words![""]],
         "pause" => vec![
             words![""],

@@ -219,6 +219,7 @@ fn reads_write_nothing_and_add_no_wake_up_tokens() -> Result<()> {
         ("get", words!["r"]),
         ("peek", words!["ready", "", 10]),
         ("stats", words![]),
+        ("history", words!["hours"]),
     ] {
         queue.ok(verb, T0 + HOUR * 2, words)?;
         ensure!(queue.contents()? == before, "{verb}");

@@ -3,7 +3,9 @@
 
 use anyhow::{Result, ensure};
 
-use super::schedules::{apply, cron, cron_queue, declare, every, refill, show, tick, ticks, with};
+use super::schedules::{
+    apply, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
+};
 use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::words;
 
@@ -256,5 +258,23 @@ fn pruned_schedules_do_not_count_against_the_limit() -> Result<()> {
     let (word, replies, _) = apply(&mut queue, T0, ["11", "", "prune"], &names(11, 0, 2))?;
     ensure!(word == "INVALID", "{:?}", replies.last());
     ensure!(replies[1] == "INVALID this queue would have more than 10000 schedules");
+    Ok(())
+}
+
+#[test]
+fn a_refill_adds_no_fires_before_the_declaration() -> Result<()> {
+    for fires in [vec![], vec![T0 - 9_000]] {
+        let mut queue = Queue::start()?;
+        let list = listed("2026a", 1, &fires);
+        let ended = words!["s", "zone=UTC", "0 2 * * *", "", list, "payload"];
+        ensure!(declare(&mut queue, T0, &[ended])? == ["CREATED 0"]);
+        let before = show(&mut queue, "s")?;
+        let reply = refill(&mut queue, T0, "2026a", 0, &[T0, T0 + 1_000])?;
+        let over = format!("INVALID fires must be after {T0}, the last one that is over");
+        ensure!(reply == over && show(&mut queue, "s")? == before, "{reply}");
+        ensure!(refill(&mut queue, T0, "2026a", 0, &[T0 + 1_000])? == "OK 1");
+        ensure!(ticks(&mut queue, T0 + 1_000)? == [tick(T0 + 1_000)]);
+        ensure!(show(&mut queue, "s")?.counts == [1, 0, 0, 0]);
+    }
     Ok(())
 }

@@ -178,9 +178,15 @@ fn purge_of_ready_looks_at_the_whole_list() -> Result<()> {
 fn purge_up_to_a_time_leaves_timers_and_does_not_count_them() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(&mut queue)?;
-    for (id, due) in [("a", 5), ("b", HOUR), ("c", 2 * HOUR)] {
+    for (id, due) in [("a", 5), ("a2", 6), ("b", HOUR), ("c", 2 * HOUR)] {
         queue.push(T0, id, T0 + due, "")?;
     }
+    // The timers are later: they must not count as earlier ones.
+    let purged = queue.ok("purge", T0, words!["scheduled", 1, T0 + 10])?;
+    ensure!(
+        (purged.part(1)?.int()?, purged.part(2)?.int()?) == (1, 1),
+        "{purged:?}"
+    );
     let purged = queue.ok("purge", T0, words!["scheduled", 1, T0 + HOUR + 1])?;
     ensure!(
         (purged.part(1)?.int()?, purged.part(2)?.int()?) == (1, 1),

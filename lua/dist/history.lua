@@ -1,0 +1,191 @@
+#!lua flags=no-writes
+-- Made by scripts/lua-dist from lua/history.lua and lua/blocks: change these, not this file.
+-- history: returns what the queue had counted at the end of each minute, hour or day, as far as reports of nodes tell.
+-- KEYS   the ten of the queue
+-- ARGV   now | minutes (the last 60), hours (168) or days (90)
+-- Reply  {header, {record, ...}} in order of time; the last record is of now. No records if there is no such queue.
+--        record: its time in ms | counters | messages in each state | lateness | handling, with `|` between:
+--        the counters pushed, claimed, acked, repeated, retried, released, crashed, died, cancelled, requeued, purged,
+--        trimmed, expired, throttled, snoozed; the states scheduled, ready, leased, dead; of each histogram the number
+--        of its first bucket and the counts from there on, or nothing. All but the states only grow.
+-- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
+-- Cost   O(1): at most 168 records of some 500 bytes
+-- Again  harmless
+
+local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
+local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
+if #KEYS ~= 10 or not base or #queue > 128 or #slash > #partition
+  or SCHEDULED ~= base .. ':scheduled' or READY ~= base .. ':ready' or LEASES ~= base .. ':leases'
+  or CLAIMS ~= base .. ':claims' or MESSAGES ~= base .. ':messages' or ATTRS ~= base .. ':attrs'
+  or DEAD ~= base .. ':dead' or RECENT ~= base .. ':recent' or NODES ~= base .. ':nodes' then
+  return redis.error_reply('BADKEYS give the ten keys of one queue, in their order: dueq:{NAME}:scheduled, ready, '
+    .. 'leases, claims, messages, attrs, dead, recent, nodes, meta')
+end
+local layout, incarnation, seq, paused, parked_until, closed_until =
+  unpack(redis.call('HMGET', META, 'layout', 'incarnation', 'seq', 'paused', 'parked_until', 'closed_until'))
+local function int(number) return string.format('%.0f', number) end
+local clock, epoch = ARGV[1], nil -- epoch: of the partition's map; nil without one
+if layout and layout ~= '1' then
+  if layout ~= '2' and layout ~= '3' and layout ~= '4' then
+    return redis.error_reply('LAYOUT this queue has layout ' .. layout .. ', not 1, 2, 3 or 4: use a newer dueq')
+  end
+  if layout == '2' or redis.call('HEXISTS', META, 'map') == 1 then
+    epoch = tonumber(redis.call('HGET', META, 'epoch') or 0) or 0
+  end
+end
+local now_us
+if clock == '' then
+  local time = redis.call('TIME')
+  now_us = time[1] * 1000000 + time[2]
+elseif string.find(clock or '', '^%d+%.?%d*$') and redis.call('HGET', META, 'test') then
+  now_us = math.floor(clock * 1000 + 0.5)
+else
+  return redis.error_reply('BADNOW ARGV[1] must be empty: only a queue whose meta has a field test takes another clock')
+end
+local now, now_up = math.floor(now_us / 1000), math.ceil(now_us / 1000)
+-- Nothing is promoted or claimed before `closed`: `opens`, the time of closed_until, or never while the queue is full.
+-- False: it is open. The claim that uses up max_leased writes "full" before the time; lengths say whether it still is.
+local opens, closed = false, false
+if closed_until then
+  opens = tonumber(string.match(closed_until, '^f?u?l?l? ?(%d+)$') or 0)
+  opens = opens > now and opens
+  closed = opens
+  if string.byte(closed_until) == 102 then
+    -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+    local function is_full()
+      local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+      -- Each message is in one state, so the leased ones are what the others leave.
+      local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+        - redis.call('ZCARD', KEYS[7]) + 2
+      return most and leased >= most
+    end
+    closed = is_full() and math.huge or opens
+  end
+end
+local NEVER = 7258118400000 -- 2200-01-01: the due time of timers that wait for nothing
+local REPEAT_MS = 12000 -- the largest distance of a push's until from now; how long RECENT keeps an id
+local function first_score(zset) return tonumber(redis.call('ZRANGE', zset, '0', '0', 'WITHSCORES')[2] or 'inf') end
+-- Redis does not roll back. So each script reads every key that it may write before its first write: a key of a wrong
+-- type stops it in time.
+local old_head, old_deadline, old_length = first_score(SCHEDULED), first_score(LEASES), redis.call('LLEN', READY)
+-- Counts the call, wakes nodes, and returns the reply header. `quiet` leaves the wake-up list and the channel alone.
+-- `head`, `deadline` and `length` (of READY) are read again if the call changed something and the script omits them.
+local function finish(changed, quiet, head, deadline, length)
+  if not layout then return {now_us, '', 0, -1, -1, 0} end
+  if changed then
+    seq = redis.call('HINCRBY', META, 'seq', '1')
+  end
+  head = head or changed and first_score(SCHEDULED) or old_head
+  deadline = deadline or changed and first_score(LEASES) or old_deadline
+  if closed then
+    if closed == math.huge and changed and not quiet then
+      -- KEYS, which is global, and not the names of the keys: each local that finish uses costs 0.2 % of a call.
+      local function is_full()
+        local most = tonumber(string.match(redis.call('HGET', KEYS[10], 'max_leased') or '', '^%d+$') or '')
+        -- Each message is in one state, so the leased ones are what the others leave.
+        local leased = redis.call('HLEN', KEYS[5]) - redis.call('ZCARD', KEYS[1]) - redis.call('LLEN', KEYS[2])
+          - redis.call('ZCARD', KEYS[7]) + 2
+        return most and leased >= most
+      end
+      if not is_full() then -- a lease ended: wake nodes as for a new head
+        local rest = tonumber(string.match(redis.call('HGET', META, 'closed_until') or '', '%d+$') or 0)
+        closed = rest > now and rest
+        redis.call('HSET', META, 'closed_until', int(rest))
+        old_head, old_length = math.huge, 1
+      end
+    end
+  end
+  if closed then -- as if no message were due earlier, and ready ones then
+    length = length or changed and redis.call('LLEN', READY) or old_length
+    head, length = length > 1 and closed or math.max(head, closed), 1
+    old_head = old_length > 1 and closed or math.max(old_head, closed)
+  end
+  if not paused and not quiet then
+    local parked = parked_until and (tonumber(parked_until) or 0) > now -- then each earlier head is published
+    if head <= now or (length or changed and redis.call('LLEN', READY) or old_length) > 1 then
+      local wake = base .. ':wake'
+      local tokens = tonumber(redis.pcall('LLEN', wake)) or 2
+      -- While a slot is being migrated, EXISTS of two keys is refused. A wake-up list made here would then collide with
+      -- the list that the source node still has to send, so the script makes none.
+      if tokens == 0 and not tonumber(redis.pcall('EXISTS', META, wake)) then
+        tokens = 2
+      end
+      for _ = tokens, 1 do
+        redis.pcall('RPUSH', wake, '1')
+      end
+      if parked then -- a parked node does not wait on the wake-up list
+        local first_ready = old_length < 2 and (length or redis.call('LLEN', READY)) > 1
+        if first_ready or head < old_head then
+          redis.pcall('SPUBLISH', base .. ':notice', int(first_ready and math.min(head, now) or head))
+        end
+      end
+    elseif head < old_head and (parked or head - now <= 2000) then
+      redis.pcall('SPUBLISH', base .. ':notice', int(head))
+    end
+  end
+  return {now_us, incarnation, tonumber(seq or 0), head < NEVER and head or -1, deadline < NEVER and deadline or -1,
+    paused and 1 or 0, epoch}
+end
+-- META's `history` has the counters at the last report; `lateness` and `handling` are the sums of all reports: a double
+-- for each of 68 buckets. The fields m0 to m59, h0 to h167 and d0 to d89 have the record at the end of each minute,
+-- hour and day: minute N of Unix time has the field m and N modulo 60.
+local RINGS = {
+  minutes = {prefix = 'm', ms = 60000, slots = 60},
+  hours = {prefix = 'h', ms = 3600000, slots = 168},
+  days = {prefix = 'd', ms = 86400000, slots = 90},
+}
+-- The first part of a record: its time in ms, the counters, the numbers of messages in each state. Returns also
+-- `lateness`, `handling` and `history`.
+local function count_now(at, scheduled, ready, dead, messages)
+  local counters = redis.call('HMGET', META, 'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', 'crashed',
+    'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed', 'lateness', 'handling',
+    'history')
+  for i = 1, 15 do
+    counters[i] = counters[i] or '0'
+  end
+  local leased = messages - scheduled - ready - dead -- each message is in one state
+  return string.format('%.0f|%s|%d %d %d %d', at, string.sub(table.concat(counters, ' ', 1, 15), 1, 255),
+    math.max(0, scheduled), math.max(0, ready), math.max(0, leased), math.max(0, dead)), unpack(counters, 16, 18)
+end
+local function time_of(record) -- or of its first part; nil if no script wrote it
+  local at = record and #record <= 4096 and string.match(record, '^(%d+)|')
+  return at and #at < 16 and tonumber(at) or nil
+end
+-- What follows in a record: for each histogram the number of its first bucket and the counts from there on, or nothing.
+local function histograms_of(lateness, handling)
+  local texts = {}
+  for i, sums in ipairs({lateness or '', handling or ''}) do
+    local counts, first, last = #sums == 544 and {struct.unpack('<' .. string.rep('d', 68), sums)} or {}, nil, 0
+    for bucket = 1, 68 do
+      local count = counts[bucket]
+      if count and count >= 1 then -- not NaN
+        first, last, counts[bucket] = first or bucket, bucket, int(math.min(math.floor(count), 9007199254740991))
+      else
+        counts[bucket] = '0'
+      end
+    end
+    texts[i] = first and int(first - 1) .. ' ' .. table.concat(counts, ' ', first, last) or ''
+  end
+  return '|' .. texts[1] .. '|' .. texts[2]
+end
+local ring = RINGS[ARGV[2] or '']
+if #ARGV ~= 2 or not ring then return redis.error_reply('BADARGS history takes now, minutes, hours or days') end
+if not layout then return {finish(false, true), {}} end
+local counted, lateness, handling, last = count_now(now, redis.call('ZCARD', SCHEDULED) - 1, old_length - 1,
+  redis.call('ZCARD', DEAD) - 1, redis.call('HLEN', MESSAGES) - 1)
+local present, fields, records = math.floor(now / ring.ms), {}, {}
+for slot = present - ring.slots, present - 1 do
+  fields[#fields + 1] = ring.prefix .. int(slot % ring.slots)
+end
+local kept, sums = redis.call('HMGET', META, unpack(fields)), histograms_of(lateness, handling)
+local last_at = not string.find(last or '', '[^%d |]') and time_of(last)
+for i, record in ipairs(kept) do
+  local slot, at = present - ring.slots + i - 1, time_of(record)
+  if last_at and math.floor(last_at / ring.ms) == slot then -- no report has come since
+    records[#records + 1] = last .. sums
+  elseif at and math.floor(at / ring.ms) == slot then -- else it is of an earlier round
+    records[#records + 1] = record
+  end
+end
+records[#records + 1] = counted .. sums
+return {finish(false, true), records}

@@ -1,0 +1,75 @@
+//! When a beat of a node has a report. Pure.
+
+use std::time::{Duration, Instant};
+
+/// Shortest time between two reports of one partition: a beat with a report costs Redis more.
+pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What a node has reported of one partition.
+#[derive(Default)]
+pub(crate) struct Reporting {
+    last: Option<Instant>,
+    /// How many calls had changed the queue at the last report.
+    reported: Option<i64>,
+    /// How many had at the last reply.
+    seen: i64,
+}
+
+impl Reporting {
+    /// A reply says how many calls have changed the queue.
+    pub(crate) fn saw(&mut self, seq: i64) {
+        self.seen = seq;
+    }
+
+    /// Whether a beat that is sent now has a report. `has_times`: handlers of this node took
+    /// messages. The leader also reports changes that others made, so that a history has the
+    /// pushes of a queue whose messages are due much later.
+    pub(crate) fn is_due(&mut self, has_times: bool, is_leader: bool, now: Instant) -> bool {
+        let rests = |last| now.saturating_duration_since(last) < REPORT_INTERVAL;
+        let is_changed = is_leader && self.reported != Some(self.seen);
+        if self.last.is_some_and(rests) || !has_times && !is_changed {
+            return false;
+        }
+        self.last = Some(now);
+        self.reported = Some(self.seen);
+        true
+    }
+
+    /// A beat failed: its report may not have arrived.
+    pub(crate) fn failed(&mut self) {
+        self.reported = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_reports_changes_at_most_every_5_s() {
+        let (mut reporting, start) = (Reporting::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        assert!(!reporting.is_due(false, false, at(0)), "a standby");
+        reporting.saw(7);
+        assert!(reporting.is_due(false, true, at(0)), "its first report");
+        assert!(!reporting.is_due(false, true, at(6_000)), "no change");
+        reporting.saw(8);
+        assert!(!reporting.is_due(false, false, at(6_000)), "a standby");
+        assert!(reporting.is_due(false, true, at(6_000)));
+        reporting.saw(9);
+        assert!(!reporting.is_due(false, true, at(10_999)), "too early");
+        assert!(reporting.is_due(false, true, at(11_000)));
+    }
+
+    #[test]
+    fn every_node_reports_times_and_a_failed_report_is_repeated() {
+        let (mut reporting, start) = (Reporting::default(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        assert!(reporting.is_due(true, false, at(0)));
+        assert!(!reporting.is_due(true, false, at(4)));
+        assert!(reporting.is_due(true, true, at(5)));
+        assert!(!reporting.is_due(false, true, at(10)));
+        reporting.failed();
+        assert!(reporting.is_due(false, true, at(10)));
+    }
+}

@@ -1,0 +1,292 @@
+//! Settling a delivery by its handle, from any process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::delivery::{DeliveryHandle, LeaseCalls};
+use crate::error::{Applied, Error};
+use crate::model::codec::Codec;
+use crate::model::due::Due;
+use crate::model::message::Message;
+use crate::model::outcomes::{Extended, Followed, Retried, Settled, Snoozed, Throttled};
+use crate::partition::Partition;
+use crate::queue::Queue;
+use crate::router::{Router, Routing};
+use crate::server::patience::patiently;
+
+/// A delivery of this queue that is known by its [handle](DeliveryHandle): the right to settle it
+/// from any process.
+///
+/// It has every settlement of a [`Delivery`](crate::Delivery), with the same outcomes and errors: a
+/// settlement acts only while the claim of the handle is the current one, and afterwards returns
+/// `Lost` or `Gone` and changes nothing. Settlements of many handles share calls, as those of
+/// deliveries do. Nothing is kept in this process: the same handle works in every other one.
+///
+/// No call extends the lease but [`extend`](RemoteDelivery::extend). Cheap to clone.
+///
+/// ```
+/// # dueq_testkit::doctest!(|orders, delivery| {
+/// use dueq::Retried;
+/// use std::time::Duration;
+///
+/// let handle = delivery.into_handle();
+/// let retried = orders.delivery(handle).retry(Duration::from_secs(60), "the bank is closed").await?;
+/// assert!(matches!(retried, Retried::Scheduled(_)));
+/// # });
+/// ```
+#[derive(Clone)]
+pub struct RemoteDelivery {
+    router: Arc<Router>,
+    handle: DeliveryHandle,
+}
+
+impl<C: Codec> Queue<C> {
+    /// The delivery of this queue with this handle. It makes no call: a handle of another queue, or
+    /// one that was made up, is refused by the settlement with `Gone` or `Lost`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::{DeliveryHandle, Settled};
+    ///
+    /// let text = delivery.handle().to_string();
+    /// let remote = orders.delivery(text.parse()?);
+    /// assert_eq!(remote.ack().await?, Settled::Done);
+    /// # });
+    /// ```
+    pub fn delivery(&self, handle: DeliveryHandle) -> RemoteDelivery {
+        RemoteDelivery {
+            router: Arc::clone(self.router()),
+            handle,
+        }
+    }
+}
+
+impl RemoteDelivery {
+    /// The handle.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// let remote = orders.delivery(delivery.handle());
+    /// assert_eq!(remote.handle(), &delivery.handle());
+    /// # });
+    /// ```
+    pub fn handle(&self) -> &DeliveryHandle {
+        &self.handle
+    }
+
+    /// Done: removes the message. See [`Delivery::ack`](crate::Delivery::ack).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Settled;
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// assert_eq!(remote.ack().await?, Settled::Done);
+    /// assert_eq!(remote.ack().await?, Settled::Gone);
+    /// # });
+    /// ```
+    pub async fn ack(&self) -> Result<Settled, Error> {
+        self.calls(&*self.partition().await?).ack().await
+    }
+
+    /// Done, and the messages that follow are stored in the same step. See
+    /// [`Delivery::ack_push`](crate::Delivery::ack_push).
+    ///
+    /// # Errors
+    /// Those of [`Delivery::ack_push`](crate::Delivery::ack_push).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::{Followed, Message};
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// let followed = remote.ack_push([Message::new("ship")]).await?;
+    /// assert!(matches!(followed, Followed::Done(receipts) if receipts[0].id() == "{order:42}/1"));
+    /// # });
+    /// ```
+    pub async fn ack_push(
+        &self,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Result<Followed, Error> {
+        let messages: Vec<_> = messages.into_iter().collect();
+        let mut routing = Routing::new(&self.router);
+        loop {
+            let partition = self.partition().await?;
+            match self.calls(&partition).ack_push(messages.clone()).await {
+                // This process has an older map than the partition, which changed nothing.
+                Err(refusal) if refusal.is_remapped() && refusal.was_applied() == Applied::No => {
+                    routing.refused(&[(&partition, &refusal)]).await?;
+                }
+                result => return result,
+            }
+        }
+    }
+
+    /// Done for this time: the message is due again at `due`. See
+    /// [`Delivery::again`](crate::Delivery::again).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use std::time::Duration;
+    ///
+    /// orders.delivery(delivery.into_handle()).again(Duration::from_secs(3_600)).await?;
+    /// assert_eq!(orders.stats().await?.scheduled, 1);
+    /// # });
+    /// ```
+    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
+        let due = due.into();
+        self.calls(&*self.partition().await?).again(due).await
+    }
+
+    /// Failed: the message is due again at `due`, a delay or a fixed time, with one failure more. See
+    /// [`Delivery::retry`](crate::Delivery::retry).
+    ///
+    /// A fixed time costs one more command, which reads the server's clock. The message is not due
+    /// earlier, and later by up to the time between the two calls. A time in the past is now.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client, orders, delivery| {
+    /// use dueq::{Due, Retried};
+    ///
+    /// let at_ms = client.server_time().await?.unix_us / 1_000 + 60_000;
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// let retried = remote.retry(Due::at_ms(at_ms), "the bank is closed").await?;
+    /// assert!(matches!(retried, Retried::Scheduled(due_ms) if due_ms >= at_ms));
+    /// # });
+    /// ```
+    pub async fn retry(&self, due: impl Into<Due>, error: &str) -> Result<Retried, Error> {
+        let (due, partition) = (due.into(), self.partition().await?);
+        let after_ms = match due {
+            Due::AfterMs(ms) => ms,
+            Due::AtMs(ms) => ms.saturating_sub(server_ms(&partition).await?),
+        };
+        let after = Duration::from_millis(after_ms);
+        self.calls(&partition).retry(after, error).await
+    }
+
+    /// Not done: the message is due at once, and no attempt is counted. See
+    /// [`Delivery::release`](crate::Delivery::release).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Settled;
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// assert_eq!(remote.release().await?, Settled::Done);
+    /// # });
+    /// ```
+    pub async fn release(&self) -> Result<Settled, Error> {
+        self.calls(&*self.partition().await?).release().await
+    }
+
+    /// Failed for good: the message is dead, with `reason` beside it. See
+    /// [`Delivery::bury`](crate::Delivery::bury).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// orders.delivery(delivery.into_handle()).bury("the order does not exist").await?;
+    /// assert_eq!(orders.stats().await?.dead, 1);
+    /// # });
+    /// ```
+    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+        self.calls(&*self.partition().await?).bury(reason).await
+    }
+
+    /// Not done, and no failure: the message is due again at `due`, with its attempts as they are.
+    /// See [`Delivery::snooze`](crate::Delivery::snooze).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Snoozed;
+    /// use std::time::Duration;
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// let snoozed = remote.snooze(Duration::from_secs(600)).await?;
+    /// assert!(matches!(snoozed, Snoozed::Scheduled(_)));
+    /// # });
+    /// ```
+    pub async fn snooze(&self, due: impl Into<Due>) -> Result<Snoozed, Error> {
+        let due = due.into();
+        self.calls(&*self.partition().await?).snooze(due).await
+    }
+
+    /// Not done, and no failure: no message of the queue starts for this time. See
+    /// [`Delivery::throttle`](crate::Delivery::throttle).
+    ///
+    /// # Errors
+    /// Those of [`Delivery::throttle`](crate::Delivery::throttle).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Throttled;
+    /// use std::time::Duration;
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// let throttled = remote.throttle(Duration::from_secs(3)).await?;
+    /// assert!(matches!(throttled, Throttled::Until(_)));
+    /// # });
+    /// ```
+    pub async fn throttle(&self, duration: Duration) -> Result<Throttled, Error> {
+        let partition = self.partition().await?;
+        let (outcome, wait_ms) = self.calls(&partition).throttle(duration).await?;
+        if matches!(outcome, Throttled::Until(_)) {
+            partition.close_others(wait_ms).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Makes the lease end `lease` (1 ms to a day) from now, unless it already ends later. See
+    /// [`Delivery::extend`](crate::Delivery::extend).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Extended;
+    /// use std::time::Duration;
+    ///
+    /// let remote = orders.delivery(delivery.into_handle());
+    /// let extended = remote.extend(Duration::from_secs(600)).await?;
+    /// assert!(matches!(extended, Extended::Until(_)));
+    /// # });
+    /// ```
+    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+        self.calls(&*self.partition().await?).extend(lease).await
+    }
+
+    fn calls<'a>(&self, partition: &'a Partition) -> LeaseCalls<'a> {
+        LeaseCalls {
+            partition,
+            granted: self.handle.granted(),
+        }
+    }
+
+    /// The partition that granted the delivery.
+    async fn partition(&self) -> Result<Arc<Partition>, Error> {
+        let tag = self.handle.tag();
+        let seen = self.router.current();
+        if let Some(partition) = seen.of_tag(tag) {
+            return Ok(Arc::clone(partition));
+        }
+        // This process has not read the map that has the partition.
+        let now = patiently(|| self.router.refresh(&seen)).await?;
+        // A partition that holds messages stays. So the delivery of one that is gone is gone, too:
+        // any partition says so.
+        Ok(Arc::clone(now.of_tag(tag).unwrap_or(now.home())))
+    }
+}
+
+/// The time of the server that holds the partition, in Unix milliseconds.
+async fn server_ms(partition: &Partition) -> Result<u64, Error> {
+    let read = || async { partition.control().lane().await?.time().await };
+    let (now_us, ..) = patiently(read).await?;
+    Ok(u64::try_from(now_us / 1_000).unwrap_or(0))
+}
+
+impl fmt::Debug for RemoteDelivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RemoteDelivery")
+            .field("queue", &self.router.queue_name())
+            .field("handle", &self.handle)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,153 @@
+//! Many pulls at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use dueq::{Client, Delivery, Message, Puller};
+use tokio::task::JoinSet;
+
+use super::MS;
+use crate::support::{
+    HOUR, LIMIT, LONG, Setup, acking, ids, messages, push_all, seen, setup, stats_until, within,
+};
+
+/// Pulls of `max` until `count` of all were pulled.
+async fn pull_all(
+    puller: Puller,
+    max: usize,
+    count: usize,
+    pulled: Arc<AtomicUsize>,
+) -> Result<Vec<Delivery>> {
+    let mut own = Vec::new();
+    while pulled.load(Ordering::SeqCst) < count {
+        let deliveries = puller.pull(max, LONG, 50 * MS).await?;
+        assert!(deliveries.len() <= max);
+        pulled.fetch_add(deliveries.len(), Ordering::SeqCst);
+        own.extend(deliveries);
+    }
+    Ok(own)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn concurrent_pulls_get_each_message_once() -> Result<()> {
+    let Setup { queue, .. } = &setup().await?;
+    let (puller, pulled) = (queue.puller(), Arc::default());
+    let mut pulls = JoinSet::new();
+    for _ in 0..64 {
+        pulls.spawn(pull_all(puller.clone(), 10, 1_000, Arc::clone(&pulled)));
+    }
+    push_all(queue, messages(1_000)).await?;
+    let mut all = Vec::new();
+    while let Some(own) = within("the pulls", pulls.join_next()).await? {
+        all.extend(own??);
+    }
+    let mut seen: Vec<_> = all
+        .iter()
+        .map(|delivery| delivery.id().into_owned())
+        .collect();
+    seen.sort_unstable();
+    assert_eq!(seen, ids(1_000));
+    assert!(all.iter().all(|delivery| delivery.attempt() == 1));
+    let stats = queue.stats().await?;
+    assert_eq!(
+        (stats.claimed, stats.leased, stats.released),
+        (1_000, 1_000, 0)
+    );
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_of_512_waiting_pulls_gets_a_message() -> Result<()> {
+    let Setup { queue, .. } = &setup().await?;
+    let puller = queue.puller();
+    let mut pulls = JoinSet::new();
+    for _ in 0..512 {
+        let puller = puller.clone();
+        pulls.spawn(async move { puller.pull(1, LONG, LIMIT).await });
+    }
+    let due = messages(512)
+        .into_iter()
+        .map(|message| message.due(300 * MS));
+    push_all(queue, due.collect()).await?;
+    let (mut seen, mut latest) = (Vec::new(), std::time::Duration::ZERO);
+    while let Some(pulled) = within("the pulls", pulls.join_next()).await? {
+        let [delivery] = &pulled??[..] else {
+            anyhow::bail!("not one message");
+        };
+        latest = latest.max(delivery.lateness());
+        seen.push(delivery.id().into_owned());
+    }
+    println!("the last of 512 is {latest:?} late");
+    seen.sort_unstable();
+    assert_eq!(seen, ids(512));
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_pullers_beside_a_worker_share_a_queue() -> Result<()> {
+    let Setup { queue, server, .. } = &setup().await?;
+    let (sender, mut pulled) = seen();
+    let mut pullers = Vec::new();
+    for _ in 0..2 {
+        let client = Client::connect(&server.url()).await?;
+        let puller = client.queue("orders")?.puller();
+        let (own, sender) = (puller.clone(), sender.clone());
+        let task = tokio::spawn(async move {
+            // Until the shutdown.
+            while let Ok(deliveries) = own.pull(7, LONG, LIMIT).await {
+                for delivery in deliveries {
+                    let _ = delivery.ack().await?;
+                    let _ = sender.send(delivery.id().into_owned());
+                }
+            }
+            Ok::<_, dueq::Error>(())
+        });
+        pullers.push((puller, task));
+    }
+    let (worker, mut handled) = acking(queue.worker().concurrency(4));
+    let soon = messages(600).into_iter().enumerate();
+    let soon = soon.map(|(n, message)| message.due(MS * (n as u32 % 10) * 50));
+    push_all(queue, soon.collect()).await?;
+    let stats = stats_until(queue, "all acked", |stats| stats.acked == 600).await?;
+    assert_eq!(
+        (stats.claimed - stats.released, stats.crashed, stats.leased),
+        (600, 0, 0)
+    );
+    for (puller, task) in pullers {
+        within("the shutdown", puller.shutdown()).await??;
+        within("its pulls", task).await???;
+    }
+    worker.stop().await?;
+    let (by_worker, by_pulls) = (handled.rest(), pulled.rest());
+    println!(
+        "{} by the worker, {} by pulls",
+        by_worker.len(),
+        by_pulls.len()
+    );
+    let mut all = [by_worker, by_pulls].concat();
+    all.sort_unstable();
+    assert_eq!(all, ids(600));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_puller_without_pulls_leaves_messages_to_a_worker() -> Result<()> {
+    let Setup { queue, .. } = &setup().await?;
+    let puller = queue.puller();
+    // A node counts once the queue exists.
+    queue.push_message(Message::new("").due(HOUR)).await?;
+    stats_until(queue, "the node", |stats| stats.nodes == 1).await?;
+    let (worker, mut handled) = acking(queue.worker());
+    for (number, id) in ids(50).into_iter().enumerate() {
+        let delay = MS * (number as u32 % 3) * 20;
+        queue
+            .push_message(Message::new("").id(&id).due(delay))
+            .await?;
+        assert_eq!(handled.next().await?, id);
+    }
+    let stats = stats_until(queue, "all acked", |stats| stats.acked == 50).await?;
+    assert_eq!((stats.claimed, stats.released), (50, 0));
+    worker.stop().await?;
+    Ok(puller.shutdown().await?)
+}

@@ -1,0 +1,85 @@
+//! Pulls with tokens of their callers.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use dueq::{Client, ErrorKind, LeaseToken, Message, Settled};
+
+use super::{MS, begin};
+use crate::support::proxy::Proxy;
+use crate::support::{LIMIT, LONG, setup, stats_until, within};
+
+const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_repeated_pull_is_told_of_its_grant_at_once() -> Result<()> {
+    for partitions in [1, 3] {
+        let setup = setup().await?;
+        setup.queue.partition_into(partitions).await?;
+        let (puller, token) = (setup.queue.puller(), LeaseToken::random());
+        setup.queue.push_message(Message::new("").id("id")).await?;
+        let pull = || puller.pull_with_token(token, 9, LONG, LIMIT);
+        let granted = within("the pull", pull()).await??;
+        assert_eq!(granted[0].lease_token(), token);
+        drop(granted);
+        let before = setup.queue.stats().await?;
+        let held = within("its repetition", pull()).await?.expect_err("held");
+        assert_eq!(
+            (held.kind(), held.code()),
+            (ErrorKind::InvalidInput, Some("HELD"))
+        );
+        assert_eq!(setup.queue.stats().await?.claimed, before.claimed);
+        // Other pulls go on.
+        setup
+            .queue
+            .push_message(Message::new("").id("other"))
+            .await?;
+        let other = within("another", puller.pull(9, LONG, LIMIT)).await??;
+        assert_eq!(other[0].id(), "other");
+        let held = setup.queue.held(&token).await?.deliveries;
+        assert_eq!(held[0].ack().await?, Settled::Done);
+        puller.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (puller, token) = (queue.puller(), LeaseToken::random());
+    let mut pull = Box::pin(puller.pull_with_token(token, 1, LONG, LIMIT));
+    begin(&mut pull).await;
+    // Its first claim has been answered when a later pull is answered.
+    assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
+    proxy.cut_reply_of(CLAIM);
+    let message = Message::new("").id("id").due(20 * MS);
+    setup.queue.push_message(message).await?;
+    let outcome = within("the pull", pull).await?;
+    match outcome {
+        // The claim that granted lost its reply, or one before it did.
+        Err(error) => assert_eq!(error.code(), Some("HELD")),
+        Ok(granted) => assert_eq!(granted[0].id(), "id"),
+    }
+    let held = queue.held(&token).await?.deliveries;
+    assert_eq!(held.len(), 1);
+    assert_eq!(held[0].ack().await?, Settled::Done);
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_pull_frees_its_token() -> Result<()> {
+    let setup = setup().await?;
+    let (puller, token) = (setup.queue.puller(), LeaseToken::random());
+    let mut pull = Box::pin(puller.pull_with_token(token, 1, LONG, LIMIT));
+    begin(&mut pull).await;
+    setup.queue.push_message(Message::new("").id("id")).await?;
+    stats_until(&setup.queue, "the grant", |stats| stats.leased == 1).await?;
+    drop(pull);
+    stats_until(&setup.queue, "the release", |stats| stats.leased == 0).await?;
+    let again = puller.pull_with_token(token, 1, LONG, LIMIT);
+    let again = within("the pull", again).await??;
+    assert_eq!((&*again[0].id(), again[0].attempt()), ("id", 1));
+    Ok(puller.shutdown().await?)
+}
