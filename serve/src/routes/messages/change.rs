@@ -78,7 +78,7 @@ fn changed(id: &MessageId, outcome: &'static str, due_ms: Option<u64>) -> Json<C
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn change(
+pub(super) async fn change_message(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,
@@ -175,7 +175,7 @@ pub(super) struct Cancel {
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn cancel(
+pub(super) async fn cancel_message(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,
@@ -215,7 +215,7 @@ pub(super) async fn cancel(
         (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn requeue(
+pub(super) async fn requeue_message(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,

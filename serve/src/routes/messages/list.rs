@@ -109,7 +109,7 @@ struct ListedMessage {
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn list(
+pub(super) async fn list_messages(
     State(app): State<Shared>,
     name: QueueName,
     OriginalUri(uri): OriginalUri,

@@ -15,7 +15,7 @@ mod schema;
 mod stream;
 mod tally;
 
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Shared};
@@ -26,27 +26,30 @@ use crate::shown::quoted;
 pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.
-pub(super) fn reads() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(list::list))
-        .routes(routes!(read::read))
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list::list_messages), routes!(read::read_message)]
 }
 
 /// Payloads as they were pushed.
-pub(super) fn payloads() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(payload::download))
+pub(super) fn payloads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(payload::download_payload)]
 }
 
 /// Pushes, and changes of waiting messages.
-pub(super) fn changes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new()
-        .routes(routes!(push::put, change::change, change::cancel))
-        .routes(routes!(post::post))
+pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![
+        routes!(
+            push::push_message,
+            change::change_message,
+            change::cancel_message
+        ),
+        routes!(post::push_messages),
+    ]
 }
 
 /// Dead messages become due again.
-pub(super) fn revivals() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(change::requeue))
+pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(change::requeue_message)]
 }
 
 /// The problem of an id that the queue does not hold: says how its message ended, if the queue

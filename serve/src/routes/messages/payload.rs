@@ -61,7 +61,7 @@ impl http_body::Body for Held {
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn download(
+pub(super) async fn download_payload(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,

@@ -74,7 +74,7 @@ enum Outcome {
         (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn post(
+pub(super) async fn push_messages(
     State(app): State<Shared>,
     caller: Principal,
     name: QueueName,

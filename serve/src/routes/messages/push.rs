@@ -51,7 +51,7 @@ impl FromRequest<Shared> for MessageBody {
         (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn put(
+pub(super) async fn push_message(
     State(app): State<Shared>,
     name: QueueName,
     id: MessageId,

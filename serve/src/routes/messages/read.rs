@@ -45,7 +45,7 @@ pub(super) struct Read {
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
 )]
-pub(super) async fn read(
+pub(super) async fn read_message(
     State(app): State<Shared>,
     caller: Principal,
     name: QueueName,
