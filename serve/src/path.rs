@@ -30,6 +30,33 @@ impl<S: Sync> FromRequestParts<S> for QueueName {
     }
 }
 
+/// The id of the message in the path.
+#[derive(Debug, Clone)]
+pub(crate) struct MessageId(Vec<u8>);
+
+impl MessageId {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The id as problems name it.
+    pub(crate) fn quoted(&self) -> String {
+        quoted(&String::from_utf8_lossy(&self.0))
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for MessageId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let raw = segment(parts, "{id}")
+            .ok_or_else(|| Problem::new(Code::Internal, "the route has no id in its path"))?;
+        let id = dueq_input::path_id(raw);
+        id.map(Self)
+            .map_err(|error| Problem::new(Code::InvalidPath, error.to_string()))
+    }
+}
+
 /// The queue in the path of a request, if its route has one.
 pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
     let Some(raw) = segment(parts, "{queue}") else {

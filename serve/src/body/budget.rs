@@ -87,6 +87,16 @@ impl Reserved {
         self.bytes += bytes;
         Ok(())
     }
+
+    /// Takes all but `kept` bytes out of it, to give them back apart.
+    pub(crate) fn split_but(&mut self, kept: usize) -> Self {
+        let bytes = self.bytes.saturating_sub(kept);
+        self.bytes -= bytes;
+        Self {
+            bodies: self.bodies.clone(),
+            bytes,
+        }
+    }
 }
 
 impl Drop for Reserved {
@@ -109,5 +119,10 @@ mod tests {
         assert!(bodies.check(usize::MAX).is_err());
         drop(one);
         assert!(other.grow(60).is_ok() && bodies.check(0).is_ok());
+        let (part, nothing) = (other.split_but(10), other.split_but(11));
+        drop((other, nothing));
+        assert!(bodies.check(10).is_ok() && bodies.check(11).is_err());
+        drop(part);
+        assert!(bodies.check(100).is_ok());
     }
 }

@@ -33,18 +33,21 @@ impl<T: DeserializeOwned, const MAX: usize> FromRequest<Shared> for JsonBody<T, 
 
 /// Refuses a body that is not declared as JSON: a form of another site cannot send this type.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let declared = headers.get(CONTENT_TYPE);
-    let declared = declared.map(|value| String::from_utf8_lossy(value.as_bytes()));
-    let is_json = declared.as_ref().is_some_and(|value| {
-        let media = value.split(';').next().unwrap_or_default().trim();
-        media.eq_ignore_ascii_case("application/json")
-    });
-    if is_json {
-        return Ok(());
-    }
-    let declared = declared.map_or_else(|| "no type".to_owned(), |value| quoted(&value));
+    let declared = match media_type(headers) {
+        Some(media) if media == "application/json" => return Ok(()),
+        Some(media) => quoted(&media),
+        None => "no type".to_owned(),
+    };
     let detail = format!("the body has {declared}; send Content-Type: application/json");
     Err(Problem::new(Code::UnsupportedMediaType, detail))
+}
+
+/// The declared type of a body in lower case, without parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
+    let declared = headers.get(CONTENT_TYPE)?;
+    let declared = String::from_utf8_lossy(declared.as_bytes());
+    let media = declared.split(';').next().unwrap_or_default();
+    Some(media.trim().to_ascii_lowercase())
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {

@@ -5,7 +5,7 @@ mod json;
 mod paused;
 mod whole;
 
-pub(crate) use budget::Bodies;
-pub(crate) use json::JsonBody;
+pub(crate) use budget::{Bodies, Reserved};
+pub(crate) use json::{JsonBody, media_type, require_json};
 pub(crate) use paused::{BodyPaused, Watchful};
-pub(crate) use whole::whole;
+pub(crate) use whole::{Whole, unread, whole};

@@ -36,6 +36,7 @@ codes! {
     BadRequest = "bad_request", BAD_REQUEST, "The request cannot be read";
     InvalidInput = "invalid_input", BAD_REQUEST, "A value is out of its range";
     InvalidPath = "invalid_path", BAD_REQUEST, "A name in the path cannot be read";
+    InvalidCursor = "invalid_cursor", BAD_REQUEST, "The cursor is not of this list";
     TokenInQuery = "token_in_query", BAD_REQUEST, "A token is in the URL";
     Unauthenticated = "unauthenticated", UNAUTHORIZED, "The request has no valid token";
     Forbidden = "forbidden", FORBIDDEN, "The role does not allow this request";
@@ -45,8 +46,13 @@ codes! {
     Proxied = "proxied", FORBIDDEN, "A proxy forwarded the request to a server without tokens";
     NotFound = "not_found", NOT_FOUND, "There is nothing at this path";
     NoSuchQueue = "no_such_queue", NOT_FOUND, "The queue does not exist";
+    NoSuchMessage = "no_such_message", NOT_FOUND, "The queue has no message of this id";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path has no such method";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "The body paused for too long";
+    Leased = "leased", CONFLICT, "A handler has the message";
+    Dead = "dead", CONFLICT, "The message is dead";
+    NotDead = "not_dead", CONFLICT, "The message is not dead";
+    DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has another type than expected";
     WrongHost = "wrong_host", MISDIRECTED_REQUEST, "The request names another host";

@@ -14,6 +14,7 @@ use utoipa::ToSchema;
 pub(crate) use code::Code;
 pub(crate) use everywhere::everywhere;
 
+use crate::routes::Summary;
 use crate::shown::shown;
 
 /// Where the codes are explained.
@@ -28,10 +29,34 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 pub(crate) struct Problem {
     pub(crate) code: Code,
     detail: String,
-    applied: Applied,
+    pub(crate) applied: Applied,
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
+    ended: Option<Ended>,
+    pushed: Option<Box<Summary>>,
+}
+
+/// How the message of an id ended, as the queue remembers it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Ended {
+    /// `finished`: acked. `expired`: dropped at its expiry. `cancelled`: cancelled or purged.
+    how: &'static str,
+    /// When, by the clock of Redis.
+    at_ms: u64,
+    /// Until when pushes of the id store nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remembered_until_ms: Option<u64>,
+}
+
+impl From<dueq::Outcome> for Ended {
+    fn from(outcome: dueq::Outcome) -> Self {
+        Self {
+            how: outcome.ended.as_str(),
+            at_ms: outcome.ended_at_ms,
+            remembered_until_ms: outcome.remembered_until_ms,
+        }
+    }
 }
 
 /// A problem as it is sent.
@@ -60,6 +85,12 @@ pub(crate) struct Document {
     /// The same in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     id_base64: Option<String>,
+    /// How the message ended that the call names, if the queue remembers it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
+    /// What a call did that pushes many messages, and stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pushed: Option<Box<Summary>>,
 }
 
 impl Problem {
@@ -77,6 +108,8 @@ impl Problem {
             ),
             retry_after_s: None,
             id: None,
+            ended: None,
+            pushed: None,
         }
     }
 
@@ -86,10 +119,33 @@ impl Problem {
         self
     }
 
+    /// The same of a call that may succeed later.
+    pub(crate) fn retryable(mut self) -> Self {
+        self.is_retryable = true;
+        self
+    }
+
+    /// The same with what is known of the message's end.
+    pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
+        self.ended = ended.map(Ended::from);
+        self
+    }
+
+    /// The same with what the call did before it stopped.
+    pub(crate) fn pushed(mut self, summary: Summary) -> Self {
+        self.pushed = Some(Box::new(summary));
+        self
+    }
+
     /// The same with the time after which a repetition makes sense.
     pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self
+    }
+
+    /// Whether the same call may succeed later, and the reason.
+    pub(crate) fn reason(&self) -> (&'static str, &str) {
+        (self.code.word(), &self.detail)
     }
 
     fn document(&self) -> Document {
@@ -113,6 +169,8 @@ impl Problem {
                 use base64::Engine;
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
+            ended: self.ended.clone(),
+            pushed: self.pushed.clone(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod doctor;
 mod events;
 mod group;
 mod health;
+mod messages;
 mod metrics;
 mod openapi;
 mod overview;
@@ -21,6 +22,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
+pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
 pub(crate) use search::Searches;
 
@@ -39,6 +41,10 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, search::routes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
+        Group::new(Right::Read, messages::reads()),
+        Group::new(Right::ReadPayload, messages::payloads()),
+        Group::new(Right::Produce, messages::changes()),
+        Group::new(Right::Operate, messages::revivals()),
         Group::new(Right::Operate, pause::routes()),
     ]
 }

@@ -27,7 +27,7 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     components(schemas(Document)),
     tags(
         (name = "queues", description = "Whole queues"),
-        (name = "messages", description = "Single messages"),
+        (name = "messages", description = "Single messages of a queue"),
         (name = "health", description = "For load balancers and supervisors"),
         (name = "about", description = "This document"),
     )

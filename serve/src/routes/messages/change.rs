@@ -1,0 +1,257 @@
+//! Changes one message: reschedule, run now, cancel, requeue.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State as MessageState};
+use dueq_input::{When, Wording};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::{App, Shared};
+use crate::body::JsonBody;
+use crate::path::{MessageId, QueueName};
+use crate::problem::{Code, Document, Problem};
+use crate::routes::messages::absent;
+use crate::routes::messages::fields::Id;
+use crate::routes::messages::reader::Reader;
+
+/// The new due time: `delay` or `at`, and `within`; or `run_now`.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    /// So long from now: `48h`, `1h30m`.
+    delay: Option<String>,
+    /// RFC 3339, Unix milliseconds as a string, or a local time with `tz`.
+    at: Option<String>,
+    /// Business hours, such as `Mon-Fri 09:00-18:00`: a due time outside them moves to their next
+    /// opening. It needs `tz`.
+    within: Option<String>,
+    /// The time zone of `within`, and of times without one: `Europe/Paris`.
+    tz: Option<String>,
+    /// Only if the message is due at this time.
+    expected_due_ms: Option<u64>,
+    /// True makes it due now.
+    run_now: Option<bool>,
+}
+
+/// What was done.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Changed {
+    #[serde(flatten)]
+    id: Id,
+    /// `moved`: it has the new due time. `already`: it was due already. `cancelled`: it will never
+    /// be delivered. `next_cancelled`: a handler has it, and the message that was to follow it will
+    /// never be delivered. `requeued`: it was dead and is due now.
+    outcome: &'static str,
+    /// When it is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_ms: Option<u64>,
+}
+
+fn changed(id: &MessageId, outcome: &'static str, due_ms: Option<u64>) -> Json<Changed> {
+    let id = Id::new(id.as_bytes());
+    Json(Changed {
+        id,
+        outcome,
+        due_ms,
+    })
+}
+
+/// Reschedule a message
+///
+/// Gives a waiting message another due time, or makes it due now. With `expected_due_ms` only if it
+/// is due at that time; then a call with a fixed time can be repeated.
+#[utoipa::path(
+    patch,
+    path = "/v1/queues/{queue}/messages/{id}",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+    ),
+    request_body = Change,
+    responses(
+        (status = 200, body = Changed),
+        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "It is leased or dead, or due at another time than expected", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn change_message(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Json<Changed>, Problem> {
+    let queue = app.client.queue(name.as_str())?;
+    let due = change.due(&app).await?;
+    let Some(due) = due else {
+        return match queue.run_now(id.as_bytes()).await? {
+            RunNow::Moved => Ok(changed(&id, "moved", None)),
+            RunNow::Already => Ok(changed(&id, "already", None)),
+            RunNow::Leased => Err(leased(&id)),
+            RunNow::Dead => Err(dead(&id, "requeue it")),
+            RunNow::Absent => Err(absent(&app, &name, &id).await),
+            other => Err(unknown(&other)),
+        };
+    };
+    let outcome = match change.expected_due_ms {
+        None => queue.reschedule(id.as_bytes(), due).await?,
+        Some(expected) => queue.reschedule_if(id.as_bytes(), due, expected).await?,
+    };
+    match outcome {
+        Rescheduled::Moved(due_ms) => Ok(changed(&id, "moved", Some(due_ms))),
+        Rescheduled::Conflict(due_ms) => {
+            let detail = format!(
+                "nothing was changed: message {} is due at {due_ms}, not at the expected time",
+                id.quoted()
+            );
+            Err(Problem::new(Code::DueChanged, detail))
+        }
+        Rescheduled::Leased => Err(leased(&id)),
+        Rescheduled::Dead => Err(dead(&id, "requeue it")),
+        Rescheduled::Absent => Err(absent(&app, &name, &id).await),
+        other => Err(unknown(&other)),
+    }
+}
+
+impl Change {
+    /// The new due time; `None` for now.
+    async fn due(&self, app: &App) -> Result<Option<Due>, Problem> {
+        let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);
+        let has_time = self.delay.is_some() || self.at.is_some() || self.within.is_some();
+        if self.run_now.unwrap_or(false) {
+            if has_time || self.tz.is_some() || self.expected_due_ms.is_some() {
+                let reason = "run_now stands alone: leave out the other fields, or run_now";
+                return Err(invalid(reason.to_owned()));
+            }
+            return Ok(None);
+        }
+        if !has_time {
+            let reason = "no time is given: add delay, at or within, or \"run_now\": true";
+            return Err(invalid(reason.to_owned()));
+        }
+        let refused = |error: dueq_input::Error| invalid(error.to_string());
+        let (delay, at) = (self.delay.as_deref(), self.at.as_deref());
+        let (within, tz) = (self.within.as_deref(), self.tz.as_deref());
+        let when = When::read(delay, at, within, tz, Wording::Fields).map_err(refused)?;
+        let timing = when.timing(None, Timestamp::now(), Wording::Fields);
+        let timing = timing.map_err(refused)?;
+        let now_ms = match timing.hours {
+            Some(_) => Reader::new().now_ms(&app.client).await?,
+            None => 0, // no hours use it
+        };
+        let due = timing.resolve_at(now_ms).map_err(refused)?;
+        Ok(due.or(Some(Due::AfterMs(0))))
+    }
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Cancel {
+    /// Whether to remove a dead message too.
+    dead: Option<bool>,
+}
+
+/// Cancel a message
+///
+/// A waiting message is never delivered after this. Of a cancel and a delivery exactly one wins.
+/// Within 12 s the same call answers the same again.
+#[utoipa::path(
+    delete,
+    path = "/v1/queues/{queue}/messages/{id}",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+        Cancel,
+    ),
+    responses(
+        (status = 200, body = Changed),
+        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "It is leased, or it is dead and `dead` is not true", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn cancel_message(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+    Query(cancel): Query<Cancel>,
+) -> Result<Json<Changed>, Problem> {
+    let queue = app.client.queue(name.as_str())?;
+    let outcome = match cancel.dead {
+        Some(true) => queue.cancel_dead(id.as_bytes()).await?,
+        _ => queue.cancel(id.as_bytes()).await?,
+    };
+    match outcome {
+        Cancelled::Cancelled => Ok(changed(&id, "cancelled", None)),
+        Cancelled::Next => Ok(changed(&id, "next_cancelled", None)),
+        Cancelled::Leased => Err(leased(&id)),
+        Cancelled::Dead => Err(dead(&id, "add ?dead=true to remove it")),
+        Cancelled::Absent => Err(absent(&app, &name, &id).await),
+        other => Err(unknown(&other)),
+    }
+}
+
+/// Requeue a dead message
+///
+/// It is due now, and its attempts count from none.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/messages/{id}/requeue",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+    ),
+    responses(
+        (status = 200, body = Changed),
+        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "It is not dead", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn requeue_message(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+) -> Result<Json<Changed>, Problem> {
+    let queue = app.client.queue(name.as_str())?;
+    match queue.requeue(id.as_bytes()).await? {
+        Requeued::Requeued => Ok(changed(&id, "requeued", None)),
+        Requeued::NotDead(state) => Err(not_dead(&id, state)),
+        Requeued::Absent => Err(absent(&app, &name, &id).await),
+        other => Err(unknown(&other)),
+    }
+}
+
+fn leased(id: &MessageId) -> Problem {
+    let detail = format!("nothing was changed: a handler has message {}", id.quoted());
+    Problem::new(Code::Leased, detail)
+}
+
+fn dead(id: &MessageId, advice: &str) -> Problem {
+    let detail = format!(
+        "nothing was changed: message {} is dead; {advice}",
+        id.quoted()
+    );
+    Problem::new(Code::Dead, detail)
+}
+
+fn not_dead(id: &MessageId, state: MessageState) -> Problem {
+    let detail = format!(
+        "nothing was changed: message {} is {state}, not dead",
+        id.quoted()
+    );
+    Problem::new(Code::NotDead, detail)
+}
+
+/// An outcome that a later release of the library adds is a defect of these matches.
+fn unknown(outcome: &dyn std::fmt::Debug) -> Problem {
+    let detail = format!("the outcome {outcome:?} is not known");
+    Problem::new(Code::Internal, detail).applied(dueq::Applied::Unknown)
+}

@@ -1,0 +1,274 @@
+//! What responses say of messages.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use dueq::{OnExpire, Pushed, Receipt, State, Stored};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The id of a message.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Id {
+    /// The id; bytes that are not UTF-8 are replaced.
+    id: String,
+    /// The same in base64, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_base64: Option<String>,
+}
+
+impl Id {
+    pub(super) fn new(id: &[u8]) -> Self {
+        let is_text = std::str::from_utf8(id).is_ok();
+        Self {
+            id: String::from_utf8_lossy(id).into_owned(),
+            id_base64: (!is_text).then(|| STANDARD.encode(id)),
+        }
+    }
+}
+
+/// The time of a message: which one depends on its state.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub(super) struct Times {
+    /// When it is due, if it is scheduled or ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_ms: Option<u64>,
+    /// When its lease ends, if it is leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    leased_until_ms: Option<u64>,
+    /// When it died, if it is dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    died_ms: Option<u64>,
+}
+
+impl Times {
+    pub(super) fn new(state: State, time_ms: u64) -> Self {
+        let time = Some(time_ms);
+        match state {
+            State::Scheduled | State::Ready => Self {
+                due_ms: time,
+                ..Self::default()
+            },
+            State::Leased => Self {
+                leased_until_ms: time,
+                ..Self::default()
+            },
+            State::Dead => Self {
+                died_ms: time,
+                ..Self::default()
+            },
+        }
+    }
+
+    fn due(due_ms: Option<u64>) -> Self {
+        Self {
+            due_ms,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a push did.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct PushedMessage {
+    #[serde(flatten)]
+    id: Id,
+    /// `created`: the message is stored. `exists`: the queue has a message of this id, and nothing
+    /// was changed. `moved`: the waiting message was rescheduled or replaced. `next`: a handler has
+    /// the message, and this one follows it. `remembered`: a push with a window stored the id, and
+    /// its message has ended. `finished`: this call stored the message, which has ended since.
+    outcome: &'static str,
+    /// The state of the message that exists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(flatten)]
+    times: Times,
+    /// Until when pushes of the id store nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remembered_until_ms: Option<u64>,
+}
+
+impl PushedMessage {
+    pub(super) fn new(receipt: &Receipt) -> Self {
+        let (mut state, mut until) = (None, None);
+        match receipt.outcome() {
+            Pushed::Exists(found) => state = Some(found.as_str()),
+            Pushed::Remembered(until_ms) => until = Some(until_ms),
+            _ => {}
+        }
+        Self {
+            id: Id::new(receipt.id_bytes()),
+            outcome: word(receipt.outcome()),
+            state,
+            times: Times::due(receipt.due_ms()),
+            remembered_until_ms: until,
+        }
+    }
+
+    /// The same with state and time of the message that exists.
+    pub(super) fn existing(mut self, stored: &Stored) -> Self {
+        self.state = Some(stored.state.as_str());
+        self.times = Times::new(stored.state, stored.time_ms);
+        self
+    }
+}
+
+/// The word of an outcome.
+pub(super) fn word(outcome: Pushed) -> &'static str {
+    match outcome {
+        Pushed::Created => "created",
+        Pushed::Exists(_) => "exists",
+        Pushed::Moved => "moved",
+        Pushed::Next => "next",
+        Pushed::Remembered(_) => "remembered",
+        Pushed::Finished => "finished",
+        // An outcome that a later release of the library adds is a defect of this match.
+        _ => "unknown",
+    }
+}
+
+/// A message.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Message)]
+pub(super) struct Shown {
+    #[serde(flatten)]
+    id: Id,
+    /// `scheduled`, `ready`, `leased` or `dead`.
+    state: &'static str,
+    #[serde(flatten)]
+    times: Times,
+    /// How often a handler failed.
+    failures: u32,
+    /// How often a lease ran out.
+    crashes: u32,
+    /// How often a handler snoozed it.
+    snoozes: u32,
+    /// Its own limit of attempts, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_attempts: Option<u32>,
+    /// How many starts of the queue's rate each attempt uses.
+    cost: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    traceparent: Option<String>,
+    /// When it expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at_ms: Option<u64>,
+    /// How long after its due time it expires.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_after_ms: Option<u64>,
+    /// What becomes of it then: `dead` or `drop`.
+    on_expire: &'static str,
+    /// For how long after its push the queue remembers its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_ms: Option<u64>,
+    /// Until when pushes can postpone it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_by_ms: Option<u64>,
+    /// When the message is due that follows this leased one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next_due_ms: Option<u64>,
+    /// What the last failure or burial said; empty if there was none.
+    error: String,
+    #[serde(flatten)]
+    payload: Payload,
+}
+
+/// The payload of a message, or its first bytes.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Payload {
+    /// The payload, if it is UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+    /// The payload in base64, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// How many bytes the whole payload has.
+    payload_bytes: u64,
+    /// Whether these are only its first bytes.
+    payload_truncated: bool,
+    /// Whether the caller may not read payloads.
+    payload_withheld: bool,
+}
+
+impl Payload {
+    fn new(bytes: Vec<u8>, all: u64, is_withheld: bool) -> Self {
+        let is_truncated = (bytes.len() as u64) < all;
+        let mut payload = Self {
+            payload: None,
+            payload_base64: None,
+            payload_bytes: all,
+            payload_truncated: is_truncated && !is_withheld,
+            payload_withheld: is_withheld,
+        };
+        if is_withheld {
+            return payload;
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => payload.payload = Some(text),
+            Err(error) => {
+                // The cut can be within a character.
+                let (valid, is_cut) = {
+                    let error = error.utf8_error();
+                    (error.valid_up_to(), error.error_len().is_none())
+                };
+                let mut bytes = error.into_bytes();
+                if is_truncated && is_cut {
+                    bytes.truncate(valid);
+                    payload.payload = String::from_utf8(bytes).ok();
+                } else {
+                    payload.payload_base64 = Some(STANDARD.encode(bytes));
+                }
+            }
+        }
+        payload
+    }
+}
+
+impl Shown {
+    pub(super) fn new(id: &[u8], stored: Stored, is_withheld: bool) -> Self {
+        Self {
+            id: Id::new(id),
+            state: stored.state.as_str(),
+            times: Times::new(stored.state, stored.time_ms),
+            failures: stored.failures,
+            crashes: stored.crashes,
+            snoozes: stored.snoozes,
+            max_attempts: stored.max_attempts,
+            cost: stored.cost,
+            traceparent: stored.trace_parent,
+            expires_at_ms: stored.expires_at_ms,
+            expires_after_ms: stored.expires_after_ms,
+            on_expire: match stored.on_expire {
+                OnExpire::Drop => "drop",
+                _ => "dead",
+            },
+            window_ms: stored.window_ms,
+            due_by_ms: stored.due_by_ms,
+            next_due_ms: stored.next_due_ms,
+            error: stored.error,
+            payload: Payload::new(stored.payload, stored.payload_bytes, is_withheld),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payload_is_text_or_base64_and_cut_between_characters() {
+        let payload = |bytes: &[u8], all| Payload::new(bytes.to_vec(), all, false);
+        let text = payload(b"a\xc3\xa4", 3);
+        assert_eq!(text.payload.as_deref(), Some("a\u{e4}"));
+        assert!(!text.payload_truncated);
+        let cut = payload(b"a\xc3", 3);
+        assert_eq!(cut.payload.as_deref(), Some("a"));
+        assert!(cut.payload_truncated && cut.payload_base64.is_none());
+        // It ends within a character, and nothing was cut.
+        let binary = payload(b"a\xc3", 2);
+        assert_eq!(binary.payload_base64.as_deref(), Some("YcM="));
+        let binary = payload(b"\xff\xc3", 3);
+        assert_eq!(binary.payload_base64.as_deref(), Some("/8M="));
+        let withheld = Payload::new(b"secret".to_vec(), 6, true);
+        assert!(withheld.payload.is_none() && withheld.payload_withheld);
+    }
+}

@@ -1,0 +1,117 @@
+//! `Idempotency-Key`: ids for messages without one, so that the same request creates nothing twice.
+
+use std::fmt::Write;
+
+use axum::http::HeaderMap;
+use sha2::{Digest, Sha256};
+
+use crate::auth::{Principal, Via};
+use crate::problem::{Code, Problem};
+
+const HEADER: &str = "idempotency-key";
+/// The longest key, in characters.
+const MAX_CHARS: usize = 200;
+/// How many bytes of the hash are in an id.
+const HASH_BYTES: usize = 16;
+
+/// The key of a request.
+#[derive(Debug, Clone)]
+pub(super) struct Key(String);
+
+impl Key {
+    /// The key of the request, if it has one. Callers with different names have different ids, even
+    /// with the same key: otherwise one would lose its messages to the other.
+    pub(super) fn read(headers: &HeaderMap, caller: &Principal) -> Result<Option<Self>, Problem> {
+        let mut values = headers.get_all(HEADER).iter();
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        let wrong = |reason: &str| {
+            let detail = format!(
+                "Idempotency-Key: {reason}; send one key of 1 to {MAX_CHARS} characters from ! to ~"
+            );
+            Err(Problem::new(Code::InvalidInput, detail))
+        };
+        if values.next().is_some() {
+            return wrong("the header is there twice");
+        }
+        let key = value.as_bytes();
+        if key.is_empty() || key.len() > MAX_CHARS {
+            return wrong("the key is empty or too long");
+        }
+        if !key.iter().all(u8::is_ascii_graphic) {
+            return wrong("the key has a space or another character");
+        }
+        // A user of the proxy may be called like a token.
+        let kind: &[u8] = match caller.via() {
+            Via::Proxy => b"user",
+            Via::Loopback | Via::Token | Via::Session | Via::Embedder => b"token",
+        };
+        let name = caller.name().as_bytes();
+        let hash = Sha256::digest([kind, name, key].join(&0));
+        let mut text = String::with_capacity(2 * HASH_BYTES);
+        for byte in hash.iter().take(HASH_BYTES) {
+            let _ = write!(text, "{byte:02x}"); // a string takes all
+        }
+        Ok(Some(Self(text)))
+    }
+
+    /// The id of a message without one, by its number in the request. Numbers have ten digits, so that
+    /// messages with one due time are delivered in the order of the request.
+    pub(super) fn id(&self, number: u64) -> String {
+        format!("key:{}:{number:010}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn read(values: &[&[u8]], name: &str, via: Via) -> Result<Option<String>, Problem> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(HEADER, HeaderValue::from_bytes(value).expect("a header"));
+        }
+        let caller = Principal::new(name, via, Vec::new(), Vec::new());
+        Ok(Key::read(&headers, &caller)?.map(|key| key.id(7)))
+    }
+
+    #[test]
+    fn id_is_of_caller_key_and_number() {
+        let id = |key: &str, name: &str, via| {
+            let id = read(&[key.as_bytes()], name, via);
+            id.expect("valid").expect("a key")
+        };
+        let own = id("nightly", "ci", Via::Token);
+        // printf 'token\0ci\0nightly' | sha256sum
+        assert_eq!(own, "key:0373b25125152aa652deccbd54981988:0000000007");
+        assert_eq!(own, id("nightly", "ci", Via::Session));
+        for other in [
+            id("nightl", "ci", Via::Token),
+            id("nightly", "cd", Via::Token),
+            id("nightly", "ci", Via::Proxy),
+        ] {
+            assert_ne!(own, other);
+        }
+    }
+
+    #[test]
+    fn keys_are_bounded() {
+        assert!(matches!(read(&[], "ci", Via::Token), Ok(None)));
+        let (longest, long) = ([b'x'; 200], [b'x'; 201]);
+        assert!(read(&[&longest], "ci", Via::Token).is_ok());
+        let wrong: [&[&[u8]]; 6] = [
+            &[b""],
+            &[&long],
+            &[b"a b"],
+            &[b"a\t"],
+            &[b"\xff"],
+            &[b"a", b"a"],
+        ];
+        for values in wrong {
+            assert!(read(values, "ci", Via::Token).is_err(), "{values:?}");
+        }
+    }
+}

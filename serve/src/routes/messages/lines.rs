@@ -1,0 +1,143 @@
+//! Splits a body into lines, in bounded memory.
+
+use bytes::BytesMut;
+
+/// The line ends that a body has so far, and the beginning of the next line.
+pub(super) struct Lines {
+    /// The beginning of a line whose end has not come.
+    begun: BytesMut,
+    /// The last line that came in several parts.
+    taken: BytesMut,
+    /// How many lines were begun.
+    number: u64,
+    max_bytes: usize,
+    /// Whether the line is too long: the rest of it is dropped.
+    is_too_long: bool,
+}
+
+/// A line that is complete.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line<'a> {
+    /// Its number, from 1.
+    pub(super) number: u64,
+    /// Its text without white space around it; `None` if it was too long.
+    pub(super) text: Option<&'a [u8]>,
+}
+
+impl Lines {
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self {
+            begun: BytesMut::new(),
+            taken: BytesMut::new(),
+            number: 1,
+            max_bytes,
+            is_too_long: false,
+        }
+    }
+
+    /// How many bytes wait for the end of their line.
+    pub(super) fn waiting(&self) -> usize {
+        self.begun.len()
+    }
+
+    /// Takes the first line off `data`, if its end is there; else keeps `data` for later.
+    pub(super) fn next<'s, 'd: 's>(&'s mut self, data: &mut &'d [u8]) -> Option<Line<'s>> {
+        let Some(end) = data.iter().position(|byte| *byte == b'\n') else {
+            self.begin(data);
+            *data = &[];
+            return None;
+        };
+        let (rest, after) = data.split_at(end);
+        *data = &after[1..];
+        Some(self.finish(rest))
+    }
+
+    /// The last line, which may have no end. Empty at the end of most bodies.
+    pub(super) fn last(&mut self) -> Line<'_> {
+        self.finish(&[])
+    }
+
+    fn begin(&mut self, data: &[u8]) {
+        self.is_too_long |= self.begun.len() + data.len() > self.max_bytes;
+        if self.is_too_long {
+            self.begun = BytesMut::new();
+        } else {
+            self.begun.extend_from_slice(data);
+        }
+    }
+
+    fn finish<'a>(&'a mut self, rest: &'a [u8]) -> Line<'a> {
+        // Most lines lie within one part of the body, and need no copy.
+        let is_whole = self.begun.is_empty() && !self.is_too_long && rest.len() <= self.max_bytes;
+        if !is_whole {
+            self.begin(rest);
+        }
+        let number = self.number;
+        self.number += 1;
+        let is_too_long = std::mem::take(&mut self.is_too_long);
+        let text = match is_whole {
+            true => rest,
+            false => {
+                self.taken = self.begun.split();
+                &self.taken
+            }
+        };
+        let text = text
+            .strip_prefix(b"\xef\xbb\xbf")
+            .filter(|_| number == 1)
+            .unwrap_or(text);
+        Line {
+            number,
+            text: (!is_too_long).then(|| text.trim_ascii()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lines of a body that comes in these parts.
+    fn lines(parts: &[&[u8]], max_bytes: usize) -> Vec<(u64, Option<String>)> {
+        let (mut lines, mut found) = (Lines::new(max_bytes), Vec::new());
+        let owned = |line: Line<'_>| {
+            let text = line
+                .text
+                .map(|text| String::from_utf8_lossy(text).into_owned());
+            (line.number, text)
+        };
+        for part in parts {
+            let mut data = *part;
+            while let Some(line) = lines.next(&mut data) {
+                found.push(owned(line));
+            }
+            assert!(lines.waiting() <= max_bytes);
+        }
+        found.push(owned(lines.last()));
+        found
+    }
+
+    #[test]
+    fn lines_are_the_same_in_any_parts() {
+        /// The mark at the start counts too.
+        const LONGEST: usize = 10;
+        let body = b"\xef\xbb\xbf{\"a\":1}\n\n \xef\xbb\xbfb\r\na long line\nlast";
+        let expected = lines(&[body], LONGEST);
+        let texts: Vec<_> = expected.iter().map(|(_, text)| text.as_deref()).collect();
+        assert_eq!(
+            texts,
+            [
+                Some("{\"a\":1}"),
+                Some(""),
+                Some("\u{feff}b"),
+                None,
+                Some("last")
+            ]
+        );
+        for size in 1..body.len() {
+            let parts: Vec<_> = body.chunks(size).collect();
+            assert_eq!(lines(&parts, LONGEST), expected, "{size}");
+        }
+        assert_eq!(lines(&[], LONGEST), [(1, Some(String::new()))]);
+    }
+}

@@ -1,0 +1,197 @@
+//! Lists the messages in one state, a page at a time.
+
+use axum::Json;
+use axum::extract::{OriginalUri, Query, State};
+use axum::http::HeaderValue;
+use axum::http::header::LINK;
+use axum::response::{IntoResponse, Response};
+use dueq::{Cursor, ErrorKind};
+use dueq_input::Wording;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::app::Shared;
+use crate::path::QueueName;
+use crate::problem::{Code, Document, Problem};
+use crate::routes::messages::cursor::Of;
+use crate::routes::messages::fields::{Id, Times};
+use crate::shown::quoted;
+
+/// The most messages of a page.
+const MAX_LIMIT: usize = 1_000;
+const LIMIT: usize = 100;
+
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct List {
+    state: StateName,
+    /// How many messages a page has at most; 100 without it.
+    #[param(minimum = 1, maximum = 1_000)]
+    limit: Option<usize>,
+    /// `oldest`: the earliest time first, as without it. `newest`: the latest first.
+    order: Option<Order>,
+    /// The page begins at this time: RFC 3339 or Unix milliseconds.
+    from: Option<String>,
+    /// Where the page before ended: take the address `next`.
+    cursor: Option<String>,
+}
+
+#[derive(Clone, Copy, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StateName {
+    Scheduled,
+    Ready,
+    Leased,
+    Dead,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Order {
+    Oldest,
+    Newest,
+}
+
+impl From<StateName> for dueq::State {
+    fn from(name: StateName) -> Self {
+        match name {
+            StateName::Scheduled => Self::Scheduled,
+            StateName::Ready => Self::Ready,
+            StateName::Leased => Self::Leased,
+            StateName::Dead => Self::Dead,
+        }
+    }
+}
+
+/// A page of messages in one state.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Messages {
+    messages: Vec<ListedMessage>,
+    /// The address of the next page; null at the end. The header `Link` has it too.
+    next: Option<String>,
+}
+
+/// A message of a list, without its payload.
+#[derive(Serialize, ToSchema)]
+struct ListedMessage {
+    #[serde(flatten)]
+    id: Id,
+    #[serde(flatten)]
+    times: Times,
+    /// How often a handler failed.
+    failures: u32,
+    /// How often a lease ran out.
+    crashes: u32,
+    /// The first line of what the last failure or burial said; empty if there was none.
+    error: String,
+    /// The address of the message.
+    href: String,
+}
+
+/// List messages
+///
+/// Those in one state, in the order of their times, without payloads. A message that enters or leaves
+/// the state between two pages can be missing or appear twice. A page can have fewer messages than
+/// `limit`, or none, and still have a next one.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/messages",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        List,
+    ),
+    responses(
+        (status = 200, body = Messages, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`"))),
+        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn list_messages(
+    State(app): State<Shared>,
+    name: QueueName,
+    OriginalUri(uri): OriginalUri,
+    Query(list): Query<List>,
+) -> Result<Response, Problem> {
+    let limit = list.limit.unwrap_or(LIMIT);
+    if !(1..=MAX_LIMIT).contains(&limit) {
+        let detail = format!("limit: {limit}; a page has 1 to {MAX_LIMIT} messages");
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    let of = Of {
+        queue: name.as_str(),
+        state: list.state.into(),
+        newest: list.order == Some(Order::Newest),
+    };
+    let cursor = list.begin(of)?;
+    let queue = app.client.queue(name.as_str())?;
+    let page = match of.newest {
+        false => queue.list(of.state, cursor.as_ref(), limit).await,
+        true => queue.list_newest(of.state, cursor.as_ref(), limit).await,
+    };
+    let page = page.map_err(|error| {
+        // The partitions of the queue have changed since the cursor was made.
+        let is_of_cursor =
+            error.kind() == ErrorKind::InvalidInput || error.code() == Some("BADARGS");
+        if list.cursor.is_some() && is_of_cursor {
+            return Problem::new(Code::InvalidCursor, error.to_string());
+        }
+        Problem::from(error)
+    })?;
+    if page.messages.is_empty() && cursor.is_none() {
+        app.existing(&name).await?;
+    }
+    let address = uri.path();
+    let next = page.next.map(|cursor| {
+        let order = if of.newest { "newest" } else { "oldest" };
+        let cursor = of.text(&cursor);
+        let state = of.state;
+        format!("{address}?state={state}&limit={limit}&order={order}&cursor={cursor}")
+    });
+    let messages = page.messages.into_iter().map(|message| ListedMessage {
+        id: Id::new(&message.id),
+        times: Times::new(of.state, message.time_ms),
+        failures: message.failures,
+        crashes: message.crashes,
+        error: message.error.lines().next().unwrap_or_default().to_owned(),
+        href: format!("{address}/{}", dueq_input::id_path(&message.id)),
+    });
+    let link = next
+        .as_ref()
+        .and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
+    let messages = messages.collect();
+    let body = Json(Messages { messages, next });
+    Ok((link.map(|link| [(LINK, link)]), body).into_response())
+}
+
+impl List {
+    /// Where the page begins.
+    fn begin(&self, of: Of<'_>) -> Result<Option<Cursor>, Problem> {
+        let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);
+        match (&self.from, &self.cursor) {
+            (Some(_), Some(_)) => Err(invalid(
+                "from and cursor both say where the page begins; leave out one".to_owned(),
+            )),
+            (Some(text), None) => {
+                let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
+                let moment = moment.map_err(|error| invalid(format!("from: {error}")))?;
+                let since = moment.duration_since(std::time::UNIX_EPOCH);
+                let ms = since.unwrap_or_default().as_millis();
+                let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+                Ok(Some(Cursor::at_ms(ms)))
+            }
+            (None, Some(text)) => of.cursor(text).map(Some).ok_or_else(|| {
+                let detail = format!(
+                    "cursor {} is not of the {} messages of queue {} in this order; begin without one",
+                    quoted(text),
+                    of.state,
+                    quoted(of.queue)
+                );
+                Problem::new(Code::InvalidCursor, detail)
+            }),
+            (None, None) => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The messages of a queue: push, read, change, list.
+
+mod change;
+mod cursor;
+mod fields;
+mod key;
+mod lines;
+mod list;
+mod payload;
+mod post;
+mod push;
+mod read;
+mod reader;
+mod schema;
+mod stream;
+mod tally;
+
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Shared};
+use crate::path::{MessageId, QueueName};
+use crate::problem::{Code, Problem};
+use crate::shown::quoted;
+
+pub(crate) use tally::Summary;
+
+/// Lists and messages. Payloads are left out for callers who may not read them.
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list::list_messages), routes!(read::read_message)]
+}
+
+/// Payloads as they were pushed.
+pub(super) fn payloads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(payload::download_payload)]
+}
+
+/// Pushes, and changes of waiting messages.
+pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![
+        routes!(
+            push::push_message,
+            change::change_message,
+            change::cancel_message
+        ),
+        routes!(post::push_messages),
+    ]
+}
+
+/// Dead messages become due again.
+pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(change::requeue_message)]
+}
+
+/// The problem of an id that the queue does not hold: says how its message ended, if the queue
+/// remembers it, and whether there is a queue at all.
+async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
+    let known = async {
+        let queue = app.existing(name).await?;
+        Ok::<_, Problem>(queue.outcome(id.as_bytes()).await?)
+    };
+    let outcome = match known.await {
+        Ok(outcome) => outcome,
+        Err(problem) => return problem,
+    };
+    let (queue, id) = (quoted(name.as_str()), id.quoted());
+    let end = match outcome {
+        Some(outcome) => format!("the last one was {}", outcome.ended.as_str()),
+        None => "and remembers none".to_owned(),
+    };
+    let detail = format!("queue {queue} has no message {id}: {end}");
+    Problem::new(Code::NoSuchMessage, detail).ended(outcome)
+}

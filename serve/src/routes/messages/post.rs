@@ -1,0 +1,202 @@
+//! Pushes one message, or many: as JSON, or as lines of JSON.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{OriginalUri, Request, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use dueq::Message;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::app::App;
+use crate::app::Shared;
+use crate::auth::Principal;
+use crate::body::{media_type, whole};
+use crate::path::QueueName;
+use crate::problem::{Code, Document, Problem};
+use crate::routes::messages::fields::PushedMessage;
+use crate::routes::messages::key::Key;
+use crate::routes::messages::push::push_one;
+use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
+use crate::routes::messages::schema::NewMessages;
+use crate::routes::messages::stream::push_lines;
+use crate::routes::messages::tally::{Reason, Sent, Summary, Tally};
+use crate::shown::quoted;
+
+/// How many messages a JSON body has at most.
+const MAX_MESSAGES: usize = 1_000;
+/// For how long the queue remembers the id that it got from a key, unless the message says otherwise:
+/// a message that is due at once may end before the request is repeated.
+const WINDOW: Duration = Duration::from_secs(600);
+
+/// What the pushes did.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Pushes {
+    #[serde(flatten)]
+    summary: Summary,
+    /// For each message of a list what became of it, in their order. Lines of JSON have no results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    results: Option<Vec<Outcome>>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum Outcome {
+    Pushed(PushedMessage),
+    Refused(Reason),
+}
+
+/// Push messages
+///
+/// A JSON body has one message, or up to 1,000 in `messages`. A body of type `application/x-ndjson`
+/// has one message a line, as many as you like, and is pushed while it arrives. Wrong messages are
+/// refused and the others are pushed. If Redis fails or the body breaks off, what was pushed stays,
+/// and the problem says how much. With `Idempotency-Key` the same request creates nothing twice.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/messages",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Gives messages without an id one that is the same for the same key", min_length = 1, max_length = 200, pattern = "^[!-~]+$"),
+    ),
+    request_body(content((NewMessages = "application/json"), (String = "application/x-ndjson"))),
+    responses(
+        (status = 200, description = "What became of the messages; of one message, that the queue has, or had, one of this id", body = Pushes),
+        (status = 201, description = "The one message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
+        (status = 409, description = "`on_conflict` cannot change the one message: it is leased or dead", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn push_messages(
+    State(app): State<Shared>,
+    caller: Principal,
+    name: QueueName,
+    OriginalUri(uri): OriginalUri,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (parts, body) = request.into_parts();
+    let key = Key::read(&parts.headers, &caller)?;
+    match media_type(&parts.headers).as_deref() {
+        Some("application/json") => json(&app, &name, key, &parts.headers, body, uri.path()).await,
+        Some("application/x-ndjson" | "application/ndjson") => {
+            let queue = app.client.queue(name.as_str())?;
+            let summary = push_lines(&app, queue, key, body).await?;
+            let results = None;
+            Ok(Json(Pushes { summary, results }).into_response())
+        }
+        other => {
+            let declared = other.map_or_else(|| "no type".to_owned(), quoted);
+            let detail = format!(
+                "the body has {declared}; send Content-Type: application/json or application/x-ndjson"
+            );
+            Err(Problem::new(Code::UnsupportedMediaType, detail))
+        }
+    }
+}
+
+/// Whether a body has the field of many messages.
+#[derive(Deserialize)]
+struct Probe {
+    messages: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Many<'a> {
+    #[serde(borrow)]
+    messages: Vec<&'a RawValue>,
+}
+
+async fn json(
+    app: &App,
+    name: &QueueName,
+    key: Option<Key>,
+    headers: &HeaderMap,
+    body: Body,
+    address: &str,
+) -> Result<Response, Problem> {
+    let body = whole(&app.bodies, headers, body, MAX_BYTES).await?;
+    let reader = Reader::new();
+    // A list would be read as the fields of the probe.
+    let is_list = body.bytes.trim_ascii_start().starts_with(b"[");
+    let probe = serde_json::from_slice::<Probe>(&body.bytes);
+    if is_list || probe.is_ok_and(|probe| probe.messages.is_none()) {
+        let read = reader.read(&app.client, &body.bytes).await?;
+        let message = read.map_err(|error| unread(&body.bytes, &error))?;
+        let message = keyed(message, &body.bytes, key.as_ref(), 1);
+        return push_one(app, name, message, address).await;
+    }
+    let many: Many<'_> = serde_json::from_slice(&body.bytes).map_err(|error| {
+        let code = if error.is_data() {
+            Code::InvalidInput
+        } else {
+            Code::BadRequest
+        };
+        Problem::new(code, format!("the body cannot be read: {error}"))
+    })?;
+    if many.messages.len() > MAX_MESSAGES {
+        let detail = format!(
+            "messages: {} are too many; send up to {MAX_MESSAGES}, or lines of JSON as application/x-ndjson",
+            many.messages.len()
+        );
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    let (mut tally, mut outcomes) = (Tally::default(), Vec::new());
+    let (mut sent, mut messages) = (Vec::new(), Vec::new());
+    for (number, element) in (1..).zip(&many.messages) {
+        let text = element.get().as_bytes();
+        match reader.read(&app.client, text).await? {
+            Ok(message) => {
+                let message = keyed(message, text, key.as_ref(), number);
+                sent.push(Sent {
+                    line: number,
+                    on_conflict: message.conflict(),
+                });
+                messages.push(message);
+                outcomes.push(None);
+            }
+            Err(error) => {
+                let reason = tally.refuse(number, &unread(text, &error));
+                outcomes.push(Some(Outcome::Refused(reason)));
+            }
+        }
+    }
+    let queue = app.client.queue(name.as_str())?;
+    let results = queue.push_many(messages).await;
+    let left = outcomes.iter_mut().filter(|outcome| outcome.is_none());
+    for ((sent, result), outcome) in sent.into_iter().zip(results).zip(left) {
+        let pushed = result.as_ref().ok().map(PushedMessage::new);
+        *outcome = match tally.settle(sent, result) {
+            Some(reason) => Some(Outcome::Refused(reason)),
+            None => pushed.map(Outcome::Pushed),
+        };
+    }
+    tally.done(u64::try_from(many.messages.len()).unwrap_or(u64::MAX));
+    let summary = tally.finish()?;
+    // Without a failure every message has an outcome.
+    let results = Some(outcomes.into_iter().flatten().collect());
+    Ok(Json(Pushes { summary, results }).into_response())
+}
+
+/// The message with the id of the key, if it has none.
+fn keyed(message: Message, text: &[u8], key: Option<&Key>, number: u64) -> Message {
+    #[derive(Deserialize)]
+    struct Own {
+        window: Option<IgnoredAny>,
+    }
+    let Some(key) = key.filter(|_| message.id_bytes().is_none()) else {
+        return message;
+    };
+    let message = message.id(key.id(number));
+    match serde_json::from_slice::<Own>(text) {
+        Ok(Own { window: Some(_) }) => message,
+        _ => message.window(WINDOW),
+    }
+}

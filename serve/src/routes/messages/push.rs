@@ -1,0 +1,127 @@
+//! Pushes one message under its id.
+
+use axum::Json;
+use axum::extract::{FromRequest, OriginalUri, Request, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use dueq::{Message, OnConflict, Pushed};
+
+use crate::app::{App, Shared};
+use crate::body::{Whole, require_json, whole};
+use crate::path::{MessageId, QueueName};
+use crate::problem::{Code, Document, Problem};
+use crate::routes::messages::fields::PushedMessage;
+use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
+use crate::routes::messages::schema::NewMessage;
+use crate::shown::quoted;
+
+/// The JSON of a message, not yet read.
+pub(super) struct MessageBody(Whole);
+
+impl FromRequest<Shared> for MessageBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        require_json(&parts.headers)?;
+        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        Ok(Self(whole))
+    }
+}
+
+/// Push a message
+///
+/// Stores it under the id of the path. While the queue has a message of this id, the call changes
+/// nothing and says so: it can be repeated. `on_conflict` changes the waiting message instead.
+#[utoipa::path(
+    put,
+    path = "/v1/queues/{queue}/messages/{id}",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+    ),
+    request_body = NewMessage,
+    responses(
+        (status = 200, description = "The queue has, or had, a message of this id", body = PushedMessage),
+        (status = 201, description = "The message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
+        (status = 409, description = "`on_conflict` cannot change the message: it is leased or dead", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn push_message(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+    OriginalUri(uri): OriginalUri,
+    MessageBody(body): MessageBody,
+) -> Result<Response, Problem> {
+    let read = Reader::new().read(&app.client, &body.bytes).await?;
+    let message = read.map_err(|error| unread(&body.bytes, &error))?;
+    if let Some(own) = message.id_bytes()
+        && own != id.as_bytes()
+    {
+        let own = quoted(&String::from_utf8_lossy(own));
+        let detail = format!(
+            "id: the body has the id {own}, and the path {}; leave out the one of the body",
+            id.quoted()
+        );
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    let above = uri.path().rsplit_once('/').map(|(above, _)| above);
+    let message = message.id(id.as_bytes());
+    push_one(&app, &name, message, above.unwrap_or_default()).await
+}
+
+/// Pushes a message. `messages` is the address of the queue's messages.
+pub(super) async fn push_one(
+    app: &App,
+    name: &QueueName,
+    message: Message,
+    messages: &str,
+) -> Result<Response, Problem> {
+    let conflict = message.conflict();
+    let queue = app.client.queue(name.as_str())?;
+    let receipt = queue.push_message(message).await?;
+    let mut pushed = PushedMessage::new(&receipt);
+    let id = receipt.id_bytes();
+    match receipt.outcome() {
+        Pushed::Created => {
+            let address = format!("{messages}/{}", dueq_input::id_path(id));
+            let location = HeaderValue::from_str(&address).map(|address| [(LOCATION, address)]);
+            return Ok((StatusCode::CREATED, location.ok(), Json(pushed)).into_response());
+        }
+        Pushed::Exists(state) if conflict != OnConflict::Keep => {
+            return Err(unchanged(state, id));
+        }
+        Pushed::Exists(_) => {
+            // The push is done: if this read fails, its answer only lacks the time.
+            if let Ok(Some(stored)) = queue.get_up_to(id, 0).await {
+                pushed = pushed.existing(&stored);
+            }
+        }
+        _ => {}
+    }
+    Ok(Json(pushed).into_response())
+}
+
+/// The problem of a push that could not reschedule or replace the message.
+pub(super) fn unchanged(state: dueq::State, id: &[u8]) -> Problem {
+    let id = quoted(&String::from_utf8_lossy(id));
+    match state {
+        dueq::State::Dead => {
+            let detail = format!(
+                "nothing was changed: message {id} is dead; requeue or delete it, or push with revive"
+            );
+            Problem::new(Code::Dead, detail)
+        }
+        _ => {
+            let detail = format!(
+                "nothing was changed: a handler has message {id}; push again when it is done"
+            );
+            Problem::new(Code::Leased, detail).retryable()
+        }
+    }
+}

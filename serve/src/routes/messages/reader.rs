@@ -1,0 +1,96 @@
+//! Reads messages from JSON.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use dueq::{Client, Message};
+use dueq_input::Defaults;
+use jiff::Timestamp;
+use tokio::sync::OnceCell;
+
+use crate::problem::{Code, Problem};
+
+/// The longest message in JSON: a payload of 16 MiB fits in base64.
+pub(super) const MAX_BYTES: usize = 24 << 20;
+
+/// Reads messages. It asks Redis for its clock only for a message with business hours, and once.
+pub(super) struct Reader {
+    defaults: Defaults,
+    clock: Arc<RedisClock>,
+}
+
+/// The clock of Redis, as it was read once.
+#[derive(Default)]
+struct RedisClock {
+    read: OnceCell<(Instant, u64)>,
+    /// Whether a message needed it before it was read.
+    is_missing: AtomicBool,
+}
+
+impl RedisClock {
+    fn now_ms(&self) -> Result<u64, String> {
+        let Some((at, ms)) = self.read.get() else {
+            self.is_missing.store(true, Ordering::Relaxed);
+            return Err("the clock of Redis is not read yet".to_owned());
+        };
+        Ok(ms.saturating_add(ms_of(at.elapsed())))
+    }
+
+    async fn read(&self, client: &Client) -> Result<(), dueq::Error> {
+        let read = || async {
+            let time = client.server_time().await?;
+            Ok((Instant::now(), time.now_ms()))
+        };
+        self.read.get_or_try_init(read).await.map(|_| ())
+    }
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let clock = Arc::<RedisClock>::default();
+        let of_redis = Arc::clone(&clock);
+        let defaults = Defaults::new(
+            dueq_input::Wording::Fields,
+            Box::new(Timestamp::now),
+            Box::new(move || of_redis.now_ms()),
+        );
+        Self { defaults, clock }
+    }
+
+    /// Reads a message. The outer error is that of reading Redis's clock.
+    pub(super) async fn read(
+        &self,
+        client: &Client,
+        text: &[u8],
+    ) -> Result<Result<Message, dueq_input::Error>, dueq::Error> {
+        let message = dueq_input::message(text, &self.defaults);
+        if message.is_err() && self.clock.is_missing.swap(false, Ordering::Relaxed) {
+            self.clock.read(client).await?;
+            return Ok(dueq_input::message(text, &self.defaults));
+        }
+        Ok(message)
+    }
+
+    /// Redis's clock in Unix milliseconds.
+    pub(super) async fn now_ms(&self, client: &Client) -> Result<u64, Problem> {
+        self.clock.read(client).await?;
+        let now = self.clock.now_ms();
+        now.map_err(|reason| Problem::new(Code::Internal, reason))
+    }
+}
+
+/// The problem of a text that is no message.
+pub(super) fn unread(text: &[u8], error: &dueq_input::Error) -> Problem {
+    let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
+    let code = if is_json {
+        Code::InvalidInput
+    } else {
+        Code::BadRequest
+    };
+    Problem::new(code, error.to_string())
+}
+
+fn ms_of(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

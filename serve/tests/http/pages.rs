@@ -1,0 +1,142 @@
+//! Pages of messages.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Due, Message};
+use serde_json::Value;
+
+use crate::assert_refused;
+use crate::instance::Instance;
+
+const AT: &str = "/v1/queues/orders/messages";
+const DUE_MS: u64 = 2_000_000_000_000;
+
+/// A queue with messages `0` to `n`, each due a second after the one before.
+async fn filled(instance: &Instance, n: u64) -> Result<dueq::Queue> {
+    let queue = instance.client.queue("orders")?;
+    let message = |k: u64| {
+        let due = Due::at_ms(DUE_MS + k * 1_000);
+        Message::new("secret").id(k.to_string()).due(due)
+    };
+    for receipt in queue.push_many((0..n).map(message)).await {
+        assert!(receipt?.is_created());
+    }
+    Ok(queue)
+}
+
+/// The ids of all pages from this address on.
+async fn ids(instance: &Instance, address: &str) -> Result<Vec<String>> {
+    let (mut ids, mut next) = (Vec::new(), Some(address.to_owned()));
+    while let Some(address) = next {
+        let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert!(!answer.body.contains("secret"), "{answer:?}");
+        let page = answer.json()?;
+        for message in page["messages"].as_array().context("messages")? {
+            ids.push(message["id"].as_str().context("an id")?.to_owned());
+        }
+        next = page["next"].as_str().map(str::to_owned);
+        let link = next.as_ref().map(|next| format!("<{next}>; rel=\"next\""));
+        assert_eq!(answer.header("link"), link.as_deref(), "{answer:?}");
+    }
+    Ok(ids)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_have_every_message_once_in_order() -> Result<()> {
+    let instance = Instance::open().await?;
+    filled(&instance, 250).await?;
+    let oldest: Vec<_> = (0..250).map(|k: u64| k.to_string()).collect();
+    let newest: Vec<_> = oldest.iter().rev().cloned().collect();
+    assert_eq!(
+        ids(&instance, &format!("{AT}?state=scheduled")).await?,
+        oldest
+    );
+    let address = format!("{AT}?state=scheduled&limit=7&order=newest");
+    assert_eq!(ids(&instance, &address).await?, newest);
+    let from = DUE_MS + 240_000;
+    let address = format!("{AT}?state=scheduled&limit=3&from={from}");
+    assert_eq!(ids(&instance, &address).await?, oldest[240..]);
+    assert!(
+        ids(&instance, &format!("{AT}?state=dead"))
+            .await?
+            .is_empty()
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_has_times_errors_and_addresses() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    for id in ["a/b", "c"] {
+        queue.push("secret").id(id).await?;
+    }
+    let lease = Duration::from_secs(60);
+    for delivery in queue.claim(1, lease).await? {
+        let _ = delivery.bury("first\nsecond").await?;
+    }
+    queue.claim(1, lease).await?;
+    let first = async |state: &str| {
+        let line = format!("GET {AT}?state={state}");
+        let page = instance.ask(&line, &[], "").await?.json()?;
+        Ok::<Value, anyhow::Error>(page["messages"][0].clone())
+    };
+    let (dead, leased) = (first("dead").await?, first("leased").await?);
+    assert_eq!(dead["error"], "first", "{dead}");
+    assert!(dead["died_ms"].is_u64() && leased["leased_until_ms"].is_u64());
+    for message in [&dead, &leased] {
+        let address = message["href"].as_str().context("an address")?;
+        let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
+        assert_eq!(answer.json()?["id"], message["id"], "{answer:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
+    let instance = Instance::open().await?;
+    filled(&instance, 3).await?;
+    instance.queue("mail").await?;
+    let line = format!("GET {AT}?state=scheduled&limit=1");
+    let page = instance.ask(&line, &[], "").await?.json()?;
+    let next = page["next"].as_str().context("an address")?;
+    let foreign = [
+        next.replace("state=scheduled", "state=dead"),
+        next.replace("order=oldest", "order=newest"),
+        next.replace("/orders/", "/mail/"),
+        format!("{next}="),
+        format!("{AT}?state=scheduled&cursor="),
+        format!("{AT}?state=scheduled&cursor=%00"),
+        // Of a queue with partitions: 1/orders/scheduled/oldest/7/
+        format!("{AT}?state=scheduled&cursor=MS9vcmRlcnMvc2NoZWR1bGVkL29sZGVzdC83Lw"),
+    ];
+    for address in foreign {
+        let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
+        assert_refused!(answer, 400, "invalid_cursor", "{address}");
+    }
+    for (query, code) in [
+        ("", "bad_request"),
+        ("?state=all", "bad_request"),
+        ("?state=dead&order=up", "bad_request"),
+        ("?state=dead&limit=1.5", "bad_request"),
+        ("?state=dead&state=dead", "bad_request"),
+        ("?state=dead&page=2", "bad_request"),
+        ("?state=dead&limit=0", "invalid_input"),
+        ("?state=dead&limit=1001", "invalid_input"),
+        ("?state=dead&from=soon", "invalid_input"),
+        ("?state=dead&from=NaN", "invalid_input"),
+        ("?state=dead&from=1&cursor=MQ", "invalid_input"),
+    ] {
+        let answer = instance.ask(&format!("GET {AT}{query}"), &[], "").await?;
+        assert_eq!(
+            answer.refusal()?,
+            (400, code.to_owned()),
+            "{query}: {answer:?}"
+        );
+    }
+    let absent = "GET /v1/queues/none/messages?state=dead";
+    assert_refused!(instance.ask(absent, &[], "").await?, 404, "no_such_queue");
+    Ok(())
+}
