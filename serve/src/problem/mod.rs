@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub(crate) use code::Code;
 pub(crate) use everywhere::everywhere;
 
-use crate::routes::Summary;
+use crate::routes::{Settlements, Summary};
 use crate::shown::shown;
 
 /// Where the codes are explained.
@@ -35,6 +35,7 @@ pub(crate) struct Problem {
     id: Option<Vec<u8>>,
     ended: Option<Ended>,
     pushed: Option<Box<Summary>>,
+    settled: Option<Box<Settlements>>,
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -91,6 +92,9 @@ pub(crate) struct Document {
     /// What a call did that pushes many messages, and stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed: Option<Box<Summary>>,
+    /// What a call did that settles or extends many deliveries, and failed for some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<Box<Settlements>>,
 }
 
 impl Problem {
@@ -110,6 +114,7 @@ impl Problem {
             id: None,
             ended: None,
             pushed: None,
+            settled: None,
         }
     }
 
@@ -137,6 +142,12 @@ impl Problem {
         self
     }
 
+    /// The same with what became of each delivery.
+    pub(crate) fn settled(mut self, settlements: Settlements) -> Self {
+        self.settled = Some(Box::new(settlements));
+        self
+    }
+
     /// The same with the time after which a repetition makes sense.
     pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
@@ -146,6 +157,10 @@ impl Problem {
     /// Whether the same call may succeed later, and the reason.
     pub(crate) fn reason(&self) -> (&'static str, &str) {
         (self.code.word(), &self.detail)
+    }
+
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.is_retryable
     }
 
     fn document(&self) -> Document {
@@ -171,6 +186,7 @@ impl Problem {
             }),
             ended: self.ended.clone(),
             pushed: self.pushed.clone(),
+            settled: self.settled.clone(),
         }
     }
 }
