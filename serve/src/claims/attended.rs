@@ -62,7 +62,7 @@ impl Attended {
         Self::with_limits(client, IDLE, MAX_QUEUES)
     }
 
-    fn with_limits(client: Client, idle: Duration, max_queues: usize) -> Arc<Self> {
+    pub(super) fn with_limits(client: Client, idle: Duration, max_queues: usize) -> Arc<Self> {
         Arc::new(Self {
             client,
             idle,

@@ -2,6 +2,8 @@
 //! that nobody received.
 
 mod attended;
+#[cfg(test)]
+mod attended_tests;
 mod outbox;
 mod token;
 mod unreceived;

@@ -33,7 +33,7 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     pushed: Option<Box<Summary>>,
     settled: Option<Box<Settlements>>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct Document {
     id_base64: Option<String>,
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     /// What a call did that pushes many messages, and stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed: Option<Box<Summary>>,
@@ -132,7 +132,7 @@ impl Problem {
 
     /// The same with what is known of the message's end.
     pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
-        self.ended = ended.map(Ended::from);
+        self.ended = ended.map(|outcome| Box::new(outcome.into()));
         self
     }
 

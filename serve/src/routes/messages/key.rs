@@ -63,6 +63,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+    use crate::auth::Via;
 
     fn read(values: &[&[u8]], name: &str, via: Via) -> Result<Option<String>, Problem> {
         let mut headers = HeaderMap::new();
