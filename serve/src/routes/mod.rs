@@ -8,6 +8,7 @@ mod doctor;
 mod events;
 mod group;
 mod health;
+mod limits;
 mod messages;
 mod metrics;
 mod openapi;
@@ -45,6 +46,8 @@ fn groups() -> Vec<Group> {
         Group::new(Right::ReadPayload, messages::payloads()),
         Group::new(Right::Produce, messages::changes()),
         Group::new(Right::Operate, messages::revivals()),
+        Group::new(Right::Read, limits::reads()),
+        Group::new(Right::Operate, limits::changes()),
         Group::new(Right::Operate, pause::routes()),
     ]
 }
