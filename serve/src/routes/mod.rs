@@ -9,6 +9,7 @@ mod doctor;
 mod events;
 mod group;
 mod health;
+mod limits;
 mod messages;
 mod metrics;
 mod openapi;
@@ -51,6 +52,8 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Consume, claims::routes()),
         Group::new(Right::Consume, settlements::routes()),
         Group::new(Right::Operate, messages::revivals()),
+        Group::new(Right::Read, limits::reads()),
+        Group::new(Right::Operate, limits::changes()),
         Group::new(Right::Operate, pause::routes()),
     ]
 }

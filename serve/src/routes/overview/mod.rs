@@ -3,6 +3,7 @@
 mod backlog;
 mod dues;
 mod errors;
+mod history;
 mod nodes;
 
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -13,6 +14,7 @@ use crate::app::Shared;
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(dues::dues),
+        routes!(history::history),
         routes!(nodes::nodes),
         routes!(errors::errors),
         routes!(backlog::backlog),
