@@ -2,6 +2,9 @@
 //! requests.
 
 mod connection;
+mod gate;
+mod head;
+mod linger;
 mod timed;
 
 use std::sync::Arc;
@@ -45,9 +48,8 @@ pub(crate) async fn run(
     let connection = |keep_alive| Connection {
         router: served.router.clone(),
         tls: served.tls.clone(),
-        stopping: app.life.stopping().clone(),
         end: end.clone(),
-        open: app.meters.connections.clone(),
+        app: app.clone(),
         keep_alive,
     };
     tokio::select! {

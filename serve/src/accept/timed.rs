@@ -3,9 +3,9 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -32,6 +32,8 @@ pub(super) struct Phase(Arc<Counts>);
 struct Counts {
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Waits for the end of the running request.
+    waiting: Mutex<Option<Waker>>,
 }
 
 /// A running request: from its head until the end of its response.
@@ -44,11 +46,23 @@ impl Phase {
         InRequest(self.clone())
     }
 
+    /// Wakes the task of this context when the running request ends.
+    pub(super) fn wake_at_end(&self, context: &Context<'_>) {
+        *self.waiting() = Some(context.waker().clone());
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ended(&self) -> usize {
         self.0.ended.load(Ordering::Relaxed)
     }
 
-    fn has_request(&self) -> bool {
+    pub(super) fn has_request(&self) -> bool {
         self.0.begun.load(Ordering::Relaxed) > self.ended()
     }
 }
@@ -56,6 +70,9 @@ impl Phase {
 impl Drop for InRequest {
     fn drop(&mut self) {
         self.0.0.ended.fetch_add(1, Ordering::Relaxed);
+        if let Some(waiting) = self.0.waiting().take() {
+            waiting.wake();
+        }
     }
 }
 

@@ -55,6 +55,7 @@ codes! {
     DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has another type than expected";
+    HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too large";
     WrongHost = "wrong_host", MISDIRECTED_REQUEST, "The request names another host";
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "The caller sends too many requests";
     Internal = "internal", INTERNAL_SERVER_ERROR, "A defect of the server";

@@ -191,10 +191,17 @@ impl Problem {
     }
 }
 
+impl Problem {
+    /// The document as it is sent.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.document()).unwrap_or_default()
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
-        let body = serde_json::to_vec(&self.document()).unwrap_or_default();
+        let body = self.to_json();
         let mut response = (status, body).into_response();
         response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();
