@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::events::Streams;
 use crate::life::Life;
 use crate::metrics::Meters;
+use crate::operations::Operations;
 use crate::poll::Poller;
 use crate::routes::{Doctor, RedisProbe, Searches};
 
@@ -36,6 +37,7 @@ pub(crate) struct App {
     pub(crate) doctor: Doctor,
     pub(crate) searches: Searches,
     pub(crate) poller: Poller,
+    pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
 }
@@ -58,6 +60,7 @@ impl App {
             streams: Streams::default(),
             doctor: Doctor::default(),
             searches: Searches::default(),
+            operations: Operations::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
         })

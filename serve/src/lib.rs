@@ -26,6 +26,7 @@ mod events;
 mod life;
 mod metrics;
 mod mount;
+mod operations;
 mod path;
 mod poll;
 mod problem;

@@ -11,6 +11,7 @@ mod health;
 mod messages;
 mod metrics;
 mod openapi;
+mod operations;
 mod overview;
 mod pause;
 mod queues;
@@ -24,7 +25,7 @@ pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
-pub(crate) use search::Searches;
+pub(crate) use search::{Searches, read_id};
 
 use crate::app::Shared;
 use crate::auth::Right;
@@ -46,6 +47,9 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Produce, messages::changes()),
         Group::new(Right::Operate, messages::revivals()),
         Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, operations::reads()),
+        Group::new(Right::Operate, operations::changes()),
+        Group::new(Right::Operate, queues::deletions()),
     ]
 }
 

@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod delete;
 mod embedded;
 mod hosts;
 mod instance;
@@ -13,6 +14,7 @@ mod messages;
 mod metrics;
 mod names;
 mod observe;
+mod operations;
 mod pages;
 mod paths;
 mod payloads;
