@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use dueq::{BulkSteps, Error, Queue, State, Stored};
 
 use crate::operations::progress::CanaryProgress;
+use crate::shown::shown;
 
 /// The pauses between two looks at the messages of a canary.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -120,7 +121,7 @@ impl Watched {
         let all = self.settled + self.died + self.waiting.len() as u64;
         if self.died > 0 {
             let first = self.error.lines().next().unwrap_or_default();
-            let first: String = first.chars().take(200).collect();
+            let first: String = shown(first).chars().take(200).collect();
             let reason = format!(
                 "{} of the canary's {all} messages died again: {first}",
                 self.died

@@ -22,8 +22,8 @@ impl Cancels {
     pub(super) fn new(queue: &Queue, plan: &Plan) -> Self {
         Self {
             queue: queue.clone(),
-            left: plan.ids.iter().cloned().collect(),
-            count: plan.ids.len() as u64,
+            left: plan.ids.take().into(),
+            count: plan.ids.count as u64,
             with_dead: plan.with_dead,
             is_dry_run: plan.is_dry_run,
         }

@@ -5,9 +5,6 @@ use dueq::{Cursor, Queue, State};
 use crate::operations::progress::Progress;
 use crate::operations::work::{End, Step};
 
-/// How many messages a page has: they are read without payloads.
-const PAGE: usize = 1_000;
-
 /// Counts the messages in one state whose time is at or before a time.
 pub(super) struct Count {
     queue: Queue,
@@ -32,6 +29,7 @@ impl Count {
 
     pub(super) async fn step(
         &mut self,
+        limit: usize,
         update: impl Fn(&mut dyn FnMut(&mut Progress)),
     ) -> Result<Step, dueq::Error> {
         if self.state == State::Scheduled {
@@ -47,7 +45,7 @@ impl Count {
                 end: Some(End::Done),
             });
         }
-        let page = self.queue.list(self.state, self.cursor.as_ref(), PAGE);
+        let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
         let page = page.await?;
         let times = page.messages.iter().map(|message| message.time_ms);
         let found = times.filter(|ms| *ms <= self.before_ms).count() as u64;

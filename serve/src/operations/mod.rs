@@ -32,7 +32,7 @@ use crate::shown::quoted;
 /// How many operations run at once.
 const MAX_RUNNING: usize = 16;
 /// How many operations that have ended are remembered.
-const MAX_ENDED: usize = 256;
+const MAX_ENDED: usize = 100;
 
 /// The operations that run, and the last ones that have ended.
 #[derive(Default)]
@@ -238,8 +238,8 @@ impl Operation {
             what["canary"] = json!(canary.messages);
             what["canary_wait_ms"] = json!(canary.wait_ms);
         }
-        if !plan.ids.is_empty() {
-            what["ids"] = json!(plan.ids.len());
+        if plan.ids.count > 0 {
+            what["ids"] = json!(plan.ids.count);
             what["dead"] = json!(plan.with_dead);
         }
         let mut line = self.action.line("start", &self.id);

@@ -1,7 +1,10 @@
 //! What an operation is asked to do: its fields are checked here, before anything is done.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use dueq::State;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::problem::{Code, Problem};
@@ -87,9 +90,45 @@ pub(crate) struct Plan {
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
     pub(crate) state: Option<State>,
-    pub(crate) ids: Vec<Vec<u8>>,
+    pub(crate) ids: Named,
     pub(crate) with_dead: bool,
 }
+
+/// The ids that a cancel names. They go when the operation has ended; what is compared stays.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) count: usize,
+    digest: [u8; 32],
+    ids: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Named {
+    fn new(ids: Vec<Vec<u8>>) -> Self {
+        let mut digest = Sha256::new();
+        for id in &ids {
+            digest.update([u8::try_from(id.len()).unwrap_or(u8::MAX)]);
+            digest.update(id);
+        }
+        Self {
+            count: ids.len(),
+            digest: digest.finalize().into(),
+            ids: Arc::new(Mutex::new(ids)),
+        }
+    }
+
+    /// Takes the ids: the operation has them until it ends.
+    pub(super) fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.digest) == (other.count, other.digest)
+    }
+}
+
+impl Eq for Named {}
 
 /// The first messages of a requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +202,7 @@ impl Plan {
             canary,
             pace,
             state,
-            ids: ids_of(kind, request.ids)?,
+            ids: Named::new(ids_of(kind, request.ids)?),
             with_dead: request.dead.unwrap_or(false),
         })
     }

@@ -106,7 +106,7 @@ impl Work {
                 })
             }
             Self::Cancel(cancels) => cancels.step(limit, update).await,
-            Self::Count(count) => count.step(update).await,
+            Self::Count(count) => count.step(limit, update).await,
         }
     }
 

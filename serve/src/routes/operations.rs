@@ -98,7 +98,7 @@ async fn begin_operation(
 
 /// List the operations of a queue
 ///
-/// Those of this instance: the running ones, and the last 256 that have ended.
+/// Those of this instance: the running ones, and the last 100 that have ended.
 #[utoipa::path(
     get,
     path = "/v1/queues/{queue}/operations",

@@ -88,6 +88,34 @@ async fn damaged_queue_fails_the_operation() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn operation_waits_while_the_memory_of_redis_is_full() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (queue, before_ms) = dead(&instance, 100).await?;
+    let limit = |bytes| {
+        instance
+            .redis
+            .command(&["CONFIG", "SET", "maxmemory", bytes])
+    };
+    limit("1")?;
+    let (address, _) = begun(&instance, requeue(before_ms, 100_000)).await?;
+    let waiting = until(&instance, &address, |shown| !shown["waiting"].is_null()).await?;
+    assert_eq!(
+        (&waiting["waiting"]["code"], &waiting["waiting"]["applied"]),
+        (&json!("full"), &json!("no")),
+        "{waiting}"
+    );
+    assert_eq!(queue.stats().await?.requeued, 0);
+    limit("0")?;
+    let end = ended(&instance, &address).await?;
+    assert_eq!(
+        (&end["done"], &end["unknown"]),
+        (&json!(100), &json!(0)),
+        "{end}"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn deleted_queue_stops_the_operation() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 100).await?;
