@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::events::Streams;
 use crate::life::Life;
 use crate::metrics::Meters;
+use crate::operations::Operations;
 use crate::poll::Poller;
 use crate::routes::{Doctor, RedisProbe, Searches};
 
@@ -38,6 +39,7 @@ pub(crate) struct App {
     pub(crate) searches: Searches,
     pub(crate) claims: Claims,
     pub(crate) poller: Poller,
+    pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
 }
@@ -61,6 +63,7 @@ impl App {
             streams: Streams::default(),
             doctor: Doctor::default(),
             searches: Searches::default(),
+            operations: Operations::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
         })

@@ -27,6 +27,7 @@ mod events;
 mod life;
 mod metrics;
 mod mount;
+mod operations;
 mod path;
 mod poll;
 mod problem;

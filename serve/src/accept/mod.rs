@@ -59,10 +59,15 @@ pub(crate) async fn run(
     app.life.stop();
     tracing::info!(name: "dueq_serve.stopping", connections = running.len(), "running requests finish");
     running.close();
+    let ended = async {
+        running.wait().await;
+        // Each stops after its step, and writes its line to the audit log.
+        app.operations.ended().await;
+    };
     // Probes still learn that the server is not ready; other requests are refused.
     tokio::select! {
         () = accept(&listener, &room, &late, connection(false)) => {}
-        ended = tokio::time::timeout(GRACE, running.wait()) => if ended.is_err() {
+        ended = tokio::time::timeout(GRACE, ended) => if ended.is_err() {
             tracing::warn!(name: "dueq_serve.cut_off", connections = running.len(), "requests ran longer than the grace");
         }
     }

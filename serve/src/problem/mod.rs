@@ -60,6 +60,38 @@ impl From<dueq::Outcome> for Ended {
     }
 }
 
+/// An error of what goes on without a caller, as its progress says it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Failure {
+    /// One word for programs, as in a problem document.
+    code: &'static str,
+    /// What failed, and why.
+    detail: String,
+    /// Whether it took effect: `no`, `yes` or `unknown`.
+    applied: &'static str,
+    /// Whether the same may succeed later.
+    retryable: bool,
+}
+
+impl Failure {
+    pub(crate) fn of(problem: &Problem) -> Self {
+        Self {
+            code: problem.code.word(),
+            detail: shown(&problem.detail),
+            applied: word_of(problem.applied),
+            retryable: problem.is_retryable,
+        }
+    }
+}
+
+fn word_of(applied: Applied) -> &'static str {
+    match applied {
+        Applied::No => "no",
+        Applied::Yes => "yes",
+        Applied::Unknown => "unknown",
+    }
+}
+
 /// A problem as it is sent.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
@@ -173,11 +205,7 @@ impl Problem {
             status: self.code.status().as_u16(),
             code: self.code.word(),
             detail: shown(&self.detail),
-            applied: match self.applied {
-                Applied::No => "no",
-                Applied::Yes => "yes",
-                Applied::Unknown => "unknown",
-            },
+            applied: word_of(self.applied),
             retryable: self.is_retryable,
             id: text,
             id_base64: id.filter(|_| !is_text).map(|id| {

@@ -13,6 +13,7 @@ mod limits;
 mod messages;
 mod metrics;
 mod openapi;
+mod operations;
 mod overview;
 mod pause;
 mod queues;
@@ -28,8 +29,8 @@ pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
-pub(crate) use search::Searches;
 pub(crate) use settlements::Settlements;
+pub(crate) use search::{Searches, read_id};
 
 use crate::app::Shared;
 use crate::auth::Right;
@@ -55,6 +56,9 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, limits::reads()),
         Group::new(Right::Operate, limits::changes()),
         Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, operations::reads()),
+        Group::new(Right::Operate, operations::changes()),
+        Group::new(Right::Operate, queues::deletions()),
     ]
 }
 

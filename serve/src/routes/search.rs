@@ -197,8 +197,8 @@ async fn look_up(
     (name, result)
 }
 
-/// The id as it was pushed.
-fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
+/// The id as it was pushed: `~` is before base64url.
+pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
     let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));
     let id = match spelled.strip_prefix('~') {
         None => spelled.as_bytes().to_vec(),

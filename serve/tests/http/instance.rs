@@ -68,8 +68,25 @@ impl Instance {
         .await
     }
 
+    /// Another server on the Redis of this one. It has a Redis of its own too, which it does not use.
+    pub(crate) async fn beside(&self) -> Result<Self> {
+        self.beside_by(&self.redis.url()).await
+    }
+
+    /// The same by this URL, such as that of a proxy.
+    pub(crate) async fn beside_by(&self, url: &str) -> Result<Self> {
+        Self::start_at(Some(url), |_, _| Ok(Vec::new())).await
+    }
+
     /// A server whose configuration `change` completes; it returns the tokens that it made.
     pub(crate) async fn start(
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
+        Self::start_at(None, change).await
+    }
+
+    async fn start_at(
+        url: Option<&str>,
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -78,7 +95,7 @@ impl Instance {
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
         let redis = dueq_testkit::Server::start(&[])?;
-        let client = Client::connect(&redis.url()).await?;
+        let client = Client::connect(url.unwrap_or(&redis.url())).await?;
         let mut config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(folder.join("audit.ndjson")),
