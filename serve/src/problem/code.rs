@@ -47,12 +47,17 @@ codes! {
     NotFound = "not_found", NOT_FOUND, "There is nothing at this path";
     NoSuchQueue = "no_such_queue", NOT_FOUND, "The queue does not exist";
     NoSuchMessage = "no_such_message", NOT_FOUND, "The queue has no message of this id";
+    NoSuchSchedule = "no_such_schedule", NOT_FOUND, "The queue has no schedule of this name";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path has no such method";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "The body paused for too long";
     Leased = "leased", CONFLICT, "A handler has the message";
     Dead = "dead", CONFLICT, "The message is dead";
     NotDead = "not_dead", CONFLICT, "The message is not dead";
     DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
+    OtherSet = "other_set", CONFLICT, "The schedule belongs to another set";
+    Stale = "stale", CONFLICT, "A newer revision has declared the set";
+    OlderWorkers = "older_workers", CONFLICT, "Live workers are too old for schedules";
+    Overlaps = "overlaps", CONFLICT, "An earlier tick waits or runs";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has another type than expected";
     WrongHost = "wrong_host", MISDIRECTED_REQUEST, "The request names another host";

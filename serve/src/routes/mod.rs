@@ -15,6 +15,7 @@ mod openapi;
 mod overview;
 mod pause;
 mod queues;
+mod schedules;
 mod search;
 mod session;
 
@@ -49,6 +50,8 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, limits::reads()),
         Group::new(Right::Operate, limits::changes()),
         Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, schedules::reads()),
+        Group::new(Right::Operate, schedules::changes()),
     ]
 }
 

@@ -72,12 +72,19 @@ impl Instance {
     pub(crate) async fn start(
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
+        Self::start_on(dueq_testkit::Server::start(&[])?, change).await
+    }
+
+    /// The same on this Redis.
+    pub(crate) async fn start_on(
+        redis: dueq_testkit::Server,
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("dueq-test-serve-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
-        let redis = dueq_testkit::Server::start(&[])?;
         let client = Client::connect(&redis.url()).await?;
         let mut config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
@@ -99,6 +106,25 @@ impl Instance {
             running: Some(running),
             tokens,
         })
+    }
+
+    /// Stops the server, and starts another one with a client and an address of its own. It lets
+    /// everybody in.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.stop.cancel();
+        self.stopped().await?;
+        self.client = Client::connect(&self.redis.url()).await?;
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            audit_log: Some(self.folder.join("audit.ndjson")),
+            ..Config::default()
+        };
+        let server = Server::bind(self.client.clone(), config).await?;
+        (self.address, self.control) = (server.address(), server.control());
+        self.stop = CancellationToken::new();
+        let running = tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        self.running = Some(running);
+        Ok(())
     }
 
     /// A queue with one message.

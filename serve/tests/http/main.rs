@@ -21,6 +21,7 @@ mod payloads;
 mod problems;
 mod proxy;
 mod pushes;
+mod schedules;
 mod session;
 mod smuggling;
 mod stop;
