@@ -20,6 +20,16 @@ pub(super) struct Event {
     pub(super) until_ms: u64,
 }
 
+impl Event {
+    /// An event of the present round.
+    pub(super) fn at(from_ms: u64) -> Self {
+        Self {
+            from_ms,
+            until_ms: u64::MAX,
+        }
+    }
+}
+
 /// A time between two that the test has taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Taken {
@@ -32,6 +42,8 @@ pub(super) struct Taken {
 pub(super) struct Round {
     pub(super) from_ms: u64,
     pub(super) until_ms: u64,
+    /// Whether no report of it can be lost.
+    pub(super) is_quiet: bool,
     pub(super) lateness: Vec<Taken>,
     pub(super) handling: Vec<Taken>,
 }
@@ -57,6 +69,8 @@ pub(super) struct Compared {
     pub(super) percentiles: usize,
     /// The most that a percentile was above the true one.
     pub(super) largest_factor: f64,
+    /// Times that the history lacks, because the reply to their report was lost.
+    pub(super) missing_times: u64,
 }
 
 impl Truth {
@@ -68,6 +82,35 @@ impl Truth {
             ("died", &self.died),
             ("cancelled", &self.cancelled),
         ]
+    }
+
+    /// Ends a round: the history has all its events, and workers have reported all its times. An
+    /// event of a quiet round is reported within `reported_ms`, if the caller asks for that.
+    pub(super) fn close(&mut self, now_ms: u64, reported_ms: Option<u64>) {
+        let Some(round) = self.rounds.last_mut() else {
+            return;
+        };
+        if !round.is_quiet {
+            round.until_ms = now_ms;
+        }
+        let (until_ms, is_quiet) = (round.until_ms, round.is_quiet);
+        let lists = [
+            &mut self.pushed,
+            &mut self.acked,
+            &mut self.retried,
+            &mut self.died,
+            &mut self.cancelled,
+        ];
+        for event in lists
+            .into_iter()
+            .flatten()
+            .filter(|event| event.until_ms == u64::MAX)
+        {
+            let reported = reported_ms
+                .filter(|_| is_quiet)
+                .map(|ms| event.from_ms + ms);
+            event.until_ms = until_ms.min(reported.unwrap_or(u64::MAX));
+        }
     }
 
     /// Whether the history has all events.
@@ -94,6 +137,15 @@ impl Truth {
                 events.len()
             );
         }
+        let times = self
+            .rounds
+            .iter()
+            .map(|round| round.handling.len() as u64)
+            .sum::<u64>();
+        let counted = history["sum"]["handling"]["count"].as_u64().unwrap_or(0);
+        compared.missing_times = times
+            .checked_sub(counted)
+            .context("more times than handlers")?;
         for slot in 0..points.len() {
             let edge_ms = from_ms + slot as u64 * MINUTE_MS;
             if self.rounds.iter().all(|round| round.until_ms < edge_ms)
@@ -137,7 +189,8 @@ impl Truth {
         let touches = |round: &&Round| round.from_ms < end_ms && round.until_ms >= start_ms;
         let rounds: Vec<_> = self.rounds.iter().filter(touches).collect();
         let is_within = |round: &&Round| round.from_ms >= start_ms && round.until_ms < end_ms;
-        if rounds.is_empty() || !rounds.iter().all(is_within) {
+        let is_quiet = rounds.iter().all(|round| round.is_quiet);
+        if rounds.is_empty() || !is_quiet || !rounds.iter().all(is_within) {
             return Ok(());
         }
         compared.slots += 1;
