@@ -3,4 +3,4 @@
 
 pub use dueq::checks::{answer, name, reply, url};
 pub use dueq_cli::checks::{ndjson, redisson, schedules, shown};
-pub use dueq_input::checks::{delay, hours, message, moment, path_id, rate};
+pub use dueq_input::checks::{delay, hours, message, moment, path_id, rate, schedule};

@@ -48,6 +48,7 @@ codes! {
     NoSuchQueue = "no_such_queue", NOT_FOUND, "The queue does not exist";
     NoSuchMessage = "no_such_message", NOT_FOUND, "The queue has no message of this id";
     NoSuchOperation = "no_such_operation", NOT_FOUND, "The server does not know the operation";
+    NoSuchSchedule = "no_such_schedule", NOT_FOUND, "The queue has no schedule of this name";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "The path has no such method";
     BodyTimeout = "body_timeout", REQUEST_TIMEOUT, "The body paused for too long";
     Leased = "leased", CONFLICT, "A handler has the message";
@@ -56,6 +57,10 @@ codes! {
     DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
     OperationRunning = "operation_running", CONFLICT, "An operation of this kind runs on the queue";
     QueueChanged = "queue_changed", PRECONDITION_FAILED, "The queue is not the one that was meant";
+    OtherSet = "other_set", CONFLICT, "The schedule belongs to another set";
+    Stale = "stale", CONFLICT, "A newer revision has declared the set";
+    OlderWorkers = "older_workers", CONFLICT, "Live workers are too old for schedules";
+    Overlaps = "overlaps", CONFLICT, "An earlier tick waits or runs";
     TooLarge = "too_large", PAYLOAD_TOO_LARGE, "The body is too large";
     UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "The body has another type than expected";
     HeadTooLarge = "head_too_large", REQUEST_HEADER_FIELDS_TOO_LARGE, "The request head is too large";

@@ -17,6 +17,7 @@ mod operations;
 mod overview;
 mod pause;
 mod queues;
+mod schedules;
 mod search;
 mod session;
 mod settlements;
@@ -59,6 +60,8 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, operations::reads()),
         Group::new(Right::Operate, operations::changes()),
         Group::new(Right::Operate, queues::deletions()),
+        Group::new(Right::Read, schedules::reads()),
+        Group::new(Right::Operate, schedules::changes()),
     ]
 }
 

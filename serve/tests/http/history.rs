@@ -1,5 +1,8 @@
 //! What a queue has done in each minute, hour or day.
 
+mod judge;
+mod restarts;
+
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};

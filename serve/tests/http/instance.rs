@@ -75,18 +75,29 @@ impl Instance {
 
     /// The same by this URL, such as that of a proxy.
     pub(crate) async fn beside_by(&self, url: &str) -> Result<Self> {
-        Self::start_at(Some(url), |_, _| Ok(Vec::new())).await
+        let unused = dueq_testkit::Server::start(&[])?;
+        Self::start_at(unused, url, |_, _| Ok(Vec::new())).await
     }
 
     /// A server whose configuration `change` completes; it returns the tokens that it made.
     pub(crate) async fn start(
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
-        Self::start_at(None, change).await
+        Self::start_on(dueq_testkit::Server::start(&[])?, change).await
+    }
+
+    /// The same on this Redis.
+    pub(crate) async fn start_on(
+        redis: dueq_testkit::Server,
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
+        let url = redis.url();
+        Self::start_at(redis, &url, change).await
     }
 
     async fn start_at(
-        url: Option<&str>,
+        redis: dueq_testkit::Server,
+        url: &str,
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -94,8 +105,7 @@ impl Instance {
         let name = format!("dueq-test-serve-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
-        let redis = dueq_testkit::Server::start(&[])?;
-        let client = Client::connect(url.unwrap_or(&redis.url())).await?;
+        let client = Client::connect(url).await?;
         let mut config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(folder.join("audit.ndjson")),
@@ -116,6 +126,25 @@ impl Instance {
             running: Some(running),
             tokens,
         })
+    }
+
+    /// Stops the server, and starts another one with a client and an address of its own. It lets
+    /// everybody in.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.stop.cancel();
+        self.stopped().await?;
+        self.client = Client::connect(&self.redis.url()).await?;
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            audit_log: Some(self.folder.join("audit.ndjson")),
+            ..Config::default()
+        };
+        let server = Server::bind(self.client.clone(), config).await?;
+        (self.address, self.control) = (server.address(), server.control());
+        self.stop = CancellationToken::new();
+        let running = tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        self.running = Some(running);
+        Ok(())
     }
 
     /// A queue with one message.

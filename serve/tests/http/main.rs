@@ -24,6 +24,7 @@ mod payloads;
 mod problems;
 mod proxy;
 mod pushes;
+mod schedules;
 mod session;
 mod settlements;
 mod smuggling;

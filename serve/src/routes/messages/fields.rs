@@ -174,7 +174,7 @@ pub(super) struct Shown {
 
 /// The payload of a message, or its first bytes.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Payload {
+pub(in crate::routes) struct Payload {
     /// The payload, if it is UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     payload: Option<String>,
@@ -190,7 +190,8 @@ pub(super) struct Payload {
 }
 
 impl Payload {
-    fn new(bytes: Vec<u8>, all: u64, is_withheld: bool) -> Self {
+    /// `bytes` are the first ones of `all`.
+    pub(in crate::routes) fn new(bytes: Vec<u8>, all: u64, is_withheld: bool) -> Self {
         let is_truncated = (bytes.len() as u64) < all;
         let mut payload = Self {
             payload: None,
