@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod document;
 mod embedded;
 mod hosts;
 mod instance;
