@@ -61,11 +61,7 @@ fn name_in_path(parameter: &mut Value) {
         return;
     }
     let (format, pattern, longest) = match parameter["name"].as_str() {
-        Some("queue") => (
-            "queue-segment",
-            "^[^\\u0000-\\u001f\\u007f-\\u009f/{}]+$",
-            128,
-        ),
+        Some("queue") => ("queue-segment", "^[^\\u0000-\\u001f\\u007f/{}]+$", 128),
         Some("id") => ("id-segment", "^[^\\u0000-\\u001f\\u007f]+$", 200),
         _ => return,
     };

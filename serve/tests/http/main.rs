@@ -5,6 +5,7 @@ mod bodies;
 mod bypass;
 mod document;
 mod embedded;
+mod guide;
 mod hosts;
 mod instance;
 mod limits;
