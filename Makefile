@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness operations cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -13,6 +13,9 @@ help:
 	@echo '               (scripts/server finds the first server, the others are fetched); DUEQ_TEST_SERVERS names others'
 	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and checks that the tests fail; 10 minutes'
 	@echo '               ARGS="--only claim --some 10 --jobs 4" passes options on'
+	@echo 'make conformance  tests dueq serve against its OpenAPI document as each role: SECONDS=120 in all'
+	@echo 'make conformance-long  the same for 20 minutes'
+	@echo '               (Schemathesis from PyPI and redocly from npm, which it installs below target/)'
 	@echo 'make chaos     runs the queue under faults: SEED=1 DURATION=60 (seconds) unless set; chaos/README.md describes it'
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" passes options on'
 	@echo 'make chaos-cluster       runs fifty queues on a cluster of six servers under faults, with five seeds of a minute each'
@@ -41,7 +44,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -62,6 +65,16 @@ matrix:
 mutants:
 	@echo 'dueq mutants: finds a Redis server, compiles (1 to 3 minutes the first time), then takes about 10 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && scripts/mutants $(ARGS)
+
+SECONDS ?= 120
+conformance:
+	@echo 'dueq conformance: installs the tools, compiles (1 to 3 minutes the first time), then runs for SECONDS and a little more'
+	@scripts/conformance --install
+	@cargo build --target-dir target --locked --package dueq-cli
+	@scripts/conformance $(SECONDS) $(ARGS)
+
+conformance-long:
+	@$(MAKE) --no-print-directory conformance SECONDS=1200
 
 SEED ?= 1
 DURATION ?= 60

@@ -38,7 +38,7 @@ pub fn router(client: Client, config: Config) -> Result<Router, Error> {
 /// The router of this state.
 pub(crate) fn routed(app: &Shared) -> Router {
     let (router, document) = routes::guarded(app);
-    let _ = app.document.set(document.to_json().unwrap_or_default());
+    let _ = app.document.set(document);
     let (health, _) = routes::health().split_for_parts();
     let (open, _) = routes::open().split_for_parts();
     router

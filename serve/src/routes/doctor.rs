@@ -85,6 +85,7 @@ struct Examination {
 
 /// Something that is wrong, or worth knowing.
 #[derive(Serialize, ToSchema)]
+#[schema(as = Finding)]
 struct Found {
     /// A word for this kind of finding. It does not change between releases.
     code: &'static str,

@@ -5,7 +5,7 @@ use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use utoipa::IntoParams;
+use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -29,8 +29,20 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
 struct Wanted {
     /// 1 to 20 names, separated by commas. `~` and base64url spell a name with a comma, or one that
     /// begins with `~`
-    #[param(min_length = 1)]
+    #[param(format = "queue-names", min_length = 1)]
     queues: String,
+}
+
+/// One event of the stream.
+#[derive(ToSchema)]
+#[schema(as = Event)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Sent {
+    /// Always `queues`.
+    event: String,
+    /// JSON with the fields `queues`, `age_ms` and `error` of the list of queues.
+    #[schema(content_media_type = "application/json")]
+    data: String,
 }
 
 /// Follow the counts of queues
@@ -44,7 +56,7 @@ struct Wanted {
     path = "/v1/events",
     tag = "queues",
     params(Wanted),
-    responses((status = 200, description = "Events", body = String, content_type = "text/event-stream")),
+    responses((status = 200, description = "Events", body = Sent, content_type = "text/event-stream")),
 )]
 async fn events(
     State(app): State<Shared>,

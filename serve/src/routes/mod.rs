@@ -6,6 +6,7 @@
 
 mod claims;
 mod doctor;
+mod document;
 mod events;
 mod group;
 mod health;
@@ -17,6 +18,7 @@ mod operations;
 mod overview;
 mod pause;
 mod queues;
+mod rules;
 mod schedules;
 mod search;
 mod session;
@@ -76,7 +78,7 @@ pub(crate) fn open() -> OpenApiRouter<Shared> {
 }
 
 /// All other routes behind their guards, and the OpenAPI document of all.
-pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, utoipa::openapi::OpenApi) {
+pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
     let mut all = OpenApiRouter::with_openapi(openapi::document(app));
     for group in groups() {
         all = all.merge(group.guarded(app));
@@ -84,6 +86,29 @@ pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, utoipa::openapi::OpenApi
     let (router, mut document) = all.split_for_parts();
     document.merge(health().into_openapi());
     document.merge(open().into_openapi());
-    group::complete(&mut document);
-    (router, document)
+    (router, document::completed(&document).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// The macros collect the schemas by name, and the last one of a name would replace the others.
+    #[test]
+    fn every_schema_has_a_name_of_its_own() {
+        let mut known = HashMap::new();
+        for (name, schema) in groups().into_iter().flat_map(Group::into_schemas) {
+            let schema = serde_json::to_value(schema).expect("a schema");
+            let first = known.entry(name.clone()).or_insert_with(|| schema.clone());
+            assert_eq!(
+                *first, schema,
+                "two types have the schema {name}: add #[schema(as = ...)]"
+            );
+        }
+        for (name, _) in rules::all() {
+            assert!(known.contains_key(name), "there is no schema {name}");
+        }
+    }
 }

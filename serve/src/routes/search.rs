@@ -75,12 +75,17 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
 #[serde(deny_unknown_fields)]
 struct Wanted {
     /// The id, or `~` and its base64url
-    #[param(min_length = 1, max_length = 270)]
+    #[param(
+        format = "id-segment",
+        pattern = "^[^\\u0000-\\u001f\\u007f]+$",
+        min_length = 1
+    )]
     id: String,
 }
 
 /// Where a message is.
 #[derive(Serialize, ToSchema)]
+#[schema(as = SearchResult)]
 struct Found {
     /// The messages with this id: one in a queue at most.
     found: Vec<Hit>,

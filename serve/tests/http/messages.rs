@@ -265,7 +265,7 @@ async fn delete_cancels_what_waits() -> Result<()> {
             .ask(&format!("{line}?dead=perhaps"), &[], "")
             .await?,
         400,
-        "bad_request"
+        "invalid_input"
     );
     Ok(())
 }

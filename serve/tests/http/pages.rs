@@ -116,25 +116,21 @@ async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
         let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
         assert_refused!(answer, 400, "invalid_cursor", "{address}");
     }
-    for (query, code) in [
-        ("", "bad_request"),
-        ("?state=all", "bad_request"),
-        ("?state=dead&order=up", "bad_request"),
-        ("?state=dead&limit=1.5", "bad_request"),
-        ("?state=dead&state=dead", "bad_request"),
-        ("?state=dead&page=2", "bad_request"),
-        ("?state=dead&limit=0", "invalid_input"),
-        ("?state=dead&limit=1001", "invalid_input"),
-        ("?state=dead&from=soon", "invalid_input"),
-        ("?state=dead&from=NaN", "invalid_input"),
-        ("?state=dead&from=1&cursor=MQ", "invalid_input"),
+    for query in [
+        "",
+        "?state=all",
+        "?state=dead&order=up",
+        "?state=dead&limit=1.5",
+        "?state=dead&state=dead",
+        "?state=dead&page=2",
+        "?state=dead&limit=0",
+        "?state=dead&limit=1001",
+        "?state=dead&from=soon",
+        "?state=dead&from=NaN",
+        "?state=dead&from=1&cursor=MQ",
     ] {
         let answer = instance.ask(&format!("GET {AT}{query}"), &[], "").await?;
-        assert_eq!(
-            answer.refusal()?,
-            (400, code.to_owned()),
-            "{query}: {answer:?}"
-        );
+        assert_refused!(answer, 400, "invalid_input", "{query}");
     }
     let absent = "GET /v1/queues/none/messages?state=dead";
     assert_refused!(instance.ask(absent, &[], "").await?, 404, "no_such_queue");

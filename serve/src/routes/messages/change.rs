@@ -1,7 +1,7 @@
 //! Changes one message: reschedule, run now, cancel, requeue.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State as MessageState};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -10,6 +10,7 @@ use crate::app::{App, Shared};
 use crate::body::JsonBody;
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
+use crate::query::Query;
 use crate::routes::messages::absent;
 use crate::routes::messages::fields::Id;
 use crate::routes::timing::Timing;
@@ -19,13 +20,17 @@ use crate::routes::timing::Timing;
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
     /// So long from now: `48h`, `1h30m`.
+    #[schema(format = "delay", min_length = 1)]
     delay: Option<String>,
     /// RFC 3339, Unix milliseconds as a string, or a local time with `tz`.
+    #[schema(format = "moment", min_length = 1)]
     at: Option<String>,
     /// Business hours, such as `Mon-Fri 09:00-18:00`: a due time outside them moves to their next
     /// opening. It needs `tz`.
+    #[schema(format = "business-hours", min_length = 1)]
     within: Option<String>,
     /// The time zone of `within`, and of times without one: `Europe/Paris`.
+    #[schema(format = "time-zone", min_length = 1)]
     tz: Option<String>,
     /// Only if the message is due at this time.
     expected_due_ms: Option<u64>,

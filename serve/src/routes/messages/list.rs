@@ -1,7 +1,7 @@
 //! Lists the messages in one state, a page at a time.
 
 use axum::Json;
-use axum::extract::{OriginalUri, Query, State};
+use axum::extract::{OriginalUri, State};
 use axum::http::HeaderValue;
 use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
+use crate::query::Query;
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
 use crate::shown::quoted;
@@ -26,15 +27,20 @@ const LIMIT: usize = 100;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct List {
+    /// Only messages in this state.
+    #[param(inline)]
     state: StateName,
     /// How many messages a page has at most; 100 without it.
     #[param(minimum = 1, maximum = 1_000)]
     limit: Option<usize>,
     /// `oldest`: the earliest time first, as without it. `newest`: the latest first.
+    #[param(inline)]
     order: Option<Order>,
-    /// The page begins at this time: RFC 3339 or Unix milliseconds.
+    /// The page begins at this time: RFC 3339 or Unix milliseconds. Not with `cursor`.
+    #[param(format = "moment", min_length = 1)]
     from: Option<String>,
     /// Where the page before ended: take the address `next`.
+    #[param(format = "cursor", pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

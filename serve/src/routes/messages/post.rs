@@ -44,6 +44,15 @@ pub(super) struct Pushes {
     results: Option<Vec<Outcome>>,
 }
 
+/// What the status 200 answers: to many messages, and to one.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum Answered {
+    Many(Pushes),
+    One(PushedMessage),
+}
+
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum Outcome {
@@ -67,7 +76,7 @@ enum Outcome {
     ),
     request_body(content((NewMessages = "application/json"), (String = "application/x-ndjson"))),
     responses(
-        (status = 200, description = "What became of the messages; of one message, that the queue has, or had, one of this id", body = Pushes),
+        (status = 200, description = "What became of the messages; of one message, that the queue has, or had, one of this id", body = inline(Answered)),
         (status = 201, description = "The one message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
         (status = 409, description = "`on_conflict` cannot change the one message: it is leased or dead", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),

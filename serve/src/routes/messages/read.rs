@@ -1,7 +1,7 @@
 //! Reads one message.
 
 use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -9,6 +9,7 @@ use crate::app::Shared;
 use crate::auth::{Principal, Right};
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
+use crate::query::Query;
 use crate::routes::messages::absent;
 use crate::routes::messages::fields::Shown;
 

@@ -12,6 +12,8 @@ use crate::query::Query;
 
 /// How many times a call has at most.
 const MAX_TIMES: u64 = 60;
+/// Without other numbers there is a time each minute for an hour.
+const STEP_MS: u64 = 60_000;
 /// The latest time: the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
 
@@ -20,16 +22,19 @@ const MAX_MS: u64 = 253_402_300_799_999;
 #[serde(deny_unknown_fields)]
 pub(super) struct Times {
     /// 1 to 60 times in Unix milliseconds, ascending, separated by commas
-    #[param(pattern = "^[0-9]{1,15}(,[0-9]{1,15}){0,59}$")]
+    #[param(
+        format = "ascending-times",
+        pattern = "^[0-9]{1,15}(,[0-9]{1,15}){0,59}$"
+    )]
     times: Option<String>,
     /// Instead of `times`: the first time in Unix milliseconds; without it the present time of Redis
     #[param(maximum = 253_402_300_799_999_u64)]
     from: Option<u64>,
     /// How many milliseconds each next time is later
-    #[param(minimum = 1, maximum = 3_155_760_000_000_u64)]
+    #[param(default = 60_000, minimum = 1, maximum = 3_155_760_000_000_u64)]
     step_ms: Option<u64>,
     /// How many times there are
-    #[param(minimum = 1, maximum = 60)]
+    #[param(default = 60, minimum = 1, maximum = 60)]
     count: Option<u64>,
 }
 
@@ -122,9 +127,10 @@ impl Times {
     fn read(&self) -> Result<Wanted, Problem> {
         let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
         let Some(times) = &self.times else {
-            let (Some(step), Some(count)) = (self.step_ms, self.count) else {
-                return wrong("name times, or step_ms and count".to_owned());
-            };
+            let (step, count) = (
+                self.step_ms.unwrap_or(STEP_MS),
+                self.count.unwrap_or(MAX_TIMES),
+            );
             if !(1..=MAX_TIMES).contains(&count) || !(1..=3_155_760_000_000).contains(&step) {
                 return wrong(format!(
                     "count {count}, step_ms {step}: count is 1 to {MAX_TIMES}, and step_ms 1 ms to 100 years"

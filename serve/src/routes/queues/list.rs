@@ -25,7 +25,7 @@ pub(super) struct Page {
     #[param(minimum = 1, maximum = 1_000, default = 100)]
     limit: Option<usize>,
     /// The page begins after the queue of this name, whether there is one or not
-    #[param(max_length = 128)]
+    #[param(format = "queue-name", min_length = 1, max_length = 128)]
     after: Option<String>,
 }
 
@@ -120,6 +120,10 @@ pub(super) async fn list_queues(
     if !(1..=MAX_LIMIT).contains(&limit) {
         let detail = format!("limit {limit}: a page has 1 to {MAX_LIMIT} queues");
         return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    if let Some(after) = &page.after {
+        dueq::queue_keys(after)
+            .map_err(|error| Problem::new(Code::InvalidInput, format!("after: {error}")))?;
     }
     let snapshot = app.poller.looked().await;
     let age_ms = known(&snapshot)?;

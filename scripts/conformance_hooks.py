@@ -1,0 +1,112 @@
+"""What Schemathesis must know of the values that a JSON Schema cannot describe; scripts/conformance loads it.
+
+The formats of the document get a generator each. Two parameters of a call can exclude each other, which OpenAPI cannot
+say either: `before_call` removes one of them from the requests that should be accepted.
+"""
+import base64
+from urllib.parse import unquote
+
+import schemathesis
+from hypothesis import strategies as st
+
+# The queues that may have `"on_conflict": "next"`: scripts/conformance made them.
+LAYOUT_3 = ["orders", "busy", "failed"]
+CONFLICTS = ["replace", "next"]
+CONTROLS = [chr(code) for code in [*range(32), 127]]
+
+def spelled(text):
+    """The text in the second spelling of names in paths."""
+    return "~" + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def name_of(segment):
+    """The name that a segment of a path spells."""
+    return base64.urlsafe_b64decode(segment[1:] + "==").decode() if segment.startswith("~") else segment
+
+
+def segments(names):
+    plain = names.filter(lambda name: not name.startswith("~") and name not in (".", ".."))
+    return plain | names.map(spelled)
+
+
+def up_to(size, text):
+    return text.filter(lambda value: len(value.encode()) <= size)
+
+
+queue_names = up_to(128, st.text(st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters=CONTROLS + ["/", "{", "}"]), min_size=1, max_size=64))
+ids = up_to(200, st.text(st.characters(codec="utf-8", exclude_categories=["Cs"], exclude_characters=CONTROLS), min_size=1, max_size=80))
+delays = st.sampled_from(["0s", "1ms", "48h", "1h30m", "1h 30m", "2 days", "PT1H", "1.5h"])
+periods = st.sampled_from(["1ms", "1500ms", "1h", "1h 30m", "2 days", "PT48H"])
+moments = st.sampled_from(["now", "4099809600000", "2099-12-01T20:00:00+08:00", "2020-12-01T20:00:00Z", "2099-06-01T20:00:00[Asia/Shanghai]"])
+
+for name, strategy in {
+    "queue-name": queue_names,
+    "queue-segment": segments(queue_names),
+    "queue-names": st.lists(segments(queue_names.filter(lambda name: "," not in name)), min_size=1, max_size=20).map(",".join),
+    "message-id": ids,
+    "id-segment": segments(ids),
+    "delay": delays,
+    "period": periods,
+    "window": periods,
+    "moment": moments,
+    "business-hours": st.sampled_from(["Mon-Fri 09:00-18:00", "Mon-Sun 00:00-24:00", "Sat 10:00-12:00"]),
+    "time-zone": st.sampled_from(["UTC", "Europe/Paris", "Asia/Shanghai"]),
+    "ascending-times": st.sets(st.integers(0, 253402300799999), min_size=1, max_size=60).map(lambda times: ",".join(map(str, sorted(times)))),
+    "cursor": st.just("MQ"),
+}.items():
+    schemathesis.openapi.format(name, strategy)
+
+
+def message(body, queue):
+    """Repairs what rules of words forbid in the fields of a message."""
+    if body.get("delay") and body.get("spread_ms"):
+        body["delay"] = None  # together at most 100 years
+    if body.get("max_wait"):
+        body["max_wait"] = "36000 days"  # not before the due time
+    # A time of clocks needs a zone, and no other time may have one.
+    is_of_clocks = body.get("tz") and not body.get("within")
+    if body.get("at") and is_of_clocks:
+        body["at"] = "2099-06-01 20:00"
+    if body.get("expires_at"):
+        body["expires_at"] = "2110-01-01 00:00" if is_of_clocks else "2110-01-01T00:00:00Z"
+    if body.get("on_conflict") == "next" and queue not in LAYOUT_3 or body.get("revive") and body.get("on_conflict") not in CONFLICTS:
+        body["on_conflict"] = "replace"
+
+
+def whole(value):
+    """The value with whole numbers as integers: for JSON Schema 7.0 is one, and for most programs it is not."""
+    if isinstance(value, dict):
+        return {name: whole(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if case.meta is None or not case.meta.generation.mode.is_positive:
+        return
+    query, queue = case.query or {}, unquote(str((case.path_parameters or {}).get("queue")))
+    if "cursor" in query:
+        # A cursor names its list.
+        place = f"1/{name_of(queue)}/{query.get('state')}/{query.get('order') or 'oldest'}/17:"
+        query["cursor"] = spelled(place)[1:]
+        query.pop("from", None)
+    if "times" in query:
+        for name in ("from", "step_ms", "count"):
+            query.pop(name, None)
+    if isinstance(case.body, dict):
+        case.body = whole(case.body)
+        message(case.body, queue)
+        if case.operation.method.upper() == "PUT":
+            case.body.pop("id", None)  # the path has it
+
+
+@schemathesis.serializer("application/x-ndjson")
+def ndjson(context, value):
+    return {"data": value if isinstance(value, (str, bytes)) else str(value)}
+
+
+@schemathesis.deserializer("application/octet-stream")
+def octets(context, response):
+    return response.content.decode("latin-1")

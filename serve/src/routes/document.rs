@@ -1,0 +1,163 @@
+//! Completes the OpenAPI document by what the macros of utoipa cannot say, for every route at once:
+//! the names in paths, rules that concern several fields, and links.
+
+use serde_json::{Map, Value, json};
+
+use crate::routes::rules;
+
+/// The methods of a path.
+const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
+
+/// The document with all of it.
+pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    let links = links(&document["paths"]);
+    for (path, item) in entries(&mut document, "paths") {
+        for (method, operation) in fields(item) {
+            for parameter in elements(operation, "parameters") {
+                name_in_path(parameter);
+            }
+            if let Some(body) = operation.get_mut("requestBody") {
+                optional_body(body);
+            }
+            // The connection answers it, without a body.
+            let too_large = json!({ "description": "The head of the request is too large" });
+            operation["responses"]["431"] = too_large;
+            for (status, response) in entries(operation, "responses") {
+                if response["description"].as_str().is_none_or(str::is_empty) {
+                    // OpenAPI wants one, and a 200 has nothing to add to its schema.
+                    response["description"] = match status.as_str() {
+                        "200" => "Done".into(),
+                        status => format!("Status {status}").into(),
+                    };
+                }
+                for (media_type, content) in entries(response, "content") {
+                    raw(media_type, content);
+                }
+                let is_success = status.starts_with('2');
+                if let Some(links) = links
+                    .get(&format!("{method} {path}"))
+                    .filter(|_| is_success)
+                {
+                    response["links"] = links.clone();
+                }
+            }
+        }
+    }
+    for (name, mut rules) in rules::all() {
+        if let Some(schema) = document.pointer_mut(&format!("/components/schemas/{name}")) {
+            let own = schema["allOf"].as_array().cloned();
+            rules.splice(0..0, own.unwrap_or_default());
+            schema["allOf"] = rules.into();
+        }
+    }
+    document
+}
+
+/// The schema of a name in a path: what the value is before its encoding. The second spelling can be
+/// longer, which is in words only.
+fn name_in_path(parameter: &mut Value) {
+    if parameter["in"] != "path" {
+        return;
+    }
+    let (format, pattern, longest) = match parameter["name"].as_str() {
+        Some("queue") => ("queue-segment", "^[^\\u0000-\\u001f\\u007f/{}]+$", 128),
+        Some("id") => ("id-segment", "^[^\\u0000-\\u001f\\u007f]+$", 200),
+        _ => return,
+    };
+    parameter["schema"] = json!({
+        "type": "string", "format": format, "pattern": pattern, "minLength": 1, "maxLength": longest,
+    });
+}
+
+/// A body that may be left out is not null.
+fn optional_body(body: &mut Value) {
+    let mut is_optional = false;
+    for (_, content) in entries(body, "content") {
+        let choices = content["schema"]["oneOf"].as_array().into_iter().flatten();
+        let (null, other): (Vec<_>, Vec<_>) = choices
+            .cloned()
+            .partition(|choice| choice["type"] == "null");
+        if let (false, [schema]) = (null.is_empty(), &other[..]) {
+            content["schema"] = schema.clone();
+            is_optional = true;
+        }
+    }
+    for (media_type, content) in entries(body, "content") {
+        raw(media_type, content);
+    }
+    if is_optional {
+        body["required"] = false.into();
+    }
+}
+
+/// Bytes that are no JSON have no schema: OpenAPI 3.1 says so.
+fn raw(media_type: &str, content: &mut Value) {
+    if matches!(
+        media_type,
+        "application/octet-stream" | "application/x-ndjson"
+    ) {
+        content["schema"] = json!({});
+    }
+}
+
+/// The links of each operation that makes or changes something, to the operations on it: those of
+/// its path and the paths below it, if they need no other name.
+fn links(paths: &Value) -> Map<String, Value> {
+    let mut all = Map::new();
+    let paths = || paths.as_object().into_iter().flatten();
+    for (path, item) in paths() {
+        let names: Map<_, _> = placeholders(path)
+            .map(|name| (name.to_owned(), format!("$request.path.{name}").into()))
+            .collect();
+        if names.is_empty() {
+            continue;
+        }
+        let mut links = Map::new();
+        for (other, item) in paths().filter(|(other, _)| is_below(other, path)) {
+            if placeholders(other).count() > names.len() {
+                continue;
+            }
+            for operation in METHODS.iter().filter_map(|method| item.get(method)) {
+                if let Some(id) = operation["operationId"].as_str() {
+                    links.insert(
+                        id.to_owned(),
+                        json!({ "operationId": id, "parameters": names }),
+                    );
+                }
+            }
+        }
+        for method in METHODS.iter().filter(|method| **method != "get") {
+            if item.get(method).is_some() {
+                all.insert(format!("{method} {path}"), links.clone().into());
+            }
+        }
+    }
+    all
+}
+
+fn is_below(path: &str, above: &str) -> bool {
+    path.strip_prefix(above)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn entries<'a>(
+    value: &'a mut Value,
+    field: &str,
+) -> impl Iterator<Item = (&'a String, &'a mut Value)> {
+    value.get_mut(field).into_iter().flat_map(fields)
+}
+
+fn fields(value: &mut Value) -> impl Iterator<Item = (&String, &mut Value)> {
+    value.as_object_mut().into_iter().flatten()
+}
+
+fn elements<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    let elements = value.get_mut(field).and_then(Value::as_array_mut);
+    elements.into_iter().flatten()
+}

@@ -1,0 +1,156 @@
+//! The shell lines of docs/guide/http.md: each works, in the order of the page, and answers with the
+//! fields that the page shows.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Due, Message};
+use serde_json::Value;
+
+use crate::instance::Instance;
+
+const PAGE: &str = include_str!("../../../docs/guide/http.md");
+
+/// Runs before the lines. Each call of curl leaves its status and body in a file with its number, and
+/// prints the body as usual. A line that fails ends the run.
+const PREPARE: &str = r#"
+set -eu
+curl() {
+    number=$(($(ls "$CALLS" | wc -l) + 1000))
+    command curl --max-time 60 --output "$CALLS/body" --write-out '%{http_code}\n' "$@" >"$CALLS/status"
+    cat "$CALLS/body" >>"$CALLS/status"
+    mv "$CALLS/status" "$CALLS/$number"
+    cat "$CALLS/body"
+    rm "$CALLS/body"
+}
+"#;
+
+/// A block of shell lines, and the JSON that the page shows directly below it.
+struct Block<'a> {
+    lines: &'a str,
+    shown: Vec<Value>,
+}
+
+/// The blocks of the page.
+fn blocks(page: &str) -> Result<Vec<Block<'_>>> {
+    let mut blocks = Vec::new();
+    for rest in page.split("\n```sh\n").skip(1) {
+        let (lines, below) = rest.split_once("\n```").context("the end of a block")?;
+        let json = below.trim_start().strip_prefix("```json\n");
+        let json = json.and_then(|json| Some(json.split_once("\n```")?.0));
+        let shown = json.unwrap_or_default();
+        let shown = serde_json::Deserializer::from_str(shown).into_iter();
+        let shown = shown
+            .collect::<Result<_, _>>()
+            .with_context(|| format!("the JSON below {lines}"))?;
+        blocks.push(Block { lines, shown });
+    }
+    Ok(blocks)
+}
+
+/// The names of all fields, with those of the objects in them. Of a list, those of its first element.
+fn fields(value: &Value) -> Vec<String> {
+    match value {
+        Value::Object(fields_of) => {
+            let mut all = Vec::new();
+            for (name, value) in fields_of {
+                all.push(name.clone());
+                all.extend(
+                    fields(value)
+                        .into_iter()
+                        .map(|inner| format!("{name}.{inner}")),
+                );
+            }
+            all.sort();
+            all
+        }
+        Value::Array(elements) => elements.first().map(fields).unwrap_or_default(),
+        _ => Vec::new(),
+    }
+}
+
+/// What each call of curl left: its status and its body, in their order.
+fn calls(folder: &Path) -> Result<Vec<(u16, String)>> {
+    let mut files: Vec<_> = fs::read_dir(folder)?
+        .map(|file| Ok(file?.path()))
+        .collect::<Result<_>>()?;
+    files.sort();
+    let read = |file| -> Result<(u16, String)> {
+        let text = fs::read_to_string(file)?;
+        let (status, body) = text.split_once('\n').context("a status")?;
+        Ok((status.parse()?, body.to_owned()))
+    };
+    files.iter().map(read).collect()
+}
+
+/// What the lines expect to be there, besides what lines above them make.
+async fn prepare(instance: &Instance) -> Result<()> {
+    let queue = instance.client.queue("orders")?;
+    // `List messages` shows it.
+    let waiting = Message::new("rate order 1")
+        .id("1")
+        .due(Due::at_ms(1_796_299_200_000));
+    assert!(queue.push_message(waiting).await?.is_created());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_of_the_guide_answer_as_it_shows() -> Result<()> {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return Ok(());
+    }
+    let instance = Instance::open().await?;
+    prepare(&instance).await?;
+    let blocks = blocks(PAGE)?;
+    ensure!(blocks.len() >= 8, "the page has {} blocks", blocks.len());
+    // One shell for all, so that a line can use a variable of a line above.
+    let (mut script, mut expected) = (PREPARE.to_owned(), Vec::new());
+    for (number, block) in blocks.iter().enumerate() {
+        let folder = instance.folder.join(format!("calls-{number}"));
+        fs::create_dir(&folder)?;
+        script.push_str(&format!("CALLS='{}'\n{}\n", folder.display(), block.lines));
+        expected.push((folder, block));
+    }
+    let (folder, url) = (
+        instance.folder.clone(),
+        format!("http://{}", instance.address),
+    );
+    let run = move || {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &script])
+            .current_dir(folder)
+            .env("DUEQ_SERVE", url)
+            .output()
+    };
+    let output = tokio::task::spawn_blocking(run).await??;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    for (folder, Block { lines, shown }) in expected {
+        let calls = calls(&folder)?;
+        ensure!(
+            !calls.is_empty(),
+            "no call was made by these lines:\n{lines}\n{said}"
+        );
+        for (status, body) in &calls {
+            ensure!((200..300).contains(status), "{status} {body} of\n{lines}");
+        }
+        ensure!(
+            shown.is_empty() || shown.len() == calls.len(),
+            "{} calls, and {} shown\n{lines}",
+            calls.len(),
+            shown.len()
+        );
+        for (shown, (_, body)) in shown.iter().zip(&calls) {
+            let answered = serde_json::from_str(body).with_context(|| body.clone())?;
+            assert_eq!(
+                fields(shown),
+                fields(&answered),
+                "{shown} is shown, {answered} was answered to\n{lines}"
+            );
+        }
+    }
+    ensure!(output.status.success(), "{said}");
+    Ok(())
+}
