@@ -8,19 +8,21 @@ use dueq_testkit::{Server, cluster};
 use redis::aio::MultiplexedConnection;
 
 use super::Arguments;
-use super::calls::{Calls, Monitor, Usage, longest_us};
+use super::calls::{Monitor, longest_us};
 use super::document::{Read, reads};
 use super::fill::{MAIN, fill};
 use super::http::Connection;
 use super::judge::{Measured, judge};
-use super::process::Process;
+use super::process::{Process, thread_us};
 use crate::limits::report::Report;
 
 /// The other server has so many waiting messages.
 const FEW: u64 = 10_000;
 /// Each pass has a new process of `dueq serve`, so that nothing is remembered.
-const PASSES: usize = 3;
+const PASSES: usize = 4;
 const ROUNDS: usize = 7;
+/// Shorter calls are not measured one by one, in microseconds: a log of each would cost more than they.
+const SLOW_US: i64 = 500;
 /// How long a read is repeated in a round, and how often at least.
 const ROUND: Duration = Duration::from_millis(60);
 const LEAST: u32 = 3;
@@ -58,25 +60,25 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.scenario("bounds");
     let (waiting, queues) = (arguments.waiting, arguments.queues);
     let mut many = Side::start(waiting, queues).await?;
-    let mut few = Side::start(FEW.min(waiting), queues).await?;
+    let few = Side::start(FEW.min(waiting), queues).await?;
     let mut measured = first_reads(arguments, &many).await?;
-    for pass in 0..PASSES {
+    for pass in 1..=PASSES {
         eprintln!(
-            "bounds: counts the calls of {} reads, pass {}",
-            measured.len(),
-            pass + 1
+            "bounds: counts the calls of {} reads, pass {pass} of {PASSES}",
+            measured.len()
         );
-        count(arguments, &mut many, &mut measured).await?;
+        count(arguments, &many, &mut measured).await?;
+        longest(arguments, &mut many, &mut measured).await?;
     }
     eprintln!("bounds: measures the time of Redis for each read");
-    time(arguments, [&mut many, &mut few], &mut measured).await?;
+    time(arguments, [&many, &few], &mut measured).await?;
     report.figure("waiting messages", waiting);
     report.figure("small queues", queues);
     judge(report, &measured, queues + 1);
     Ok(())
 }
 
-/// The reads of the document, and the following page of each list.
+/// The reads of the document, and the second page of each list.
 async fn first_reads(arguments: &Arguments, side: &Side) -> Result<Vec<Measured>> {
     let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
     let mut connection = serve.connection();
@@ -84,31 +86,53 @@ async fn first_reads(arguments: &Arguments, side: &Side) -> Result<Vec<Measured>
     let mut found = Vec::new();
     for read in reads(&document.json()?)? {
         let answer = connection.get(&read.target).await?;
-        let body = answer.json().unwrap_or_default();
-        let next = body["next"].as_str().map(str::to_owned);
-        let route = read.route.clone();
-        found.push(Measured::new(read, answer.status));
-        if let Some(target) = next {
-            let status = connection.get(&target).await?.status;
-            found.push(Measured::new(Read { route, target }, status));
+        let has_next = answer.json().is_ok_and(|body| body["next"].is_string());
+        let second = has_next.then(|| read.second_page());
+        for read in [Some(read), second].into_iter().flatten() {
+            found.push(Measured::new(read, answer.status));
         }
     }
     Ok(found)
 }
 
+/// The address of a read on this server: that of a second page is in the first one.
+async fn target(connection: &mut Connection, read: &Read) -> Result<Option<String>> {
+    if !read.is_second_page {
+        return Ok(Some(read.target.clone()));
+    }
+    let first = connection.get(&read.target).await?.json()?;
+    Ok(first["next"].as_str().map(str::to_owned))
+}
+
 /// Counts the calls of each read once, by a new process: nothing is cached.
-async fn count(arguments: &Arguments, side: &mut Side, measured: &mut [Measured]) -> Result<()> {
+async fn count(arguments: &Arguments, side: &Side, measured: &mut [Measured]) -> Result<()> {
     let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
     let mut connection = serve.connection();
     warm(&mut connection).await?;
-    side.slowlog(0).await?;
     let mut monitor = Monitor::start(side.redis.port()).await?;
     for measured in measured {
+        let target = target(&mut connection, &measured.read).await?;
+        let target = target.context("the second page has gone")?;
         monitor.calls().await?;
+        connection.get(&target).await?;
+        measured.add_calls(&monitor.calls().await?);
+    }
+    Ok(())
+}
+
+/// Measures the longest call of each read, once more without MONITOR, which makes all calls slower.
+async fn longest(arguments: &Arguments, side: &mut Side, measured: &mut [Measured]) -> Result<()> {
+    let serve = Process::serve(&arguments.dueq, &side.redis.url(), &[]).await?;
+    let mut connection = serve.connection();
+    warm(&mut connection).await?;
+    side.slowlog(SLOW_US).await?;
+    for measured in measured {
+        let Some(target) = target(&mut connection, &measured.read).await? else {
+            continue;
+        };
         longest_us(&mut side.control).await?;
-        connection.get(&measured.read.target).await?;
-        let calls: Calls = monitor.calls().await?;
-        measured.add(&calls, longest_us(&mut side.control).await?);
+        connection.get(&target).await?;
+        measured.add_longest(longest_us(&mut side.control).await?);
     }
     side.slowlog(-1).await
 }
@@ -127,45 +151,45 @@ async fn warm(connection: &mut Connection) -> Result<()> {
 
 /// Measures the reads in turn on both servers. Both processes serve one queue, so that the poller asks
 /// once or twice a second.
-async fn time(
-    arguments: &Arguments,
-    sides: [&mut Side; 2],
-    measured: &mut [Measured],
-) -> Result<()> {
+async fn time(arguments: &Arguments, sides: [&Side; 2], measured: &mut [Measured]) -> Result<()> {
     let mut timed = Vec::new();
     for side in sides {
-        let arguments_of_one = ["--queues", MAIN];
-        let serve = Process::serve(&arguments.dueq, &side.redis.url(), &arguments_of_one).await?;
+        let of_one = ["--queues", MAIN];
+        let serve = Process::serve(&arguments.dueq, &side.redis.url(), &of_one).await?;
         let mut connection = serve.connection();
         warm(&mut connection).await?;
-        timed.push((serve, connection, &mut side.control));
+        let mut targets = Vec::new();
+        for measured in &*measured {
+            targets.push(target(&mut connection, &measured.read).await?);
+        }
+        timed.push((serve, connection, targets, side.redis.pid()));
     }
     for round in 0..ROUNDS {
-        for measured in &mut *measured {
-            let mut us = [0.0; 2];
+        for (number, measured) in measured.iter_mut().enumerate() {
+            let mut us = [None; 2];
             for turn in 0..2 {
                 let index = (round + turn) % 2;
-                let (_, connection, control) = timed.get_mut(index).context("two servers")?;
-                us[index] = redis_us(connection, control, &measured.read.target).await?;
+                let (_, connection, targets, pid) = &mut timed[index];
+                if let Some(target) = &targets[number] {
+                    us[index] = Some(redis_us(connection, *pid, target).await?);
+                }
             }
-            measured.add_times(us[0], us[1]);
+            if let [Some(many), Some(few)] = us {
+                measured.add_times(many, few);
+            }
         }
     }
     Ok(())
 }
 
-/// The microseconds of Redis for a read.
-async fn redis_us(
-    connection: &mut Connection,
-    control: &mut MultiplexedConnection,
-    target: &str,
-) -> Result<f64> {
-    let (before, begin) = (Usage::read(control).await?, Instant::now());
+/// The processor time of Redis for a read, in microseconds. The time by the clock would be longer
+/// where other programs use the processor.
+async fn redis_us(connection: &mut Connection, redis: u32, target: &str) -> Result<f64> {
+    let (before, begin) = (thread_us(redis)?, Instant::now());
     let mut reads = 0;
     while reads < LEAST || begin.elapsed() < ROUND {
         connection.get(target).await?;
         reads += 1;
     }
-    let (_, us) = Usage::read(control).await?.of_scripts_since(&before);
-    Ok(us as f64 / f64::from(reads))
+    Ok((thread_us(redis)? - before) / f64::from(reads))
 }

@@ -1,6 +1,7 @@
 //! Which calls a request makes, by MONITOR, and what they cost Redis, by INFO commandstats.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use dueq_testkit::cluster;
@@ -29,6 +30,7 @@ pub(super) struct Monitor {
     lines: Lines<BufReader<TcpStream>>,
     control: MultiplexedConnection,
     marks: u64,
+    marked: Instant,
     /// The SHA-1 of the poller's script.
     asked: String,
 }
@@ -40,6 +42,18 @@ pub(super) struct Calls {
     pub(super) own: usize,
     /// Including those.
     pub(super) all: usize,
+    pub(super) time: Duration,
+}
+
+/// How many calls the poller makes in a second at most.
+const POLLED_PER_S: f64 = 105.0;
+
+impl Calls {
+    /// All calls without the most that the poller can have made.
+    pub(super) fn unexplained(&self) -> usize {
+        let polled = 1.0 + self.time.as_secs_f64() * POLLED_PER_S;
+        self.all.saturating_sub(polled as usize)
+    }
 }
 
 impl Monitor {
@@ -59,6 +73,7 @@ impl Monitor {
             lines,
             control,
             marks: 0,
+            marked: Instant::now(),
             asked,
         })
     }
@@ -77,6 +92,8 @@ impl Monitor {
                 continue; // of a script
             };
             if call.command == "echo" && call.first == mark {
+                let before = std::mem::replace(&mut self.marked, Instant::now());
+                calls.time = before.elapsed();
                 return Ok(calls);
             }
             if OF_CONNECTIONS.contains(&&*call.command) {

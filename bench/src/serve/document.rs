@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::fill::{MAIN, SCHEDULE};
 
-/// Parameters by name: of the path, and required or optional ones of the query. `id` is a waiting
-/// message.
-pub(super) const KNOWN: [(&str, &str); 9] = [
+/// Parameters by name, of the path and of the query; several values with a bar between them, and none
+/// for one that is left out. `id` is a waiting message.
+pub(super) const KNOWN: [(&str, &str); 13] = [
     ("queue", MAIN),
     ("queues", MAIN),
     ("id", "w0000000000000000000000"),
@@ -17,6 +17,10 @@ pub(super) const KNOWN: [(&str, &str); 9] = [
     ("step_ms", "60000"),
     ("limit", "1000"),
     ("payload_bytes", "65536"),
+    ("state", "scheduled|ready|leased|dead"),
+    ("order", "oldest|newest"),
+    ("from", ""),
+    ("after", ""),
 ];
 
 /// A read.
@@ -24,10 +28,37 @@ pub(super) const KNOWN: [(&str, &str); 9] = [
 pub(super) struct Read {
     /// The path of the document.
     pub(super) route: String,
+    /// Its address; of a second page, that of the first one.
     pub(super) target: String,
+    pub(super) is_second_page: bool,
 }
 
 impl Read {
+    pub(super) fn new(route: &str, target: &str) -> Self {
+        Self {
+            route: route.to_owned(),
+            target: target.to_owned(),
+            is_second_page: false,
+        }
+    }
+
+    pub(super) fn second_page(&self) -> Self {
+        Self {
+            is_second_page: true,
+            ..self.clone()
+        }
+    }
+
+    /// How reports name it.
+    pub(super) fn name(&self) -> String {
+        let which = if self.is_second_page {
+            ", second page"
+        } else {
+            ""
+        };
+        format!("{}{which}", self.target)
+    }
+
     /// Whether its calls grow with the number of queues.
     pub(super) fn is_search(&self) -> bool {
         self.route.ends_with("/search")
@@ -57,8 +88,7 @@ pub(super) fn reads(document: &Value) -> Result<Vec<Read>> {
         let of_query: Vec<_> = of_query.filter(|one| one["in"] == "query").collect();
         for with_optional in [false, true] {
             for target in targets(document, &path, &of_query, with_optional) {
-                let route = route.clone();
-                let read = Read { route, target };
+                let read = Read::new(route, &target);
                 if !reads.contains(&read) {
                     reads.push(read);
                 }
@@ -100,7 +130,8 @@ fn targets(document: &Value, path: &str, of_query: &[&Value], with_optional: boo
 fn values(document: &Value, parameter: &Value, is_required: bool) -> Vec<String> {
     let name = parameter["name"].as_str().unwrap_or_default();
     if let Some(known) = known(name) {
-        return vec![known.to_owned()];
+        let values = known.split('|').filter(|value| !value.is_empty());
+        return values.map(str::to_owned).collect();
     }
     let schema = resolved(document, &parameter["schema"]);
     if let Some(words) = words(document, schema) {
@@ -166,11 +197,13 @@ mod tests {
             "paths": {
                 "/v1/queues/{queue}/new/{other}": { "get": { "parameters": [
                     { "in": "path", "name": "queue" },
-                    parameter("state", true, json!({ "$ref": "#/components/schemas/State" })),
+                    parameter("kind", true, json!({ "$ref": "#/components/schemas/State" })),
                     parameter("limit", false, json!({ "maximum": 5 })),
                     parameter("most", false, json!({ "maximum": 7 })),
                     parameter("from_ms", false, json!({ "maximum": 9 })),
-                    parameter("order", false, json!({ "oneOf": [{ "type": "null" }, { "enum": ["newest"] }] })),
+                    parameter("way", false, json!({ "oneOf": [{ "type": "null" }, { "enum": ["up"] }] })),
+                    parameter("from", false, json!({ "maximum": 9 })),
+                    parameter("order", false, json!({ "type": "string" })),
                     parameter("cursor", false, json!({ "type": "string" })),
                 ] } },
                 "/v1/search": { "get": {} },
@@ -182,13 +215,15 @@ mod tests {
         assert_eq!(
             targets,
             [
-                "/v1/queues/main/new/x?state=ready",
-                "/v1/queues/main/new/x?state=dead",
-                "/v1/queues/main/new/x?state=ready&limit=1000&most=7&order=newest",
-                "/v1/queues/main/new/x?state=dead&limit=1000&most=7&order=newest",
+                "/v1/queues/main/new/x?kind=ready",
+                "/v1/queues/main/new/x?kind=dead",
+                "/v1/queues/main/new/x?kind=ready&limit=1000&most=7&way=up&order=oldest",
+                "/v1/queues/main/new/x?kind=ready&limit=1000&most=7&way=up&order=newest",
+                "/v1/queues/main/new/x?kind=dead&limit=1000&most=7&way=up&order=oldest",
+                "/v1/queues/main/new/x?kind=dead&limit=1000&most=7&way=up&order=newest",
                 "/v1/search",
             ]
         );
-        assert!(reads[4].is_search() && !reads[0].is_search());
+        assert!(reads[6].is_search() && !reads[0].is_search());
     }
 }
