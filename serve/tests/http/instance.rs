@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use dueq::{Client, Queue};
 use dueq_serve::{Access, Config, Control, QueuePattern, Role, Server, add_token};
+use dueq_testkit::Proxy;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,25 +52,33 @@ impl Instance {
 
     pub(crate) async fn with_tokens_and(change: impl FnOnce(&mut Config)) -> Result<Self> {
         Self::start(|config, folder| {
-            let path = folder.join("tokens.toml");
-            let mut tokens = Vec::new();
-            let all = [QueuePattern::all()];
-            for role in ["viewer", "producer", "consumer", "operator"] {
-                let token = add_token(&path, role, &[parsed(role)], &all)?;
-                tokens.push((role.to_owned(), token));
-            }
-            let others = ["other*".parse().map_err(anyhow::Error::msg)?];
-            let token = add_token(&path, "foreigner", &[Role::Operator], &others)?;
-            tokens.push(("foreigner".to_owned(), token));
-            config.access = Access::Tokens(path);
+            let tokens = with_all_tokens(config, folder)?;
             change(config);
             Ok(tokens)
         })
         .await
     }
 
+    /// A server that reaches Redis through a proxy, which can lose replies.
+    pub(crate) async fn proxied() -> Result<(Self, Proxy)> {
+        let redis = dueq_testkit::Server::start(&[])?;
+        let proxy = Proxy::start(redis.port())?;
+        let instance = Self::start_on(redis, &proxy.url(), with_all_tokens).await?;
+        Ok((instance, proxy))
+    }
+
     /// A server whose configuration `change` completes; it returns the tokens that it made.
     pub(crate) async fn start(
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
+        let redis = dueq_testkit::Server::start(&[])?;
+        let url = redis.url();
+        Self::start_on(redis, &url, change).await
+    }
+
+    async fn start_on(
+        redis: dueq_testkit::Server,
+        url: &str,
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -77,8 +86,7 @@ impl Instance {
         let name = format!("dueq-test-serve-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
-        let redis = dueq_testkit::Server::start(&[])?;
-        let client = Client::connect(&redis.url()).await?;
+        let client = Client::connect(url).await?;
         let mut config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(folder.join("audit.ndjson")),
@@ -111,6 +119,11 @@ impl Instance {
     /// The header with the token of this name.
     pub(crate) fn bearer(&self, name: &str) -> String {
         format!("Authorization: Bearer {}", self.token(name))
+    }
+
+    /// All tokens.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(|(_, token)| token.as_str())
     }
 
     pub(crate) fn token(&self, name: &str) -> &str {
@@ -180,6 +193,22 @@ impl Drop for Instance {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// Makes a tokens file.
+fn with_all_tokens(config: &mut Config, folder: &Path) -> Result<Vec<(String, String)>> {
+    let path = folder.join("tokens.toml");
+    let mut tokens = Vec::new();
+    let all = [QueuePattern::all()];
+    for role in ["viewer", "producer", "consumer", "operator"] {
+        let token = add_token(&path, role, &[parsed(role)], &all)?;
+        tokens.push((role.to_owned(), token));
+    }
+    let others = ["other*".parse().map_err(anyhow::Error::msg)?];
+    let token = add_token(&path, "foreigner", &[Role::Operator], &others)?;
+    tokens.push(("foreigner".to_owned(), token));
+    config.access = Access::Tokens(path);
+    Ok(tokens)
 }
 
 /// Reads all that comes until the connection closes.

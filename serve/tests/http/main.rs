@@ -3,7 +3,9 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod captured;
 mod embedded;
+mod faults;
 mod hosts;
 mod instance;
 mod limits;
@@ -13,6 +15,7 @@ mod messages;
 mod metrics;
 mod names;
 mod observe;
+mod operations;
 mod pages;
 mod paths;
 mod payloads;
