@@ -3,10 +3,12 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod captured;
 mod claims;
 mod delete;
 mod document;
 mod embedded;
+mod faults;
 mod guide;
 mod history;
 mod hosts;
