@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
+use crate::calls::{Call, Needs, calls, prepare};
 use crate::captured::Captured;
 use crate::instance::{Answer, Instance};
-use crate::operations::{Call, Needs, calls, prepare};
 
 /// A line for each key: its name and the hash of its value. `DUMP` has the fields of a hash in any order.
 const STATE: &str = "

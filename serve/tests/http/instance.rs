@@ -174,8 +174,8 @@ impl Instance {
         self.raw(request.as_bytes()).await
     }
 
-    /// Another server on the same Redis, with the same tokens.
-    pub(crate) async fn beside(&self) -> Result<SocketAddr> {
+    /// The address of another server on the same Redis, with the same tokens.
+    pub(crate) async fn address_beside(&self) -> Result<SocketAddr> {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(self.folder.join("audit-2.ndjson")),

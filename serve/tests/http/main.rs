@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod calls;
 mod captured;
 mod claims;
 mod delete;
