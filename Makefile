@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness history cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -30,6 +30,8 @@ help:
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
+	@echo 'make history   compares GET history of dueq serve with what the test counts, while Redis, workers and server are restarted; 15 minutes'
+	@echo '               MINUTES=60 runs for so long'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
 	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
@@ -39,7 +41,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, history, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -109,6 +111,12 @@ uniqueness:
 	@echo 'dueq uniqueness: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 10 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- uniqueness $(ARGS)
+
+MINUTES ?= 15
+history:
+	@echo 'dueq history: finds a Redis server, compiles the tests (1 to 3 minutes the first time), then runs for MINUTES minutes'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	DUEQ_HISTORY_MINUTES=$(MINUTES) cargo test --locked --package dueq-serve --test http -- history::restarts --nocapture
 
 limits:
 	@echo 'dueq limits: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
