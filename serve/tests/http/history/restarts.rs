@@ -123,8 +123,16 @@ async fn push(instance: &mut Instance, number: usize, kind: Kind) -> Result<Push
             (Kind::Quiet, 6..9) => "bury",
             _ => "ack",
         };
-        // Lateness between 0.2 s and an hour, and handlers of 50 ms to 0.4 s.
-        let (late_ms, handling_ms) = (200 << (index % 15), 50 << (index % 4));
+        // Lateness between 0.2 s and an hour.
+        let late_ms = 200 << (index % 15);
+        // The median and the 90th percentile are in the middle of many equal times, so that some
+        // threads that the system makes wait do not move them.
+        let handling_ms = match index % 10 {
+            0..3 => 50,
+            3..7 => 100,
+            7 => 200,
+            _ => 400,
+        };
         let (id, push_ms) = (format!("{number}-{index}"), now_ms());
         let payload = format!("{what} {handling_ms}");
         let end = Instant::now() + LIMIT;
