@@ -74,9 +74,9 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
 #[derive(Serialize, ToSchema)]
 struct Examination {
     /// Everything that is wrong.
-    findings: Vec<Found>,
+    findings: Vec<ShownFinding>,
     /// What is worth knowing and not wrong.
-    remarks: Vec<Found>,
+    remarks: Vec<ShownFinding>,
     /// What could not be checked, and why.
     unchecked: Vec<Unchecked>,
     /// How old the examination is: at most 10 s.
@@ -85,7 +85,7 @@ struct Examination {
 
 /// Something that is wrong, or worth knowing.
 #[derive(Serialize, ToSchema)]
-struct Found {
+struct ShownFinding {
     /// A word for this kind of finding. It does not change between releases.
     code: &'static str,
     /// The id, key, field or setting.
@@ -149,15 +149,15 @@ impl Examination {
             why: unchecked.why.clone(),
         });
         Json(Self {
-            findings: checkup.findings.iter().map(Found::new).collect(),
-            remarks: checkup.remarks.iter().map(Found::new).collect(),
+            findings: checkup.findings.iter().map(ShownFinding::new).collect(),
+            remarks: checkup.remarks.iter().map(ShownFinding::new).collect(),
             unchecked: unchecked.collect(),
             age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
         })
     }
 }
 
-impl Found {
+impl ShownFinding {
     fn new(finding: &Finding) -> Self {
         Self {
             code: finding.code,

@@ -12,7 +12,7 @@ const MAX_REFUSALS: usize = 100;
 
 /// What a request did that pushes many messages.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
-#[schema(as = Pushes)]
+#[schema(as = PushSummary)]
 pub(crate) struct Summary {
     /// Every line up to this one was pushed or refused. Of a list, its messages are the lines.
     lines_done: u64,
