@@ -82,3 +82,31 @@ fn tls_verification_is_never_disabled() {
         );
     }
 }
+
+#[test]
+fn each_schema_of_the_http_api_has_its_own_name() {
+    // utoipa keeps one of two schemas of the same name, and the document describes wrong bodies.
+    let mut named: Vec<(String, String)> = Vec::new();
+    for (file, text) in files("serve/src", "rs") {
+        let mut derives = false;
+        let mut own = None;
+        for line in code(&text).lines() {
+            let line = line.trim();
+            derives |= line.starts_with("#[derive(") && line.contains("ToSchema");
+            if let Some((_, rest)) = line.split_once("#[schema(as = ") {
+                own = rest.split([')', ',']).next().map(str::to_owned);
+            }
+            let mut words = line.split([' ', '(', '<', '{', ';']);
+            let is_type = words.any(|word| matches!(word, "struct" | "enum"));
+            if let Some(name) = words.next().filter(|_| is_type) {
+                let name = own.take().unwrap_or_else(|| name.to_owned());
+                if std::mem::take(&mut derives) {
+                    let other = named.iter().find(|(_, known)| *known == name);
+                    assert_eq!(other, None, "{file} has a second schema {name}");
+                    named.push((file.clone(), name));
+                }
+            }
+        }
+    }
+    assert!(named.len() > 50, "the test finds no schemas");
+}

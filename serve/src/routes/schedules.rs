@@ -42,8 +42,7 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
 
 /// What became of a schedule.
 #[derive(Serialize, ToSchema)]
-#[schema(as = ScheduleOutcome)]
-struct Outcome {
+struct ScheduleOutcome {
     /// Its name.
     schedule: String,
     /// `created`, `changed`, `kept` as it is, `removed`, `paused` or `resumed`. Of a trigger:
@@ -57,7 +56,7 @@ struct Outcome {
     id: Option<String>,
 }
 
-impl Outcome {
+impl ScheduleOutcome {
     fn new(schedule: impl Into<String>, outcome: &'static str) -> Self {
         Self {
             schedule: schedule.into(),

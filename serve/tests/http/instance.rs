@@ -130,9 +130,20 @@ impl Instance {
     /// Stops the server, and starts another one with a client and an address of its own. It lets
     /// everybody in.
     pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.restart_at(&self.redis.url()).await
+    }
+
+    /// The same behind a proxy, which can lose replies.
+    pub(crate) async fn restart_behind_a_proxy(&mut self) -> Result<dueq_testkit::Proxy> {
+        let proxy = dueq_testkit::Proxy::start(self.redis.port())?;
+        self.restart_at(&proxy.url()).await?;
+        Ok(proxy)
+    }
+
+    async fn restart_at(&mut self, url: &str) -> Result<()> {
         self.stop.cancel();
         self.stopped().await?;
-        self.client = Client::connect(&self.redis.url()).await?;
+        self.client = Client::connect(url).await?;
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(self.folder.join("audit.ndjson")),

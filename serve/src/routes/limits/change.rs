@@ -14,36 +14,36 @@ const CENTURY_MS: u64 = 3_155_760_000_000;
 const MOST: u64 = 1_000_000_000_000_000;
 
 /// The limits to set. At least one.
-#[derive(Debug, Default, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = LimitsChange, min_properties = 1)]
 pub(super) struct Change {
     /// After how many failed attempts a message is dead, unless it has its own limit.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000)]
     max_attempts: Option<u64>,
     /// How many crashes a message survives.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 0, maximum = 1_000_000)]
     max_crashes: Option<u64>,
     /// How many messages the queue may hold; null for no limit.
-    #[serde(deserialize_with = "number_or_null")]
+    #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     max_messages: Option<Option<u64>>,
     /// The largest payload that it takes.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 16_777_216)]
     max_payload_bytes: Option<u64>,
     /// How long dead messages are kept.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 3_155_760_000_000_u64)]
     keep_dead_ms: Option<u64>,
     /// How many dead messages are kept, the newest.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     keep_dead: Option<u64>,
     /// How many messages start in any `rate_window_ms` at most; null for no limit.
-    #[serde(deserialize_with = "number_or_null")]
+    #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     rate: Option<Option<u64>>,
     /// The window of the rate: up to 30 days. It is set together with `rate`.
@@ -54,15 +54,15 @@ pub(super) struct Change {
     #[schema(minimum = 1, maximum = 1_000_000)]
     burst: Option<u64>,
     /// How many messages may be leased at once; null for no limit.
-    #[serde(deserialize_with = "number_or_null")]
+    #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     max_leased: Option<Option<u64>>,
     /// For how long a throttle closes the queue at most.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 3_155_760_000_000_u64)]
     max_throttle_ms: Option<u64>,
     /// How many ids and calls the queue remembers.
-    #[serde(deserialize_with = "number")]
+    #[serde(default, deserialize_with = "number")]
     #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000_000_000_000_u64)]
     max_remembered: Option<u64>,
 }

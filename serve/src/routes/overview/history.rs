@@ -24,7 +24,10 @@ const RANGE: &str = "60m";
 pub(super) struct Wanted {
     /// How many minutes, hours or days, with the present one: `1m` to `60m`, `1h` to `168h`, `1d` to
     /// `90d`
-    #[param(pattern = "^[0-9]{1,3}[mhd]$", default = "60m")]
+    #[param(
+        pattern = "^(([1-9]|[1-5][0-9]|60)m|([1-9]|[1-9][0-9]|1[0-5][0-9]|16[0-8])h|([1-9]|[1-8][0-9]|90)d)$",
+        default = "60m"
+    )]
     range: Option<String>,
 }
 
@@ -116,6 +119,7 @@ impl Range {
         let digits = text.strip_suffix(unit)?;
         let is_number =
             (1..=3).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit());
+        let is_number = is_number && !digits.starts_with('0');
         let count = digits.parse().ok().filter(|_| is_number)?;
         (1..=most)
             .contains(&count)
@@ -141,7 +145,7 @@ mod tests {
             ("1m", Resolution::Minutes, 1),
             ("60m", Resolution::Minutes, 60),
             ("168h", Resolution::Hours, 168),
-            ("007d", Resolution::Days, 7),
+            ("7d", Resolution::Days, 7),
             ("90d", Resolution::Days, 90),
         ] {
             assert_eq!(
@@ -154,6 +158,7 @@ mod tests {
             "",
             "m",
             "0m",
+            "007d",
             "61m",
             "169h",
             "91d",

@@ -13,7 +13,7 @@ use crate::body::{Whole, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
-use crate::routes::schedules::Outcome;
+use crate::routes::schedules::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedules;
 
 /// The most bytes of a body. The audit log reads no longer one.
@@ -69,7 +69,7 @@ impl ScheduleBody {
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// The set that the call declares; `http` without it
-    #[param(min_length = 1, max_length = 100, default = "http")]
+    #[param(pattern = "^[A-Za-z0-9._:/-]{1,100}$", default = "http")]
     set: Option<String>,
     /// The revision of the set, such as the number of a deploy. A lower one than the stored is refused
     #[param(maximum = 9_007_199_254_740_992_u64)]
@@ -96,12 +96,12 @@ pub(super) struct Declaring {
 
 /// What became of the schedules of a set.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Applied {
+pub(super) struct AppliedSchedules {
     set: String,
     /// Whether nothing was changed, because the call asked for that.
     dry_run: bool,
     /// Those that were created, changed, kept and removed.
-    schedules: Vec<Outcome>,
+    schedules: Vec<ScheduleOutcome>,
 }
 
 /// Declare the schedules of a set
@@ -121,7 +121,7 @@ pub(super) struct Applied {
     ),
     request_body = NewSchedules,
     responses(
-        (status = 200, body = Applied),
+        (status = 200, body = AppliedSchedules),
         (status = 409, description = "A newer revision has declared the set, or live workers are too old", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
         (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
@@ -132,7 +132,7 @@ pub(super) async fn apply_schedules(
     name: QueueName,
     Query(options): Query<Options>,
     body: ScheduleBody,
-) -> Result<Json<Applied>, Problem> {
+) -> Result<Json<AppliedSchedules>, Problem> {
     let read = body.read(|text| dueq_input::schedules_json(text, SystemTime::now()));
     let schedules = read.await?.into_iter().map(|declared| declared.schedule);
     let schedules = schedules.collect();
@@ -146,7 +146,7 @@ pub(super) async fn apply_schedules(
     };
     let queue = app.client.queue(name.as_str())?;
     let changes = declaring.apply(&queue, schedules).await?;
-    Ok(Json(Applied {
+    Ok(Json(AppliedSchedules {
         set: declaring.set().to_owned(),
         dry_run: declaring.dry_run,
         schedules: outcomes(&changes),
@@ -202,19 +202,19 @@ async fn refuse_older_workers(queue: &Queue) -> Result<(), Problem> {
 }
 
 /// What became of each schedule.
-pub(super) fn outcomes(changes: &ScheduleChanges) -> Vec<Outcome> {
+pub(super) fn outcomes(changes: &ScheduleChanges) -> Vec<ScheduleOutcome> {
     let declared = [
         ("created", &changes.created),
         ("changed", &changes.changed),
         ("kept", &changes.kept),
     ];
     let declared = declared.into_iter().flat_map(|(word, list)| {
-        list.iter().map(move |declared| Outcome {
+        list.iter().map(move |declared| ScheduleOutcome {
             next_ms: declared.next_ms,
-            ..Outcome::new(&*declared.name, word)
+            ..ScheduleOutcome::new(&*declared.name, word)
         })
     });
     let removed = changes.removed.iter();
-    let removed = removed.map(|name| Outcome::new(&**name, "removed"));
+    let removed = removed.map(|name| ScheduleOutcome::new(&**name, "removed"));
     declared.chain(removed).collect()
 }

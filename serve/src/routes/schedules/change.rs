@@ -8,7 +8,7 @@ use dueq::{Applied, ScheduleHandle, Triggered};
 use crate::app::{App, Shared};
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::{Outcome, absent};
+use crate::routes::schedules::{ScheduleOutcome, absent};
 use crate::shown::quoted;
 
 fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleHandle, Problem> {
@@ -27,7 +27,7 @@ fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleH
         ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
     ),
     responses(
-        (status = 200, body = Outcome),
+        (status = 200, body = ScheduleOutcome),
         (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
@@ -36,9 +36,9 @@ pub(super) async fn pause_schedule(
     State(app): State<Shared>,
     queue: QueueName,
     name: ScheduleName,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ScheduleOutcome>, Problem> {
     match handle(&app, &queue, &name)?.pause().await? {
-        true => Ok(Json(Outcome::new(name.as_str(), "paused"))),
+        true => Ok(Json(ScheduleOutcome::new(name.as_str(), "paused"))),
         false => Err(absent(&app, &queue, &name).await),
     }
 }
@@ -55,7 +55,7 @@ pub(super) async fn pause_schedule(
         ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
     ),
     responses(
-        (status = 200, body = Outcome),
+        (status = 200, body = ScheduleOutcome),
         (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
@@ -64,9 +64,9 @@ pub(super) async fn resume_schedule(
     State(app): State<Shared>,
     queue: QueueName,
     name: ScheduleName,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ScheduleOutcome>, Problem> {
     match handle(&app, &queue, &name)?.resume().await? {
-        true => Ok(Json(Outcome::new(name.as_str(), "resumed"))),
+        true => Ok(Json(ScheduleOutcome::new(name.as_str(), "resumed"))),
         false => Err(absent(&app, &queue, &name).await),
     }
 }
@@ -83,7 +83,7 @@ pub(super) async fn resume_schedule(
         ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
     ),
     responses(
-        (status = 200, body = Outcome),
+        (status = 200, body = ScheduleOutcome),
         (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
@@ -92,9 +92,9 @@ pub(super) async fn remove_schedule(
     State(app): State<Shared>,
     queue: QueueName,
     name: ScheduleName,
-) -> Result<Json<Outcome>, Problem> {
+) -> Result<Json<ScheduleOutcome>, Problem> {
     match handle(&app, &queue, &name)?.remove().await? {
-        true => Ok(Json(Outcome::new(name.as_str(), "removed"))),
+        true => Ok(Json(ScheduleOutcome::new(name.as_str(), "removed"))),
         false => Err(absent(&app, &queue, &name).await),
     }
 }
@@ -113,8 +113,8 @@ pub(super) async fn remove_schedule(
         ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
     ),
     responses(
-        (status = 200, description = "The queue had a tick of this millisecond", body = Outcome),
-        (status = 201, description = "The tick is made", body = Outcome),
+        (status = 200, description = "The queue had a tick of this millisecond", body = ScheduleOutcome),
+        (status = 201, description = "The tick is made", body = ScheduleOutcome),
         (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
         (status = 409, description = "An earlier tick waits or runs, and the schedule says `skip`", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
@@ -125,10 +125,10 @@ pub(super) async fn trigger_schedule(
     State(app): State<Shared>,
     queue: QueueName,
     name: ScheduleName,
-) -> Result<(StatusCode, Json<Outcome>), Problem> {
-    let of = |outcome, id| Outcome {
+) -> Result<(StatusCode, Json<ScheduleOutcome>), Problem> {
+    let of = |outcome, id| ScheduleOutcome {
         id: Some(id),
-        ..Outcome::new(name.as_str(), outcome)
+        ..ScheduleOutcome::new(name.as_str(), outcome)
     };
     match handle(&app, &queue, &name)?.trigger().await? {
         Triggered::Created(id) => Ok((StatusCode::CREATED, Json(of("created", id)))),

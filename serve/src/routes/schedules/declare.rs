@@ -15,7 +15,7 @@ use crate::app::Shared;
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
-use crate::routes::schedules::Outcome;
+use crate::routes::schedules::ScheduleOutcome;
 use crate::routes::schedules::apply::{Declaring, ScheduleBody, outcomes};
 use crate::routes::schedules::schema::NewSchedule;
 use crate::shown::quoted;
@@ -25,7 +25,7 @@ use crate::shown::quoted;
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// The set of the schedule; `http` without it
-    #[param(min_length = 1, max_length = 100, default = "http")]
+    #[param(pattern = "^[A-Za-z0-9._:/-]{1,100}$", default = "http")]
     set: Option<String>,
     /// The revision of the set, such as the number of a deploy. A lower one than the stored is refused
     #[param(maximum = 9_007_199_254_740_992_u64)]
@@ -55,8 +55,8 @@ pub(super) struct Options {
     ),
     request_body = NewSchedule,
     responses(
-        (status = 200, description = "The schedule is changed, or kept as it is; or this was a dry run", body = Outcome),
-        (status = 201, description = "The schedule is created", body = Outcome, headers(("Location" = String, description = "The address of the schedule"))),
+        (status = 200, description = "The schedule is changed, or kept as it is; or this was a dry run", body = ScheduleOutcome),
+        (status = 201, description = "The schedule is created", body = ScheduleOutcome, headers(("Location" = String, description = "The address of the schedule"))),
         (status = 409, description = "It belongs to another set, a newer revision has declared the set, or live workers are too old", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
         (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),

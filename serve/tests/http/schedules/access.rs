@@ -143,3 +143,40 @@ async fn calls_say_whether_they_applied_without_redis() -> Result<()> {
     assert_eq!(fires.status, 200, "needs no Redis: {fires:?}");
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trigger_whose_reply_is_lost_is_unknown_and_made_once() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    send(
+        &instance,
+        &format!("PUT {AT}/nightly"),
+        &json!({ "every": "1h" }),
+    )
+    .await?;
+    // Redis has the scripts after these calls: a lost reply is not that it lacks one.
+    for line in ["POST {}/trigger", "PUT {}/pause", "DELETE {}/pause"] {
+        let line = line.replace("{}", &format!("{AT}/nightly"));
+        assert!(ask(&instance, &line).await?.status < 300, "{line}");
+    }
+    let proxy = instance.restart_behind_a_proxy().await?;
+    // The name is in no other call of the trigger.
+    proxy.cut_reply_of("nightly");
+    let answer = ask(&instance, &format!("POST {AT}/nightly/trigger")).await?;
+    assert!(matches!(answer.status, 503 | 504), "{answer:?}");
+    answer.code()?;
+    assert_eq!(
+        (proxy.cuts(), &answer.json()?["applied"]),
+        (1, &json!("unknown")),
+        "{answer:?}"
+    );
+    let schedule = ask(&instance, &format!("GET {AT}/nightly")).await?.json()?;
+    assert_eq!(
+        schedule["triggered"], 2,
+        "the server did not repeat the call"
+    );
+    // A pause can be repeated, so the server does.
+    proxy.cut_reply_of("nightly");
+    let answer = ask(&instance, &format!("PUT {AT}/nightly/pause")).await?;
+    assert_eq!((answer.status, proxy.cuts()), (200, 2), "{answer:?}");
+    Ok(())
+}

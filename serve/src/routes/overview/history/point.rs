@@ -24,9 +24,9 @@ macro_rules! points {
             dead: u64,
             $($(#[doc = $help])+ $counter: u64,)+
             /// From the due time to the start of the handler.
-            lateness: Times,
+            lateness: HistoryTimes,
             /// How long the handlers ran.
-            handling: Times,
+            handling: HistoryTimes,
         }
 
         impl Point {
@@ -39,8 +39,8 @@ macro_rules! points {
                     leased: point.leased,
                     dead: point.dead,
                     $($counter: point.$counter,)+
-                    lateness: Times::new(&point.lateness),
-                    handling: Times::new(&point.handling),
+                    lateness: HistoryTimes::new(&point.lateness),
+                    handling: HistoryTimes::new(&point.handling),
                 }
             }
         }
@@ -83,7 +83,7 @@ points! {
 /// How long something took, over many messages. A percentile is never too small, at least 128, and
 /// at most 1.42 times too large; null without times; 18446744073709551615 for more than 12.7 days.
 #[derive(Debug, Serialize, ToSchema)]
-struct Times {
+struct HistoryTimes {
     /// Of how many messages the time is known.
     count: u64,
     /// Half of the times were at most so long.
@@ -96,7 +96,7 @@ struct Times {
     p100_us: Option<u64>,
 }
 
-impl Times {
+impl HistoryTimes {
     fn new(times: &dueq::Times) -> Self {
         Self {
             count: times.count(),
