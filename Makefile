@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -33,6 +33,8 @@ help:
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
+	@echo 'make operations requeues 100,000 dead messages over HTTP while others die, with all other tests of operations; 3 minutes'
+	@echo '               DUEQ_OPERATIONS_DEAD=1000000 sets another number'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
 	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
@@ -42,7 +44,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -122,6 +124,12 @@ uniqueness:
 	@echo 'dueq uniqueness: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 10 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- uniqueness $(ARGS)
+
+operations:
+	@echo 'dueq operations: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 3 minutes'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	DUEQ_OPERATIONS_DEAD=$${DUEQ_OPERATIONS_DEAD:-100000} \
+	cargo test --target-dir target --release --locked --package dueq-serve --test http -- operations:: --nocapture
 
 limits:
 	@echo 'dueq limits: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'

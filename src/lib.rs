@@ -25,9 +25,10 @@ mod worker;
 pub use acl::{Role, acl_rules};
 pub use client::Client;
 pub use delivery::{Delivery, DeliveryHandle};
-pub use doctor::{Checkup, Finding, ServerTime, Unchecked, shell_word};
+pub use doctor::{AuditProgress, AuditSteps, Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
+pub use model::bulk::{BulkEnd, BulkProgress};
 #[cfg(any(test, feature = "business-hours"))]
 pub use model::business_hours::BusinessHours;
 pub use model::codec::{BoxError, Bytes, Codec, Json};
@@ -42,8 +43,8 @@ pub use model::message::{Message, OnConflict};
 pub use model::node_info::NodeInfo;
 pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
-    Cancelled, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow, Settled,
-    Snoozed, State, Throttled,
+    Cancelled, Deleted, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow,
+    Settled, Snoozed, State, Throttled,
 };
 pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
@@ -56,7 +57,7 @@ pub use model::schedule::{
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
-pub use queue::{Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::options::ClientOptions;
 pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};

@@ -11,6 +11,7 @@ mod plot;
 mod poison;
 mod process;
 mod schedules;
+mod serve;
 mod simulate;
 mod soak;
 mod uniqueness;
@@ -47,6 +48,7 @@ enum What {
     Limits(limits::Arguments),
     Uniqueness(uniqueness::Arguments),
     Schedules(schedules::Arguments),
+    Serve(serve::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
@@ -56,6 +58,8 @@ enum What {
     LimitsNode(limits::NodeArguments),
     #[command(hide = true)]
     UniquenessWorker(uniqueness::WorkerArguments),
+    #[command(hide = true)]
+    ServeFloor(serve::FloorArguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
     #[command(hide = true)]
@@ -85,6 +89,8 @@ fn main() -> Result<()> {
         What::LimitsNode(arguments) => limits::run_node(&arguments),
         What::Uniqueness(arguments) => uniqueness::run(&arguments),
         What::Schedules(arguments) => schedules::run(&arguments),
+        What::Serve(arguments) => serve::run(&arguments),
+        What::ServeFloor(arguments) => serve::run_floor(&arguments),
         What::UniquenessWorker(arguments) => uniqueness::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),

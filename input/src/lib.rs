@@ -1,5 +1,5 @@
 //! Reads what people and programs write for dueq: delays, moments, hours, rates, messages as JSON,
-//! and ids in URLs.
+//! schedules as TOML or JSON, and ids in URLs.
 //!
 //! The program `dueq` reads its flags and its lines of JSON with it, so that every other reader,
 //! such as a server for HTTP, accepts the same words.
@@ -24,23 +24,30 @@
 
 #[cfg(any(test, feature = "harness"))]
 pub mod checks;
+mod clock_changes;
 mod defaults;
 mod error;
 mod expiry;
 mod message;
 mod path_id;
 mod rate;
+mod schedule;
 pub mod time;
 mod unique;
 mod when;
 mod wording;
 
+pub use clock_changes::ClockChanges;
 pub use defaults::{Clock, Defaults, ServerClock};
 pub use error::Error;
 pub use expiry::{Expiry, Last, expiring};
 pub use message::{MAX_BYTES, MAX_DEPTH, message, message_of};
 pub use path_id::{id_path, path_id};
 pub use rate::{Rate, rate};
+pub use schedule::{
+    DeclaredSchedule, Given, GivenValue, Notation, ScheduleFault, schedule_json, schedules,
+    schedules_json,
+};
 pub use time::{delay, moment, period, zone};
 pub use unique::Unique;
 pub use when::{Timing, When};

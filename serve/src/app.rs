@@ -9,11 +9,13 @@ use dueq::Client;
 use crate::audit::Audit;
 use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
+use crate::claims::Claims;
 use crate::config::Config;
 use crate::error::Error;
 use crate::events::Streams;
 use crate::life::Life;
 use crate::metrics::Meters;
+use crate::operations::Operations;
 use crate::poll::Poller;
 use crate::routes::{Doctor, RedisProbe, Searches};
 
@@ -35,7 +37,9 @@ pub(crate) struct App {
     pub(crate) streams: Streams,
     pub(crate) doctor: Doctor,
     pub(crate) searches: Searches,
+    pub(crate) claims: Claims,
     pub(crate) poller: Poller,
+    pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
 }
@@ -45,6 +49,7 @@ impl App {
         let key = config.signing_key.as_deref().map(read_key).transpose()?;
         Ok(Self {
             poller: Poller::new(client.clone(), &config.queues),
+            claims: Claims::new(client.clone()),
             client,
             hosts,
             gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
@@ -58,6 +63,7 @@ impl App {
             streams: Streams::default(),
             doctor: Doctor::default(),
             searches: Searches::default(),
+            operations: Operations::default(),
             redis: RedisProbe::default(),
             queues: config.queues.clone(),
         })

@@ -23,12 +23,14 @@ mod body;
 #[cfg(any(test, feature = "harness"))]
 #[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
 pub mod checks;
+mod claims;
 mod config;
 mod error;
 mod events;
 mod life;
 mod metrics;
 mod mount;
+mod operations;
 mod path;
 mod poll;
 mod problem;

@@ -2,11 +2,13 @@
 //! so an id with a slash needs the second spelling.
 
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::{FromRequestParts, MatchedPath};
 use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dueq::Schedule;
 
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
@@ -54,6 +56,34 @@ impl<S: Sync> FromRequestParts<S> for MessageId {
         let id = dueq_input::path_id(raw);
         id.map(Self)
             .map_err(|error| Problem::new(Code::InvalidPath, error.to_string()))
+    }
+}
+
+/// The name of the schedule in the path.
+#[derive(Debug, Clone)]
+pub(crate) struct ScheduleName(String);
+
+impl ScheduleName {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for ScheduleName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let raw = segment(parts, "{name}")
+            .ok_or_else(|| Problem::new(Code::Internal, "the route has no name in its path"))?;
+        let wrong = |reason: String| Problem::new(Code::InvalidPath, reason);
+        let name = dueq_input::path_id(raw).map_err(|error| wrong(error.to_string()))?;
+        let name = String::from_utf8(name)
+            .map_err(|_| wrong(format!("schedule {}: the name is not UTF-8", quoted(raw))))?;
+        // The library knows which names are valid: any schedule of a valid name is accepted.
+        let hourly = Schedule::every(Duration::from_secs(3_600)).name(&name);
+        let checked = hourly.check(UNIX_EPOCH);
+        checked.map_err(|error| wrong(error.to_string()))?;
+        Ok(Self(name))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Finds out what is wrong with a server or a queue, what follows from it, and how to repair it.
 
+mod audit;
 mod checkup;
 mod cluster;
 mod cluster_findings;
@@ -14,6 +15,7 @@ mod server_findings;
 mod shell;
 mod spread;
 
+pub use audit::{AuditProgress, AuditSteps};
 pub use checkup::{Checkup, Finding, Unchecked};
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use findings::raw_findings;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::doctor::audit::Audit;
 use crate::doctor::checkup::{Checkup, Finding, Unchecked, is_denied};
 use crate::doctor::deliveries::{SHORT_PARK, is_late};
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
@@ -16,19 +17,8 @@ use crate::queue::Queue;
 use crate::router::Partitions;
 use crate::server::patience::Repeat;
 
-/// The parts of an audit, in order: a lease without a claim must be repaired before the audit uses
-/// leases to decide which state an id is in.
-const PARTS: [&str; 7] = [
-    "ready",
-    "leases",
-    "claims",
-    "messages",
-    "scheduled",
-    "dead",
-    "attrs",
-];
 /// About how many entries one call of `audit` checks: it then occupies Redis for 1 to 2 ms.
-const STEP: &str = "250";
+const STEP: usize = 250;
 /// How many schedules a brief examination reads: one page.
 const BRIEF_SCHEDULES: u64 = 1_000;
 /// Longer than the interval between beats: each beat of a node adds a wake-up token if work is
@@ -36,9 +26,9 @@ const BRIEF_SCHEDULES: u64 = 1_000;
 const BEAT: Duration = Duration::from_millis(1_200);
 
 /// The reply of `verify`.
-struct Frame {
+pub(super) struct Frame {
     exists: bool,
-    findings: Vec<RawFinding>,
+    pub(super) findings: Vec<RawFinding>,
 }
 
 impl Frame {
@@ -240,48 +230,53 @@ impl<C: Codec> Queue<C> {
 
 /// Calls `verify` at each partition.
 async fn verify_all(partitions: &Partitions, repair: bool) -> Result<Vec<Frame>, Error> {
-    let word: &[u8] = if repair { b"1" } else { b"" };
     let mut frames = Vec::new();
     for partition in partitions.list() {
-        let args = [word];
-        let verified = partition.call(Verb::Verify, &args, Repeat::Harmless);
-        let mut reply = verified.await?;
-        frames.push(Frame {
-            exists: !reply.header.incarnation.is_empty(),
-            findings: raw_findings(&mut reply.body)?,
-        });
+        frames.push(verify(partition, repair).await?);
     }
     Ok(frames)
 }
 
-/// Calls `audit` for each part of each partition, step by step.
-async fn audit(partitions: &Partitions, repair: bool, checkup: &mut Checkup) -> Result<(), Error> {
+/// Calls `verify` at one partition.
+pub(super) async fn verify(partition: &Partition, repair: bool) -> Result<Frame, Error> {
     let word: &[u8] = if repair { b"1" } else { b"" };
-    for part in PARTS {
-        let mut checked = 0;
-        for partition in partitions.list() {
-            let mut cursor = "0".to_owned();
-            loop {
-                let args = [part.as_bytes(), cursor.as_bytes(), STEP.as_bytes(), word];
-                let audited = partition.call(Verb::Audit, &args, Repeat::Harmless);
-                let mut reply = audited.await?;
-                cursor = reply.body.text()?;
-                checked += reply.body.count()?;
-                for raw in raw_findings(&mut reply.body)? {
-                    checkup.found(finding_at(partitions, partition, raw));
-                }
-                if cursor == "0" {
-                    break;
-                }
-            }
+    let args = [word];
+    let verified = partition.call(Verb::Verify, &args, Repeat::Harmless);
+    let mut reply = verified.await?;
+    Ok(Frame {
+        exists: !reply.header.incarnation.is_empty(),
+        findings: raw_findings(&mut reply.body)?,
+    })
+}
+
+/// Calls `audit` for each part of each partition, step by step.
+async fn audit(
+    partitions: &Arc<Partitions>,
+    repair: bool,
+    checkup: &mut Checkup,
+) -> Result<(), Error> {
+    let mut audit = Audit::new(Arc::clone(partitions), repair);
+    let mut checked = 0;
+    while let Some(part) = audit.part() {
+        let (looked, findings) = audit.step(STEP).await?;
+        checked += looked;
+        for finding in findings {
+            checkup.found(finding);
         }
-        checkup.fact(part, checked);
+        if audit.part() != Some(part) {
+            checkup.fact(part, checked);
+            checked = 0;
+        }
     }
     Ok(())
 }
 
 /// The finding of a partition. Of several, its problem names the partition.
-fn finding_at(partitions: &Partitions, partition: &Partition, raw: RawFinding) -> Finding {
+pub(super) fn finding_at(
+    partitions: &Partitions,
+    partition: &Partition,
+    raw: RawFinding,
+) -> Finding {
     let mut finding = finding(partition.queue_name(), raw);
     if partitions.list().len() > 1 {
         let (index, tag) = (partition.index(), partition.tag());

@@ -1,6 +1,7 @@
 //! The values of callers: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no
 //! clock.
 
+pub(crate) mod bulk;
 #[cfg(any(test, feature = "business-hours"))]
 pub(crate) mod business_hours;
 pub(crate) mod codec;

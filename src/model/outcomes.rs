@@ -88,6 +88,19 @@ pub enum Cancelled {
     Absent,
 }
 
+/// What [`Queue::delete_incarnation`](crate::Queue::delete_incarnation) did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Deleted` removed the queue"]
+pub enum Deleted {
+    /// The queue is removed with all its messages.
+    Deleted,
+    /// There is no such queue, or no more.
+    Absent,
+    /// The queue has another incarnation: it was deleted and created again. Nothing was changed.
+    Changed,
+}
+
 /// What [`Queue::reschedule`](crate::Queue::reschedule) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

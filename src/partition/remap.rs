@@ -12,6 +12,8 @@ pub(crate) struct StoredMap {
     /// A queue that is back at one partition keeps the epoch of its last map.
     pub(crate) epoch: u64,
     pub(crate) map: Option<PartitionMap>,
+    /// The incarnation of the partition, if it exists.
+    pub(crate) incarnation: Option<String>,
 }
 
 /// How a partition takes a map.
@@ -26,14 +28,15 @@ pub(crate) enum Take {
 impl Partition {
     /// The map that the partition stores.
     pub(crate) async fn stored_map(&self) -> Result<StoredMap, Error> {
-        let names = ["epoch", "map"];
-        let [epoch, map] = self.control().fields(self.keys().meta(), names).await?;
+        let names = ["epoch", "map", "incarnation"];
+        let [epoch, map, incarnation] = self.control().fields(self.keys().meta(), names).await?;
         let map = map.map(|text| PartitionMap::parse(self.queue_name(), &text));
         let map = map.transpose()?;
         let kept = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
         Ok(StoredMap {
             epoch: map.as_ref().map_or(kept, |map| map.epoch),
             map,
+            incarnation,
         })
     }
 

@@ -35,6 +35,16 @@ macro_rules! verbs {
 pub(crate) const TOUCH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
 redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
+/// Deletes the keys of a partition, of which meta is the tenth, if it is the queue that was meant:
+/// its incarnation is that of the first argument, if there is one, and its epoch not above that of
+/// the second, if there is one. Returns how many keys it deleted, and -1 if it is another queue.
+///
+/// It is no verb, and no part of the Functions library: only an operator's client sends it.
+pub(crate) const UNLINK_IF: &str = "local incarnation, epoch = unpack(redis.call('HMGET', KEYS[10], 'incarnation', 'epoch')) \
+if ARGV[1] ~= '' and incarnation ~= ARGV[1] \
+or ARGV[2] ~= '' and (tonumber(epoch or '') or 0) > tonumber(ARGV[2]) then return -1 end \
+return redis.call('UNLINK', unpack(KEYS))";
+
 /// The scripts of this process and their hashes; computed once.
 static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
 

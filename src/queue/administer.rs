@@ -1,17 +1,17 @@
-//! The calls of operators on a whole queue: pause, resume, requeue all, purge, delete.
+//! The calls of operators on a whole queue: pause, resume, requeue all, purge.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::State;
 use crate::partition::Partition;
 use crate::protocol::limits::MAX_ITEMS;
-use crate::protocol::results::administer::Step;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::queue::steps::Bulk;
 use crate::server::patience::{Repeat, patiently};
 
 impl<C: Codec> Queue<C> {
@@ -114,11 +114,7 @@ impl<C: Codec> Queue<C> {
     }
 
     async fn purge_state(&self, state: State, until_ms: Option<u64>) -> Result<u64, Error> {
-        if state == State::Leased {
-            return Err(Error::invalid(
-                "leased messages cannot be purged: their handlers have them",
-            ));
-        }
+        refuse_leased(state)?;
         let purge = move |partition| purge_state(partition, state, until_ms);
         self.step_all("purged", purge).await
     }
@@ -185,50 +181,6 @@ impl<C: Codec> Queue<C> {
             .await
             .map(drop)
     }
-
-    /// Removes the queue with all its messages; returns whether it existed. A partition is removed in
-    /// one step, and of several the home last: if the call fails halfway, pushes are refused until
-    /// the same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report that the store was emptied, and
-    /// serve the queue again after the next push. Not repeated when the reply is lost.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;
-    /// [`ErrorKind::Server`](crate::ErrorKind::Server) if one of its keys has a wrong type, so that
-    /// another program uses it. In both cases nothing is deleted.
-    ///
-    /// ```
-    /// # dueq_testkit::doctest!(|orders| {
-    /// orders.push("rate it").await?;
-    /// assert!(orders.delete().await?);
-    /// assert!(!orders.exists().await?);
-    /// # });
-    /// ```
-    pub async fn delete(&self) -> Result<bool, Error> {
-        let home = self.router.home();
-        let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
-            // A damaged queue can be deleted too. Keys of other programs are found by their type.
-            Err(error) if error.kind() != ErrorKind::Server => return Err(error),
-            Err(_) => match home.stored_map().await {
-                Err(error) if error.kind() != ErrorKind::Server => return Err(error),
-                stored => stored
-                    .ok()
-                    .and_then(|stored| stored.map)
-                    .map(|map| map.epoch),
-            },
-            Ok(reply) => reply.header.epoch,
-        };
-        if epoch.is_some() {
-            self.router.delete_others().await?;
-        }
-        let deleted = home.control().delete_keys(home.keys()).await;
-        if epoch.is_none() {
-            return deleted;
-        }
-        let deleted = deleted.map_err(|error| error.after("the other partitions were deleted"))?;
-        let read = self.router.refresh(&self.router.current()).await;
-        read.map_err(|error| error.after("the queue was deleted"))?;
-        Ok(deleted)
-    }
 }
 
 /// Revives the messages of one partition that are dead now. Returns how many, and the epoch that
@@ -237,16 +189,11 @@ async fn requeue_dead(
     partition: Arc<Partition>,
     until_ms: Option<u64>,
 ) -> Result<(u64, Option<u64>), Error> {
-    let (mut total, mut began_ms) = (0, None);
-    let mut until = text_of(until_ms);
+    let (mut total, mut until) = (0, until_ms);
     loop {
-        let limit = MAX_ITEMS.to_string();
-        let args: [&[u8]; 3] = [b"oldest", limit.as_bytes(), until.as_bytes()];
-        let reply = partition.call(Verb::Requeue, &args, Repeat::Unsafe).await;
-        let step = Step::decode(reply.map_err(|error| after(error, total, "requeued"))?)?;
-        let now_ms = u64::try_from(step.now_us / 1_000).unwrap_or(0);
-        let began_ms = *began_ms.get_or_insert(now_ms);
-        until = text_of(Some(until_ms.unwrap_or(began_ms).min(began_ms)));
+        let step = Bulk::Requeue.step(&partition, MAX_ITEMS, until).await;
+        let step = step.map_err(|error| after(error, total, "requeued"))?;
+        until = Some(until.map_or(step.now_ms, |until| until.min(step.now_ms)));
         total += step.done;
         // The first call finds only messages that were dead before it; `until` makes the later
         // ones leave out messages that died since.
@@ -264,15 +211,10 @@ async fn purge_state(
     until_ms: Option<u64>,
 ) -> Result<(u64, Option<u64>), Error> {
     let (mut total, mut expected) = (0, None);
-    let (limit, until) = (MAX_ITEMS.to_string(), text_of(until_ms));
+    let purge = Bulk::Purge(state);
     loop {
-        let args = [
-            state.as_str().as_bytes(),
-            limit.as_bytes(),
-            until.as_bytes(),
-        ];
-        let reply = partition.call(Verb::Purge, &args, Repeat::Unsafe).await;
-        let step = Step::decode(reply.map_err(|error| after(error, total, "purged"))?)?;
+        let step = purge.step(&partition, MAX_ITEMS, until_ms).await;
+        let step = step.map_err(|error| after(error, total, "purged"))?;
         total += step.done;
         let enough = total >= *expected.get_or_insert(step.done + step.left);
         if step.left == 0 || step.done == 0 || enough {
@@ -281,10 +223,14 @@ async fn purge_state(
     }
 }
 
-/// The time as the scripts read it: at most 15 digits, and nothing for none.
-fn text_of(until_ms: Option<u64>) -> String {
-    let digits = until_ms.map(|ms| ms.min(999_999_999_999_999).to_string());
-    digits.unwrap_or_default()
+/// Messages with a handler cannot be purged.
+pub(super) fn refuse_leased(state: State) -> Result<(), Error> {
+    if state == State::Leased {
+        return Err(Error::invalid(
+            "leased messages cannot be purged: their handlers have them",
+        ));
+    }
+    Ok(())
 }
 
 /// The error of a call in steps, of which earlier steps dealt with `total` messages.
@@ -299,7 +245,7 @@ fn after(error: Error, total: u64, did: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::Applied;
+    use crate::error::{Applied, ErrorKind};
 
     #[test]
     fn a_failed_step_tells_what_the_steps_before_it_did() {

@@ -41,6 +41,7 @@ impl<C: Codec> Queue<C> {
         let partitions = partitions.collect::<Result<Vec<_>, _>>()?;
         Ok(History {
             resolution,
+            now_ms,
             points: points(resolution, now_ms, &partitions),
         })
     }

@@ -4,6 +4,7 @@ mod administer;
 mod bulk;
 mod change;
 mod claim;
+mod delete;
 mod forward;
 mod held;
 mod history;
@@ -18,6 +19,7 @@ mod remote;
 mod routed;
 mod schedule;
 mod schedules;
+mod steps;
 mod whole;
 
 use std::fmt;
@@ -34,6 +36,7 @@ pub use push::Push;
 pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
+pub use steps::BulkSteps;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.

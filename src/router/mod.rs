@@ -4,6 +4,7 @@
 //! carries the epoch of the map by which it was routed. A partition with another epoch refuses it
 //! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
 
+mod deletion;
 mod partitions;
 mod refresh;
 mod registry;

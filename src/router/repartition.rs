@@ -1,4 +1,4 @@
-//! Changing the partitions of a queue that is new or empty, and deleting them.
+//! Changing the partitions of a queue that is new or empty.
 //!
 //! While the map changes, calls that name an id wait. Each step may be the last one that an
 //! operator's process makes: the same call again goes on from the map at the home.
@@ -15,7 +15,7 @@ use crate::protocol::placement::place;
 use crate::protocol::results::inspect;
 use crate::protocol::results::remap::Remapped;
 use crate::protocol::verbs::Verb;
-use crate::router::partitions::{all_tags, changing};
+use crate::router::partitions::changing;
 use crate::router::{Partitions, Router};
 use crate::server::patience::Repeat;
 
@@ -217,35 +217,6 @@ impl Router {
             _ => Ok(()),
         }
     }
-
-    /// Closes the home to calls that name an id, and deletes all other partitions. The home comes
-    /// last, and is the caller's to delete.
-    pub(crate) async fn delete_others(&self) -> Result<(), Error> {
-        let known = self.refresh(&self.current()).await?;
-        let StoredMap { epoch, map } = known.home().stored_map().await?;
-        let Some(map) = map else { return Ok(()) };
-        let all = self.take(Some(map.clone()))?;
-        for partition in all.list() {
-            partition.control().check_types(partition.keys()).await?;
-        }
-        let deleting = if map.new.is_empty() {
-            map
-        } else {
-            let next = next_epoch(known.home(), epoch).await?;
-            let deleting = PartitionMap::changing(next, all_tags(&map), Vec::new());
-            let closed = known.home().change(epoch, &deleting, Take::WithMessages);
-            match closed.await? {
-                Remapped::Done => deleting,
-                _ => return Err(changed_meanwhile(&self.queue_name)),
-            }
-        };
-        let known = self.take(Some(deleting))?;
-        for partition in &known.list()[1..] {
-            let deleted = partition.control().delete_keys(partition.keys()).await;
-            deleted.map_err(|error| error.after("the queue was closed"))?;
-        }
-        Ok(())
-    }
 }
 
 /// The limits of a queue whose map changes. Until the map is settled, the home keeps its share of
@@ -270,7 +241,7 @@ async fn limits_of(
 }
 
 /// An epoch that no map of this queue has had, even if the queue was deleted since.
-async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Error> {
+pub(super) async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Error> {
     let (_, now_ms) = stats(home).await?;
     Ok(now_ms.max(epoch + 1))
 }
@@ -350,7 +321,7 @@ fn has(queue_name: &str, messages: u64) -> Error {
     ))
 }
 
-fn changed_meanwhile(queue_name: &str) -> Error {
+pub(super) fn changed_meanwhile(queue_name: &str) -> Error {
     let message = format!(
         "another process changed the partitions of queue {queue_name} meanwhile: repeat the call \
          when it has ended"

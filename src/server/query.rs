@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::model::outcomes::Deleted;
 use crate::protocol::keys::Keys;
-use crate::protocol::verbs::Verb;
+use crate::protocol::verbs::{UNLINK_IF, Verb};
 use crate::server::info::{Info, unexpected};
 use crate::server::lane::Lane;
 use crate::server::route::RoutedLane;
@@ -155,6 +156,43 @@ impl RoutedLane {
                 ErrorKind::Server,
                 Applied::Unknown,
                 format!("UNLINK answered {other:?}"),
+            )),
+        }
+    }
+
+    /// Removes all keys of the home of a queue in one step, provided that they have its types and it
+    /// is the queue of this incarnation.
+    pub(crate) async fn delete_incarnation(
+        &self,
+        keys: &Keys,
+        incarnation: &str,
+    ) -> Result<Deleted, Error> {
+        Ok(match self.unlink_if(keys, incarnation, "").await? {
+            0 => Deleted::Absent,
+            1.. => Deleted::Deleted,
+            _ if self.has(keys.meta()).await.is_ok_and(|has| !has) => Deleted::Absent,
+            _ => Deleted::Changed,
+        })
+    }
+
+    /// Removes all keys of a partition in one step, provided that they have its types and its map is
+    /// not newer than this epoch.
+    pub(crate) async fn delete_of_epoch(&self, keys: &Keys, epoch: u64) -> Result<(), Error> {
+        self.unlink_if(keys, "", &epoch.to_string()).await.map(drop)
+    }
+
+    async fn unlink_if(&self, keys: &Keys, incarnation: &str, epoch: &str) -> Result<i64, Error> {
+        self.check_types(keys).await?;
+        let mut unlink = redis::cmd("EVAL");
+        unlink.arg(UNLINK_IF).arg(keys.vector.len() + 1);
+        unlink.arg(&keys.vector[..]).arg(&keys.wake);
+        unlink.arg(incarnation).arg(epoch);
+        match self.command(&unlink).await? {
+            Value::Int(removed) => Ok(removed),
+            other => Err(Error::new(
+                ErrorKind::Server,
+                Applied::Unknown,
+                format!("the deletion answered {other:?}"),
             )),
         }
     }

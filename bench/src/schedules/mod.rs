@@ -6,7 +6,7 @@ mod cost;
 mod idle;
 mod law;
 mod preview;
-mod raw;
+pub(crate) mod raw;
 mod soak;
 
 use std::path::PathBuf;

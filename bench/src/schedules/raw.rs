@@ -1,17 +1,17 @@
-//! Calls of the scripts by EVALSHA, as a program in any language makes them, with the test clock.
+//! Calls of the scripts by EVALSHA, as a program in any language makes them.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use dueq::queue_keys;
-use redis::{Connection, ToRedisArgs, Value};
+use redis::{Cmd, Connection, Pipeline, ToRedisArgs, Value};
 
 use crate::peers::systems::root;
 
 const LEASE_MS: &str = "30000";
 
 /// A connection that calls scripts.
-pub(super) struct Raw {
+pub(crate) struct Raw {
     connection: Connection,
     folder: Option<PathBuf>,
     shas: Vec<(&'static str, String)>,
@@ -36,7 +36,7 @@ impl Raw {
         }
     }
 
-    pub(super) fn connect(url: &str, folder: Option<&Path>) -> Result<Self> {
+    pub(crate) fn connect(url: &str, folder: Option<&Path>) -> Result<Self> {
         let connection = redis::Client::open(url)?.get_connection()?;
         Ok(Self::new(connection, folder))
     }
@@ -56,12 +56,29 @@ impl Raw {
         now_ms: u64,
         words: &[impl ToRedisArgs],
     ) -> Result<Vec<Value>> {
+        let call = self.prepared(verb, queue, &now_ms.to_string(), words)?;
+        call.query(&mut self.connection).with_context(|| verb)
+    }
+
+    /// The call of a script, not yet sent. `clock` is the test clock; empty for that of Redis.
+    pub(crate) fn prepared(
+        &mut self,
+        verb: &'static str,
+        queue: &str,
+        clock: &str,
+        words: &[impl ToRedisArgs],
+    ) -> Result<Cmd> {
         let sha = self.sha(verb)?;
         let keys = queue_keys(queue)?;
         let mut call = redis::cmd("EVALSHA");
         call.arg(sha).arg(keys.len()).arg(&keys[..]);
-        call.arg(now_ms).arg(words);
-        call.query(&mut self.connection).with_context(|| verb)
+        call.arg(clock).arg(words);
+        Ok(call)
+    }
+
+    /// Sends several calls at once.
+    pub(crate) fn pipelined(&mut self, calls: &Pipeline) -> Result<Vec<Vec<Value>>> {
+        Ok(calls.query(&mut self.connection)?)
     }
 
     fn sha(&mut self, verb: &'static str) -> Result<String> {
@@ -114,7 +131,7 @@ impl Raw {
     }
 }
 
-pub(super) fn texts(value: &Value) -> Result<Vec<String>> {
+pub(crate) fn texts(value: &Value) -> Result<Vec<String>> {
     Ok(redis::from_redis_value(value.clone())?)
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::check_reason;
-use crate::commands::schedule::{Fault, read_file};
+use crate::commands::schedule::read_file;
 
 /// A file of schedules is accepted, or each fault has a line of the file and a reason.
 pub fn schedules(bytes: &[u8]) {
@@ -16,8 +16,9 @@ pub fn schedules(bytes: &[u8]) {
     };
     assert!(!faults.is_empty(), "{text:?}");
     let lines = 1 + text.matches('\n').count();
-    for Fault { line, reason, .. } in faults {
+    for fault in faults {
+        let line = fault.place;
         assert!((1..=lines).contains(&line), "{line} of {lines}: {text:?}");
-        check_reason(&reason, text);
+        check_reason(&fault.reason, text);
     }
 }

@@ -25,6 +25,7 @@ mod schedule_files;
 mod secrets;
 mod selections;
 mod serve;
+mod serve_killed;
 mod streams;
 mod tls;
 mod within;

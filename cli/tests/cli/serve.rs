@@ -12,13 +12,13 @@ use dueq_testkit::Server;
 use crate::{DUEQ, command, dueq, text};
 
 /// A running `dueq serve`, killed on drop.
-struct Serve {
+pub(crate) struct Serve {
     child: Child,
     address: String,
 }
 
 impl Serve {
-    fn start(server: &Server, args: &[&str]) -> Result<Self> {
+    pub(crate) fn start(server: &Server, args: &[&str]) -> Result<Self> {
         let mut child = command(server)
             .args(["serve", "--listen", "127.0.0.1:0", "--json"])
             .args(args)
@@ -35,10 +35,15 @@ impl Serve {
 
     /// The response to a request.
     fn ask(&self, line: &str, header: &str) -> Result<String> {
+        self.ask_with(line, header, "")
+    }
+
+    /// The response to a request with this body.
+    pub(crate) fn ask_with(&self, line: &str, header: &str, body: &str) -> Result<String> {
         let mut stream = TcpStream::connect(&self.address)?;
         let host = &self.address;
         let request =
-            format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n");
+            format!("{line} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{header}\r\n{body}");
         stream.write_all(request.as_bytes())?;
         let mut response = String::new();
         stream.read_to_string(&mut response)?;
@@ -46,7 +51,7 @@ impl Serve {
     }
 
     /// Sends a signal, and returns the exit code and what it wrote to standard error.
-    fn end(mut self, signal: &str) -> Result<(Option<i32>, String)> {
+    pub(crate) fn end(mut self, signal: &str) -> Result<(Option<i32>, String)> {
         let pid = self.child.id().to_string();
         Command::new("kill").args([signal, &pid]).status()?;
         let mut said = String::new();

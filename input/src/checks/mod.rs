@@ -7,11 +7,13 @@
 mod message;
 mod path_id;
 mod rate;
+mod schedule;
 mod time;
 
 pub use self::message::message;
 pub use self::path_id::path_id;
 pub use self::rate::rate;
+pub use self::schedule::schedule;
 pub use self::time::{delay, hours, moment};
 use crate::Error;
 
@@ -19,13 +21,14 @@ use crate::Error;
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 6] = [
+pub const CHECKS: [(&str, Check); 7] = [
     ("delay", delay),
     ("hours", hours),
     ("message", message),
     ("moment", moment),
     ("path_id", path_id),
     ("rate", rate),
+    ("schedule", schedule),
 ];
 
 /// Whether a terminal obeys the character instead of showing it, by a list that is independent of

@@ -9,6 +9,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use axum::http::HeaderValue;
+use axum::http::header::{CONNECTION, TRANSFER_ENCODING};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,16 +20,15 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
+use crate::accept::gate::{Gate, Refusals};
+use crate::accept::head::{MAX_HEAD_BYTES, MAX_HEADERS};
 use crate::accept::timed::{HEAD, Phase, Timed};
+use crate::app::Shared;
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
-use crate::metrics::Gauge;
+use crate::claims::Outbox;
 use crate::tls::Tls;
 
-/// The most bytes of a request head.
-const MAX_HEAD_BYTES: usize = 16 << 10;
-/// The most headers of a request.
-const MAX_HEADERS: usize = 100;
 /// How long the first request of a new connection may take to come, once the server stops.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
 /// How long a body may pause.
@@ -38,12 +39,9 @@ const BODY_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     pub(super) router: Router,
     pub(super) tls: Option<Arc<Tls>>,
-    /// Cancelled at the stop: the running request is the last one.
-    pub(super) stopping: CancellationToken,
+    pub(super) app: Shared,
     /// Cancelled at the end of the grace: the connection closes.
     pub(super) end: CancellationToken,
-    /// Counts the open connections.
-    pub(super) open: Gauge,
     /// Whether more than one request is served.
     pub(super) keep_alive: bool,
 }
@@ -51,7 +49,7 @@ pub(super) struct Connection {
 impl Connection {
     /// Serves the requests of a connection until it ends.
     pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
-        let _open = self.open.one();
+        let _open = self.app.meters.connections.one();
         let Ok(local) = stream.local_addr() else {
             return; // the peer has gone
         };
@@ -79,33 +77,44 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (router, phase) = (self.router, Phase::default());
-        let io = TokioIo::new(Timed::new(stream, phase.clone()));
+        let (router, phase, refusals) = (self.router, Phase::default(), Refusals::default());
+        let outbox = Outbox::default();
+        let timed = Timed::new(stream, phase.clone(), outbox.clone());
+        let io = TokioIo::new(Gate::new(timed, phase.clone(), refusals.clone()));
+        // The running request is the last one.
+        let stopping = self.app.life.stopping().clone();
         let begun = CancellationToken::new();
         let first = begun.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
             begun.cancel();
             let in_request = phase.in_request();
+            let has_chunks = request.headers().contains_key(TRANSFER_ENCODING);
             let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(LocalAddr(local));
+            request.extensions_mut().insert(outbox.clone());
             let router = router.clone();
             async move {
-                let response = router.oneshot(request).await?;
+                let mut response = router.oneshot(request).await?;
+                // The gate does not read chunks, so it would not find the next head.
+                if has_chunks {
+                    let close = HeaderValue::from_static("close");
+                    response.headers_mut().insert(CONNECTION, close);
+                }
                 Ok::<_, Infallible>(response.map(|body| in_request.until_end_of(body)))
             }
         });
         let mut http = http1::Builder::new();
         http.max_header_size(MAX_HEAD_BYTES)
             .max_headers(MAX_HEADERS)
-            // `Timed` limits heads: hyper's timer would also end an idle connection that early.
+            // `Timed` limits the time of heads: hyper's timer would also end an idle connection that early.
             .header_read_timeout(None)
             .keep_alive(self.keep_alive);
         let mut connection = pin!(http.serve_connection(io, service));
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = self.end.cancelled() => return,
-            () = self.stopping.cancelled(), if self.keep_alive => {
+            () = stopping.cancelled(), if self.keep_alive => {
                 // hyper closes a connection that has read nothing: a new one may have its first
                 // request on the way, and gets an answer.
                 let early = tokio::select! {
@@ -125,6 +134,9 @@ impl Connection {
                 }
             }
         };
+        if let Some(code) = refusals.last() {
+            self.app.meters.requests.problem(code.word());
+        }
         if let Err(error) = served {
             tracing::debug!(name: "dueq_serve.connection_failed", ?error, %peer, "a connection ended with an error");
         }

@@ -2,6 +2,9 @@
 //! requests.
 
 mod connection;
+mod gate;
+mod head;
+mod linger;
 mod timed;
 
 use std::sync::Arc;
@@ -45,9 +48,8 @@ pub(crate) async fn run(
     let connection = |keep_alive| Connection {
         router: served.router.clone(),
         tls: served.tls.clone(),
-        stopping: app.life.stopping().clone(),
         end: end.clone(),
-        open: app.meters.connections.clone(),
+        app: app.clone(),
         keep_alive,
     };
     tokio::select! {
@@ -57,10 +59,15 @@ pub(crate) async fn run(
     app.life.stop();
     tracing::info!(name: "dueq_serve.stopping", connections = running.len(), "running requests finish");
     running.close();
+    let ended = async {
+        running.wait().await;
+        // Each stops after its step, and writes its line to the audit log.
+        app.operations.ended().await;
+    };
     // Probes still learn that the server is not ready; other requests are refused.
     tokio::select! {
         () = accept(&listener, &room, &late, connection(false)) => {}
-        ended = tokio::time::timeout(GRACE, running.wait()) => if ended.is_err() {
+        ended = tokio::time::timeout(GRACE, ended) => if ended.is_err() {
             tracing::warn!(name: "dueq_serve.cut_off", connections = running.len(), "requests ran longer than the grace");
         }
     }

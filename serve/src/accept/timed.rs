@@ -3,9 +3,9 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -13,6 +13,8 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::claims::Outbox;
 
 /// How long a request head may take.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
@@ -30,6 +32,8 @@ pub(super) struct Phase(Arc<Counts>);
 struct Counts {
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Waits for the end of the running request.
+    waiting: Mutex<Option<Waker>>,
 }
 
 /// A running request: from its head until the end of its response.
@@ -42,11 +46,23 @@ impl Phase {
         InRequest(self.clone())
     }
 
+    /// Wakes the task of this context when the running request ends.
+    pub(super) fn wake_at_end(&self, context: &Context<'_>) {
+        *self.waiting() = Some(context.waker().clone());
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Waker>> {
+        self.0
+            .waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn ended(&self) -> usize {
         self.0.ended.load(Ordering::Relaxed)
     }
 
-    fn has_request(&self) -> bool {
+    pub(super) fn has_request(&self) -> bool {
         self.0.begun.load(Ordering::Relaxed) > self.ended()
     }
 }
@@ -54,6 +70,9 @@ impl Phase {
 impl Drop for InRequest {
     fn drop(&mut self) {
         self.0.0.ended.fetch_add(1, Ordering::Relaxed);
+        if let Some(waiting) = self.0.waiting().take() {
+            waiting.wake();
+        }
     }
 }
 
@@ -105,13 +124,15 @@ pub(super) struct Timed<S> {
     read_until: Instant,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    outbox: Outbox,
 }
 
 impl<S> Timed<S> {
-    pub(super) fn new(stream: S, phase: Phase) -> Self {
+    pub(super) fn new(stream: S, phase: Phase, outbox: Outbox) -> Self {
         Self {
             stream,
             phase,
+            outbox,
             ended: 0,
             // The first head is due at once.
             has_head: true,
@@ -138,6 +159,12 @@ impl<S> Timed<S> {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+impl<S> Drop for Timed<S> {
+    fn drop(&mut self) {
+        self.outbox.closed();
     }
 }
 
@@ -208,8 +235,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         self.stream.is_write_vectored()
     }
 
+    /// hyper flushes when it has written all that it has of a response.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        let flush = Pin::new(&mut this.stream).poll_flush(context);
+        let flush = this.limited(context, flush);
+        if matches!(flush, Poll::Ready(Ok(()))) {
+            this.outbox.flushed();
+        }
+        flush
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -55,7 +55,7 @@ impl Audit {
     }
 
     /// Writes a line, and returns when it is on the disk.
-    pub(super) async fn write(&self, line: &Value) -> io::Result<()> {
+    pub(crate) async fn write(&self, line: &Value) -> io::Result<()> {
         let (sink, line) = (Arc::clone(&self.0), guarded(&line.to_string()));
         let written = tokio::task::spawn_blocking(move || {
             let mut sink = sink.lock().unwrap_or_else(PoisonError::into_inner);

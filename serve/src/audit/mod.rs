@@ -25,6 +25,37 @@ use crate::problem::{Code, Problem};
 /// The most bytes of an operator's request body: all of it is in the audit log.
 const MAX_BODY_BYTES: usize = 1 << 20;
 
+/// The action of an operator that a request is, for the lines of an operation that it begins. The
+/// guard adds it to the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Action {
+    id: String,
+    principal: String,
+    via: &'static str,
+    peer: Option<String>,
+}
+
+impl Action {
+    /// The name of the caller.
+    pub(crate) fn principal(&self) -> &str {
+        &self.principal
+    }
+
+    /// The fields of a line of the operation with this id. `request` names the action that asked for
+    /// it.
+    pub(crate) fn line(&self, event: &str, operation: &str) -> Value {
+        json!({
+            "at_ms": now_ms(),
+            "event": event,
+            "action": operation,
+            "request": self.id,
+            "principal": self.principal,
+            "via": self.via,
+            "peer": self.peer,
+        })
+    }
+}
+
 /// Runs an action of an operator between its two lines. The action goes on if the caller
 /// disconnects, so that its outcome is known.
 pub(crate) async fn audited(
@@ -34,20 +65,27 @@ pub(crate) async fn audited(
     request: Request,
     next: Next,
 ) -> Response {
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
     let body = match whole(&app.bodies, &parts.headers, body, MAX_BODY_BYTES).await {
         Ok(body) => body,
         Err(problem) => return problem.into_response(),
     };
     let action = random_id();
     let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let peer = peer.map(|peer| peer.0.to_string());
+    parts.extensions.insert(Action {
+        id: action.clone(),
+        principal: principal.name().to_owned(),
+        via: principal.via().name(),
+        peer: peer.clone(),
+    });
     let start = json!({
         "at_ms": now_ms(),
         "event": "start",
         "action": action,
         "principal": principal.name(),
         "via": principal.via().name(),
-        "peer": peer.map(|peer| peer.0.to_string()),
+        "peer": peer,
         "method": parts.method.as_str(),
         "path": parts.uri.path(),
         "query": parts.uri.query(),
@@ -60,7 +98,7 @@ pub(crate) async fn audited(
     let run = tokio::spawn(async move {
         let _body = body; // Its share of the budget.
         if let Err(error) = audit.write(&start).await {
-            return refused(&error);
+            return refusal(&error).into_response();
         }
         let response = next.run(request).await;
         let end = json!({
@@ -88,11 +126,12 @@ pub(crate) async fn audited(
     }
 }
 
-fn refused(error: &io::Error) -> Response {
+/// The problem of an action whose line cannot be written.
+pub(crate) fn refusal(error: &io::Error) -> Problem {
     tracing::error!(name: "dueq_serve.audit_failed", ?error, "the audit log cannot be written: the action is refused");
     let detail = format!("nothing was done, because its line cannot be written: {error}");
     let problem = Problem::new(Code::AuditFailed, detail);
-    problem.retry_after_s(5).into_response()
+    problem.retry_after_s(5)
 }
 
 /// The body as it is in the log: JSON without payloads, which may be long and secret.
@@ -122,15 +161,15 @@ fn without_payloads(value: Value) -> Value {
     }
 }
 
-/// Ties the two lines of an action.
-fn random_id() -> String {
+/// Ties the two lines of an action; names an operation.
+pub(crate) fn random_id() -> String {
     let mut bytes = [0; 8];
     // Without random bytes the lines are tied by principal and path.
     let _ = getrandom::fill(&mut bytes);
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     since.map_or(0, |since| {
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

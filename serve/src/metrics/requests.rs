@@ -73,7 +73,8 @@ impl Requests {
         routes.entry(key).or_default()[class].fetch_add(1, Ordering::Relaxed);
     }
 
-    fn problem(&self, code: &'static str) {
+    /// Counts a problem.
+    pub(crate) fn problem(&self, code: &'static str) {
         {
             let problems = self.problems.read().unwrap_or_else(PoisonError::into_inner);
             if let Some(count) = problems.get(code) {

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub(crate) use code::Code;
 pub(crate) use everywhere::everywhere;
 
-use crate::routes::Summary;
+use crate::routes::{Settlements, Summary};
 use crate::shown::shown;
 
 /// Where the codes are explained.
@@ -33,8 +33,9 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     pushed: Option<Box<Summary>>,
+    settled: Option<Box<Settlements>>,
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -56,6 +57,38 @@ impl From<dueq::Outcome> for Ended {
             at_ms: outcome.ended_at_ms,
             remembered_until_ms: outcome.remembered_until_ms,
         }
+    }
+}
+
+/// An error of what goes on without a caller, as its progress says it.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct Failure {
+    /// One word for programs, as in a problem document.
+    code: &'static str,
+    /// What failed, and why.
+    detail: String,
+    /// Whether it took effect: `no`, `yes` or `unknown`.
+    applied: &'static str,
+    /// Whether the same may succeed later.
+    retryable: bool,
+}
+
+impl Failure {
+    pub(crate) fn of(problem: &Problem) -> Self {
+        Self {
+            code: problem.code.word(),
+            detail: shown(&problem.detail),
+            applied: word_of(problem.applied),
+            retryable: problem.is_retryable,
+        }
+    }
+}
+
+fn word_of(applied: Applied) -> &'static str {
+    match applied {
+        Applied::No => "no",
+        Applied::Yes => "yes",
+        Applied::Unknown => "unknown",
     }
 }
 
@@ -87,10 +120,13 @@ pub(crate) struct Document {
     id_base64: Option<String>,
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     /// What a call did that pushes many messages, and stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed: Option<Box<Summary>>,
+    /// What a call did that settles or extends many deliveries, and failed for some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<Box<Settlements>>,
 }
 
 impl Problem {
@@ -110,6 +146,7 @@ impl Problem {
             id: None,
             ended: None,
             pushed: None,
+            settled: None,
         }
     }
 
@@ -127,13 +164,19 @@ impl Problem {
 
     /// The same with what is known of the message's end.
     pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
-        self.ended = ended.map(Ended::from);
+        self.ended = ended.map(|outcome| Box::new(outcome.into()));
         self
     }
 
     /// The same with what the call did before it stopped.
     pub(crate) fn pushed(mut self, summary: Summary) -> Self {
         self.pushed = Some(Box::new(summary));
+        self
+    }
+
+    /// The same with what became of each delivery.
+    pub(crate) fn settled(mut self, settlements: Settlements) -> Self {
+        self.settled = Some(Box::new(settlements));
         self
     }
 
@@ -148,6 +191,10 @@ impl Problem {
         (self.code.word(), &self.detail)
     }
 
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.is_retryable
+    }
+
     fn document(&self) -> Document {
         let id = self.id.as_deref();
         let text = id.map(|id| String::from_utf8_lossy(id).into_owned());
@@ -158,11 +205,7 @@ impl Problem {
             status: self.code.status().as_u16(),
             code: self.code.word(),
             detail: shown(&self.detail),
-            applied: match self.applied {
-                Applied::No => "no",
-                Applied::Yes => "yes",
-                Applied::Unknown => "unknown",
-            },
+            applied: word_of(self.applied),
             retryable: self.is_retryable,
             id: text,
             id_base64: id.filter(|_| !is_text).map(|id| {
@@ -171,14 +214,22 @@ impl Problem {
             }),
             ended: self.ended.clone(),
             pushed: self.pushed.clone(),
+            settled: self.settled.clone(),
         }
+    }
+}
+
+impl Problem {
+    /// The document as it is sent.
+    pub(crate) fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(&self.document()).unwrap_or_default()
     }
 }
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = self.code.status();
-        let body = serde_json::to_vec(&self.document()).unwrap_or_default();
+        let body = self.to_json();
         let mut response = (status, body).into_response();
         response.extensions_mut().insert(self.code);
         let headers = response.headers_mut();

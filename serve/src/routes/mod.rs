@@ -6,20 +6,26 @@
 
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
+mod claims;
 mod doctor;
 mod document;
 mod events;
 mod group;
 mod health;
+mod limits;
 mod messages;
 mod metrics;
 mod openapi;
+mod operations;
 mod overview;
 mod pause;
 mod queues;
 mod rules;
+mod schedules;
 mod search;
 mod session;
+mod settlements;
+mod timing;
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
@@ -28,7 +34,8 @@ pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
-pub(crate) use search::Searches;
+pub(crate) use settlements::Settlements;
+pub(crate) use search::{Searches, read_id};
 
 use crate::app::Shared;
 use crate::auth::Right;
@@ -48,8 +55,17 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, messages::reads()),
         Group::new(Right::ReadPayload, messages::payloads()),
         Group::new(Right::Produce, messages::changes()),
+        Group::new(Right::Consume, claims::routes()),
+        Group::new(Right::Consume, settlements::routes()),
         Group::new(Right::Operate, messages::revivals()),
+        Group::new(Right::Read, limits::reads()),
+        Group::new(Right::Operate, limits::changes()),
         Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, operations::reads()),
+        Group::new(Right::Operate, operations::changes()),
+        Group::new(Right::Operate, queues::deletions()),
+        Group::new(Right::Read, schedules::reads()),
+        Group::new(Right::Operate, schedules::changes()),
     ]
 }
 

@@ -210,8 +210,8 @@ pub(crate) fn check(uri: &axum::http::Uri) -> Result<(), Problem> {
     Ok(())
 }
 
-/// The id as it was pushed.
-fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
+/// The id as it was pushed: `~` is before base64url.
+pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
     let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));
     let id = match spelled.strip_prefix('~') {
         None => spelled.as_bytes().to_vec(),

@@ -68,8 +68,36 @@ impl Instance {
         .await
     }
 
+    /// Another server on the Redis of this one. It has a Redis of its own too, which it does not use.
+    pub(crate) async fn beside(&self) -> Result<Self> {
+        self.beside_by(&self.redis.url()).await
+    }
+
+    /// The same by this URL, such as that of a proxy.
+    pub(crate) async fn beside_by(&self, url: &str) -> Result<Self> {
+        let unused = dueq_testkit::Server::start(&[])?;
+        Self::start_at(unused, url, |_, _| Ok(Vec::new())).await
+    }
+
     /// A server whose configuration `change` completes; it returns the tokens that it made.
     pub(crate) async fn start(
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
+        Self::start_on(dueq_testkit::Server::start(&[])?, change).await
+    }
+
+    /// The same on this Redis.
+    pub(crate) async fn start_on(
+        redis: dueq_testkit::Server,
+        change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
+    ) -> Result<Self> {
+        let url = redis.url();
+        Self::start_at(redis, &url, change).await
+    }
+
+    async fn start_at(
+        redis: dueq_testkit::Server,
+        url: &str,
         change: impl FnOnce(&mut Config, &Path) -> Result<Vec<(String, String)>>,
     ) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -77,8 +105,7 @@ impl Instance {
         let name = format!("dueq-test-serve-{}-{number}", std::process::id());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir_all(&folder)?;
-        let redis = dueq_testkit::Server::start(&[])?;
-        let client = Client::connect(&redis.url()).await?;
+        let client = Client::connect(url).await?;
         let mut config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(folder.join("audit.ndjson")),
@@ -101,6 +128,25 @@ impl Instance {
         })
     }
 
+    /// Stops the server, and starts another one with a client and an address of its own. It lets
+    /// everybody in.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.stop.cancel();
+        self.stopped().await?;
+        self.client = Client::connect(&self.redis.url()).await?;
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            audit_log: Some(self.folder.join("audit.ndjson")),
+            ..Config::default()
+        };
+        let server = Server::bind(self.client.clone(), config).await?;
+        (self.address, self.control) = (server.address(), server.control());
+        self.stop = CancellationToken::new();
+        let running = tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        self.running = Some(running);
+        Ok(())
+    }
+
     /// A queue with one message.
     pub(crate) async fn queue(&self, name: &str) -> Result<Queue> {
         let queue = self.client.queue(name)?;
@@ -120,18 +166,23 @@ impl Instance {
 
     /// Sends a request as a usual client does: `line` is method and path.
     pub(crate) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Result<Answer> {
-        let mut head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
-            self.address
-        );
-        for header in headers {
-            head.push_str(header);
-            head.push_str("\r\n");
-        }
-        if !body.is_empty() {
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        self.raw(format!("{head}\r\n{body}").as_bytes()).await
+        let request = request(self.address, line, headers, body);
+        self.raw(request.as_bytes()).await
+    }
+
+    /// Another server on the same Redis, with the same tokens.
+    pub(crate) async fn beside(&self) -> Result<SocketAddr> {
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            audit_log: Some(self.folder.join("audit-2.ndjson")),
+            access: Access::Tokens(self.folder.join("tokens.toml")),
+            ..Config::default()
+        };
+        let client = Client::connect(&self.redis.url()).await?;
+        let server = Server::bind(client, config).await?;
+        let address = server.address();
+        tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        Ok(address)
     }
 
     /// As [`ask`](Instance::ask), with the token of this name and a body of JSON.
@@ -180,6 +231,19 @@ impl Drop for Instance {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The bytes of a request, after which the server closes the connection.
+pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &str) -> String {
+    let mut head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for header in headers {
+        head.push_str(header);
+        head.push_str("\r\n");
+    }
+    if !body.is_empty() {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    format!("{head}\r\n{body}")
 }
 
 /// Reads all that comes until the connection closes.

@@ -46,18 +46,26 @@ async fn ids(instance: &Instance, address: &str) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_have_every_message_once_in_order() -> Result<()> {
     let instance = Instance::open().await?;
-    filled(&instance, 250).await?;
-    let oldest: Vec<_> = (0..250).map(|k: u64| k.to_string()).collect();
+    filled(&instance, 650).await?;
+    let oldest: Vec<_> = (0..650).map(|k: u64| k.to_string()).collect();
     let newest: Vec<_> = oldest.iter().rev().cloned().collect();
     assert_eq!(
         ids(&instance, &format!("{AT}?state=scheduled")).await?,
         oldest
     );
-    let address = format!("{AT}?state=scheduled&limit=7&order=newest");
-    assert_eq!(ids(&instance, &address).await?, newest);
-    let from = DUE_MS + 240_000;
+    // A page of more than 250 messages takes several calls.
+    for limit in [7, 250, 600, 1_000] {
+        let address = format!("{AT}?state=scheduled&limit={limit}&order=newest");
+        assert_eq!(ids(&instance, &address).await?, newest, "{limit}");
+    }
+    let first = instance
+        .ask(&format!("GET {AT}?state=scheduled&limit=600"), &[], "")
+        .await?
+        .json()?;
+    assert_eq!(first["messages"].as_array().map(Vec::len), Some(600));
+    let from = DUE_MS + 640_000;
     let address = format!("{AT}?state=scheduled&limit=3&from={from}");
-    assert_eq!(ids(&instance, &address).await?, oldest[240..]);
+    assert_eq!(ids(&instance, &address).await?, oldest[640..]);
     assert!(
         ids(&instance, &format!("{AT}?state=dead"))
             .await?

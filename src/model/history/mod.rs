@@ -43,6 +43,8 @@ impl Resolution {
 pub struct History {
     /// The length of the slots.
     pub resolution: Resolution,
+    /// Redis's clock at the call, in Unix milliseconds. It is within the present slot.
+    pub now_ms: u64,
     /// The slots in which something happened, in order of time. The last one may be the present
     /// slot, which is not over.
     pub points: Vec<HistoryPoint>,
@@ -329,6 +331,7 @@ mod tests {
         ];
         let history = History {
             resolution: Resolution::Minutes,
+            now_ms: 200_000,
             points: points(Resolution::Minutes, 200_000, &[records]),
         };
         let sum = history.sum(60_000..180_000).expect("two points");

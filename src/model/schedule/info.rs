@@ -115,6 +115,26 @@ pub struct SchedulePage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleCursor(pub(crate) Vec<u8>);
 
+impl ScheduleCursor {
+    /// The bytes of the cursor, for instance to pass it to the next call of a program. They contain
+    /// the last set and name of the page.
+    ///
+    /// ```
+    /// use dueq::ScheduleCursor;
+    ///
+    /// let cursor = ScheduleCursor::from_bytes("billing nightly");
+    /// assert_eq!(cursor.as_bytes(), b"billing nightly");
+    /// ```
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The cursor with these bytes. With others than those of a cursor, the page is the first one.
+    pub fn from_bytes(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(bytes.into())
+    }
+}
+
 impl ScheduleInfo {
     /// The payload of its ticks. Empty in pages.
     pub fn payload(&self) -> &[u8] {

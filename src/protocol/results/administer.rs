@@ -5,8 +5,10 @@ use crate::protocol::replies::Reply;
 
 /// The reply to one step of a requeue of all dead messages, or of a purge.
 pub(crate) struct Step {
-    /// The server's clock at this step, in Unix microseconds.
-    pub(crate) now_us: i64,
+    /// The server's clock at this step, in Unix milliseconds.
+    pub(crate) now_ms: u64,
+    /// Which creation of the queue it was; empty without a queue.
+    pub(crate) incarnation: String,
     /// The epoch of the partition's map.
     pub(crate) epoch: Option<u64>,
     /// How many messages the step dealt with.
@@ -18,7 +20,8 @@ pub(crate) struct Step {
 impl Step {
     pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
         Ok(Self {
-            now_us: reply.header.now_us,
+            now_ms: u64::try_from(reply.header.now_us / 1_000).unwrap_or(0),
+            incarnation: reply.header.incarnation,
             epoch: reply.header.epoch,
             done: reply.body.count()?,
             left: reply.body.count()?,

@@ -16,4 +16,5 @@ mod receipts;
 pub(crate) mod rights;
 mod selections;
 mod settling;
+mod steps;
 mod uniqueness;

@@ -9,8 +9,9 @@ use std::time::SystemTime;
 use anyhow::anyhow;
 use clap::Args;
 use dueq::{Queue, Schedule, ScheduleChanges};
+use dueq_input::DeclaredSchedule;
 
-use crate::commands::schedule::file::{self, Entry};
+use crate::commands::schedule::file;
 use crate::commands::schedule::outcome;
 use crate::output::{Outcome, Usage};
 use crate::{Common, existing, output};
@@ -38,7 +39,7 @@ The file has a table for each schedule:
   name = \"nightly\"
   cron = \"0 2 * * *\"           # minute, hour, day, month, day of the week; before them a second
   zone = \"Europe/Paris\"        # of a cron: an IANA name
-  payload = '{\"report\": 1}'    # or payload_json = { report = 1 }
+  payload = '{\"report\": 1}'    # or payload_json = { report = 1 }, or payload_base64
   [[schedule]]
   name = \"heartbeat\"
   every = \"15m\"                # 10ms to 100 years, counted from 1970 or from anchor
@@ -110,7 +111,9 @@ impl Apply {
             .prune(self.prune)
             .fire_now(self.now)
             .dry_run(self.dry_run);
-        let lines = entries.iter().map(|entry| (entry.name.clone(), entry.line));
+        let lines = entries
+            .iter()
+            .map(|entry| (entry.name.clone(), entry.place));
         let lines: HashMap<_, _> = lines.collect();
         let schedules: Vec<Schedule> = entries.into_iter().map(|entry| entry.schedule).collect();
         let changes = match set.apply(schedules).await {
@@ -146,7 +149,7 @@ impl Apply {
     }
 
     /// Reads the file. Reports all its faults.
-    fn entries(&self, common: &Common) -> anyhow::Result<Vec<Entry>> {
+    fn entries(&self, common: &Common) -> anyhow::Result<Vec<DeclaredSchedule>> {
         let bytes = if self.is_input() {
             let mut bytes = Vec::new();
             io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
@@ -170,7 +173,7 @@ impl Apply {
                     .map(|name| format!("schedule {name:?}: "));
                 let text = format!(
                     "{name}:{}: {}{}",
-                    fault.line,
+                    fault.place,
                     of.unwrap_or_default(),
                     fault.reason
                 );
@@ -185,7 +188,7 @@ impl Apply {
     async fn check_queue(
         &self,
         queue: &Queue,
-        entries: &[Entry],
+        entries: &[DeclaredSchedule],
         common: &Common,
     ) -> anyhow::Result<()> {
         let stats = queue.stats().await?;
@@ -204,9 +207,15 @@ impl Apply {
         ))
     }
 
-    fn check_payloads(&self, entries: &[Entry], most: u64, common: &Common) -> anyhow::Result<()> {
-        let is_large =
-            |entry: &&Entry| u64::try_from(entry.payload_bytes).is_ok_and(|bytes| bytes > most);
+    fn check_payloads(
+        &self,
+        entries: &[DeclaredSchedule],
+        most: u64,
+        common: &Common,
+    ) -> anyhow::Result<()> {
+        let is_large = |entry: &&DeclaredSchedule| {
+            u64::try_from(entry.payload_bytes).is_ok_and(|bytes| bytes > most)
+        };
         let large: Vec<_> = entries.iter().filter(is_large).collect();
         if large.is_empty() {
             return Ok(());
@@ -217,7 +226,7 @@ impl Apply {
             let text = format!(
                 "{file}:{}: schedule {:?}: payload of {} bytes exceeds the limit of {most}; raise it with dueq \
                  configure {queue} --max-payload-bytes",
-                entry.line, entry.name, entry.payload_bytes
+                entry.place, entry.name, entry.payload_bytes
             );
             common.complain(&Usage(text).into());
         }

@@ -2,14 +2,11 @@
 
 mod apply;
 mod change;
-mod clocks;
-mod entry;
 mod file;
 mod keep;
 mod list;
 mod next;
 mod rule;
-mod values;
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
@@ -20,7 +17,7 @@ use crate::output::{self, Outcome};
 use crate::{Common, existing};
 
 #[cfg(any(test, feature = "harness"))]
-pub(crate) use file::{Fault, read as read_file};
+pub(crate) use file::read as read_file;
 
 #[derive(Args)]
 #[command(

@@ -4,11 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use dueq::{Fire, Schedule, ScheduleState};
-use dueq_input::Wording;
+use dueq_input::{ClockChanges, Wording};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::commands::schedule::clocks::Clock;
 use crate::commands::schedule::{absent, rule, table};
 use crate::output::{Outcome, Usage};
 use crate::{Common, output, time};
@@ -61,7 +60,7 @@ struct Shown {
     fires: Vec<Fire>,
     /// The time after which the first one is the first.
     after: Timestamp,
-    clock: Clock,
+    clock: ClockChanges,
 }
 
 impl Next {
@@ -106,7 +105,7 @@ impl Next {
             .transpose()
             .map_err(Usage::from)?;
         let pattern = own.as_ref().map(|_| info.pattern.as_str());
-        let clock = Clock::new(own.or(zone).unwrap_or(TimeZone::UTC), pattern);
+        let clock = ClockChanges::new(own.or(zone).unwrap_or(TimeZone::UTC), pattern);
         let last = i64::try_from(info.last_ms).ok();
         let last = last.and_then(|ms| Timestamp::from_millisecond(ms).ok());
         let after = from.or(last).unwrap_or_else(Timestamp::now);
@@ -137,7 +136,7 @@ impl Next {
         Ok(Shown {
             fires: schedule.fires(unix_ms(after))?.take(self.count()).collect(),
             after,
-            clock: Clock::new(zone.unwrap_or(TimeZone::UTC), self.cron.as_deref()),
+            clock: ClockChanges::new(zone.unwrap_or(TimeZone::UTC), self.cron.as_deref()),
         })
     }
 }

@@ -3,6 +3,7 @@
 mod backlog;
 mod dues;
 mod errors;
+mod history;
 mod nodes;
 
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -16,6 +17,7 @@ pub(crate) use dues::check as check_dues;
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(dues::dues),
+        routes!(history::history),
         routes!(nodes::nodes),
         routes!(errors::errors),
         routes!(backlog::backlog),

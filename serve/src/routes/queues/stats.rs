@@ -3,6 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::routes::limits::Limits;
+
 /// The counts and limits of a queue.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Queue)]
@@ -66,41 +68,12 @@ pub(super) struct Stats {
     low_lists: u64,
     /// Of these, crons whose list is empty: they make no ticks.
     dry_lists: u64,
-    /// The limit of attempts of messages without one of their own.
-    max_attempts: u64,
-    /// How many crashes a message survives.
-    max_crashes: u64,
-    /// How many messages it may hold; null for no limit.
-    max_messages: Option<u64>,
-    /// The largest payload that it takes.
-    max_payload_bytes: u64,
-    /// How long dead messages are kept.
-    keep_dead_ms: u64,
-    /// How many dead messages are kept.
-    keep_dead: u64,
-    /// How many ids of pushes with a window it remembers.
-    max_remembered: u64,
-    /// How many messages may be leased at once; null for no limit.
-    max_leased: Option<u64>,
-    /// For how long a throttle closes the queue at most.
-    max_throttle_ms: u64,
-    /// How many messages may start in some time; null for no limit.
-    rate: Option<Rate>,
-}
-
-/// The rate of a queue.
-#[derive(Serialize, ToSchema)]
-struct Rate {
-    /// How many messages start in a window at most.
-    starts: u64,
-    window_ms: u64,
-    /// How many may start at once.
-    burst: u64,
+    #[serde(flatten)]
+    limits: Limits,
 }
 
 impl Stats {
     pub(super) fn new(queue: &str, stats: &dueq::Stats) -> Self {
-        let limited = |most: u64| Some(most).filter(|most| *most > 0);
         Self {
             queue: queue.to_owned(),
             paused: stats.paused,
@@ -132,20 +105,7 @@ impl Stats {
             schedules: stats.schedules,
             low_lists: stats.low_lists,
             dry_lists: stats.dry_lists,
-            max_attempts: stats.max_attempts,
-            max_crashes: stats.max_crashes,
-            max_messages: limited(stats.max_messages),
-            max_payload_bytes: stats.max_payload_bytes,
-            keep_dead_ms: stats.keep_dead_ms,
-            keep_dead: stats.keep_dead,
-            max_remembered: stats.max_remembered,
-            max_leased: limited(stats.max_leased),
-            max_throttle_ms: stats.max_throttle_ms,
-            rate: stats.rate.map(|rate| Rate {
-                starts: rate.starts,
-                window_ms: u64::try_from(rate.window.as_millis()).unwrap_or(u64::MAX),
-                burst: rate.burst,
-            }),
+            limits: Limits::new(stats),
         }
     }
 }

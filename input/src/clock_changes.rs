@@ -8,16 +8,25 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 /// How many local times are looked at within one gap. A day that was skipped has 86,400 seconds.
 const MOST: usize = 100_000;
 
-/// Explains the fires of a cron in a time zone.
-pub(super) struct Clock {
+/// Explains what clock changes do to the fires of a cron in a time zone.
+///
+/// ```
+/// use dueq_input::ClockChanges;
+///
+/// let changes = ClockChanges::new(dueq_input::zone("Europe/Paris")?, Some("30 2 * * *"));
+/// let (before, fire) = ("2027-03-27T02:30:00Z".parse()?, "2027-03-28T01:00:00Z".parse()?);
+/// assert_eq!(changes.remark(before, fire), "02:30 does not exist that day: 03:00");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ClockChanges {
     zone: TimeZone,
     /// The same pattern in UTC, which has no clock changes: its fires are the local times that match.
     local: Option<Schedule>,
 }
 
-impl Clock {
-    /// `pattern` is that of a cron.
-    pub(super) fn new(zone: TimeZone, pattern: Option<&str>) -> Self {
+impl ClockChanges {
+    /// `pattern` is that of a cron; without one there are no remarks.
+    pub fn new(zone: TimeZone, pattern: Option<&str>) -> Self {
         let local = pattern.and_then(|pattern| Schedule::cron(pattern).ok());
         Self {
             zone,
@@ -25,13 +34,14 @@ impl Clock {
         }
     }
 
-    pub(super) fn zone(&self) -> &TimeZone {
+    /// The time zone.
+    pub fn zone(&self) -> &TimeZone {
         &self.zone
     }
 
     /// What clock changes have to do with this fire, as the first one after `before`; empty for
     /// most.
-    pub(super) fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
+    pub fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
         if self.local.is_none() {
             return String::new();
         }
@@ -129,7 +139,7 @@ mod tests {
 
     fn remarks(pattern: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
         let cron = Schedule::cron(pattern).expect("a pattern").zone(zone);
-        let clock = Clock::new(crate::time::zone(zone).expect("a zone"), Some(pattern));
+        let clock = ClockChanges::new(crate::time::zone(zone).expect("a zone"), Some(pattern));
         let mut before: Timestamp = from.parse().expect("a time");
         let after = u64::try_from(before.as_millisecond()).expect("after 1970");
         let fires = cron.fires(after).expect("fires").take(count);

@@ -1,0 +1,114 @@
+//! What `dueq serve` costs: Redis, the processor and memory, beside the library and beside a floor.
+
+mod bounds;
+mod calls;
+mod cut;
+mod document;
+mod fill;
+mod floor;
+mod http;
+mod judge;
+mod load;
+mod memory;
+mod ndjson;
+mod process;
+mod push;
+mod viewers;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+
+pub(crate) use floor::{Arguments as FloorArguments, run as run_floor};
+
+use crate::interrupt::unless_interrupted;
+use crate::limits::report::Report;
+
+/// Measures what `dueq serve` costs.
+///
+/// Exits with 1 if a rule is broken. Goals for throughput and latencies depend on the machine: they are reported, and
+/// fail the run only with `--strict`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Only these scenarios
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,...",
+        default_value = "bounds,viewers,memory,push,ndjson,ndjson-cut"
+    )]
+    only: Vec<Scenario>,
+    /// Waiting messages of `bounds`
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    waiting: u64,
+    /// Small queues of `bounds`
+    #[arg(long, value_name = "N", default_value_t = 999)]
+    queues: u64,
+    /// Lines of `ndjson-cut`
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    lines: u64,
+    /// The program
+    #[arg(long, value_name = "FILE", default_value = "target/release/dueq")]
+    dueq: PathBuf,
+    /// Missed goals fail the run, too
+    #[arg(long)]
+    strict: bool,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    Bounds,
+    Viewers,
+    Memory,
+    Push,
+    Ndjson,
+    NdjsonCut,
+}
+
+impl Scenario {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bounds => "bounds",
+            Self::Viewers => "viewers",
+            Self::Memory => "memory",
+            Self::Push => "push",
+            Self::Ndjson => "ndjson",
+            Self::NdjsonCut => "ndjson-cut",
+        }
+    }
+}
+
+#[tokio::main]
+pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.waiting > 0, "--waiting must be above zero");
+    unless_interrupted(all(arguments)).await
+}
+
+async fn all(arguments: &Arguments) -> Result<()> {
+    let mut report = Report::default();
+    for scenario in &arguments.only {
+        let result = match scenario {
+            Scenario::Bounds => bounds::run(arguments, &mut report).await,
+            Scenario::Viewers => viewers::run(arguments, &mut report).await,
+            Scenario::Memory => memory::run(arguments, &mut report).await,
+            Scenario::Push => push::run(arguments, &mut report).await,
+            Scenario::Ndjson => ndjson::run(arguments, &mut report).await,
+            Scenario::NdjsonCut => cut::run(arguments, &mut report).await,
+        };
+        if result.is_err() {
+            println!("{}", report.table()); // of the scenarios before
+        }
+        result.with_context(|| scenario.name())?;
+    }
+    match arguments.json {
+        true => println!("{:#}", report.json()),
+        false => println!("{}", report.table()),
+    }
+    let failures = report.failures(arguments.strict);
+    ensure!(failures.is_empty(), "not met: {}", failures.join("; "));
+    Ok(())
+}

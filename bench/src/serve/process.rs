@@ -1,0 +1,104 @@
+//! A running `dueq serve`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use super::http::Connection;
+use crate::process::{cpu_us, status_bytes};
+
+/// A server process. Drop kills it.
+pub(super) struct Process {
+    pub(super) address: SocketAddr,
+    pid: u32,
+    _child: Child,
+}
+
+impl Process {
+    /// `dueq serve` on a free port, with further arguments.
+    pub(super) async fn serve(dueq: &Path, redis: &str, arguments: &[&str]) -> Result<Self> {
+        let mut command = Command::new(dueq);
+        command
+            .args(["serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .env("REDIS_URL", redis);
+        let hint = "`make serve` builds it; --dueq names another program";
+        Self::start(command)
+            .await
+            .with_context(|| format!("{}: {hint}", dueq.display()))
+    }
+
+    /// A program that prints a line with `http://ADDRESS` when it listens.
+    pub(super) async fn start(mut command: Command) -> Result<Self> {
+        command.stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let pid = child.id().context("it has ended")?;
+        let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+        let address = loop {
+            let Some(line) = lines.next_line().await? else {
+                bail!("it ended before it listened: {}", child.wait().await?);
+            };
+            if let Some(address) = address(&line) {
+                break address;
+            }
+        };
+        // It must not wait for somebody who reads its output.
+        tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+        Ok(Self {
+            address,
+            pid,
+            _child: child,
+        })
+    }
+
+    pub(super) fn connection(&self) -> Connection {
+        Connection::new(self.address)
+    }
+
+    /// Its processor time so far, in microseconds.
+    pub(super) fn cpu_us(&self) -> Result<f64> {
+        cpu_us(self.pid)
+    }
+
+    /// Its resident memory.
+    pub(super) fn memory_bytes(&self) -> Result<u64> {
+        status_bytes(self.pid, "VmRSS")
+    }
+}
+
+/// The processor time of the main thread of a process so far, in microseconds. Redis executes all
+/// calls on it.
+pub(super) fn thread_us(pid: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/schedstat"))?;
+    let ns = stat.split_whitespace().next().context("no figures")?;
+    Ok(ns.parse::<f64>()? / 1_000.0)
+}
+
+fn address(line: &str) -> Option<SocketAddr> {
+    let (_, rest) = line.split_once("http://")?;
+    let end = rest.find(|c: char| c != '.' && c != ':' && !c.is_ascii_digit());
+    rest[..end.unwrap_or(rest.len())].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_is_found_in_the_first_line() {
+        let line = "listening on http://127.0.0.1:8377; Ctrl-C stops";
+        assert_eq!(address(line), "127.0.0.1:8377".parse().ok());
+        assert_eq!(address("http://127.0.0.1:1"), "127.0.0.1:1".parse().ok());
+        assert_eq!(address("listening"), None);
+    }
+
+    #[test]
+    fn time_of_a_thread_grows() {
+        let before = thread_us(std::process::id()).expect("Linux");
+        assert!(before >= 0.0 && thread_us(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! Single pushes over HTTP beside the floor, in turn on one Redis: processor time of both, and of
+//! Redis.
+
+use anyhow::{Context, Result};
+use dueq::{Client, Message};
+use dueq_testkit::Server;
+use serde_json::json;
+use tokio::process::Command;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::Arguments;
+use super::fill::MAIN;
+use super::load::pushes;
+use super::process::Process;
+use crate::curves::median;
+use crate::limits::report::{Report, rounded};
+
+const CONNECTIONS: usize = 64;
+/// Pushes of a round, for each.
+const PUSHES: u64 = 20_000;
+const ROUNDS: usize = 5;
+/// Processor time of a push, in times of the floor's.
+const MOST_RATIO: f64 = 2.0;
+
+/// Of one push, in microseconds.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    /// Processor time of the server over HTTP.
+    cpu: f64,
+    /// Processor time of Redis.
+    redis: f64,
+    /// The time of the round, for each push.
+    wall: f64,
+}
+
+pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
+    report.scenario("push");
+    let redis = Server::start(&[])?;
+    let serve = Process::serve(&arguments.dueq, &redis.url(), &[]).await?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["serve-floor", &redis.url()]);
+    let floor = Process::start(command).await.context("the floor")?;
+    let library = Client::connect(&redis.url()).await?;
+    let mut rows: [(&str, Vec<Cost>); 5] = [
+        ("PUT", Vec::new()),
+        ("POST", Vec::new()),
+        ("floor, PUT", Vec::new()),
+        ("floor, POST", Vec::new()),
+        ("library", Vec::new()),
+    ];
+    for round in 0..=ROUNDS {
+        eprintln!("push: round {round} of {ROUNDS}");
+        for (index, (name, costs)) in rows.iter_mut().enumerate() {
+            let process = if index < 2 { &serve } else { &floor };
+            let method = if name.ends_with("PUT") { "PUT" } else { "POST" };
+            let prefix = format!("p{round}-");
+            let (cpu, of_redis) = (process.cpu_us()?, crate::process::cpu_us(redis.pid())?);
+            let wall = match *name {
+                "library" => by_library(&library).await?,
+                _ => pushes(process.address, CONNECTIONS, PUSHES, &prefix, method).await?,
+            };
+            let each = |us: f64| us / PUSHES as f64;
+            let cost = Cost {
+                cpu: each(process.cpu_us()? - cpu),
+                redis: each(crate::process::cpu_us(redis.pid())? - of_redis),
+                wall: each(wall.as_secs_f64() * 1e6),
+            };
+            // The first round opens connections and loads scripts.
+            if round > 0 {
+                costs.push(cost);
+            }
+        }
+    }
+    judge(report, &rows);
+    Ok(())
+}
+
+/// As many pushes at once, without HTTP.
+async fn by_library(client: &Client) -> Result<std::time::Duration> {
+    let queue = client.queue(MAIN)?;
+    let (begin, mut tasks) = (Instant::now(), JoinSet::new());
+    for _ in 0..CONNECTIONS {
+        let queue = queue.clone();
+        tasks.spawn(async move {
+            for _ in 0..PUSHES / CONNECTIONS as u64 {
+                let due = std::time::Duration::from_secs(48 * 3_600);
+                queue
+                    .push_message(Message::new("x".repeat(100)).due(due))
+                    .await?;
+            }
+            anyhow::Ok(())
+        });
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended??;
+    }
+    Ok(begin.elapsed())
+}
+
+fn judge(report: &mut Report, rows: &[(&'static str, Vec<Cost>); 5]) {
+    let of = |costs: &[Cost], of: fn(&Cost) -> f64| {
+        let mut figures: Vec<_> = costs.iter().map(of).collect();
+        median(&mut figures)
+    };
+    for (name, costs) in rows {
+        let is_library = *name == "library";
+        let cpu = (!is_library).then(|| rounded(of(costs, |cost| cost.cpu)));
+        report.figure(
+            name,
+            json!({
+                "us": cpu,
+                "redis_us": rounded(of(costs, |cost| cost.redis)),
+                "per_s": (1e6 / of(costs, |cost| cost.wall)).round(),
+            }),
+        );
+    }
+    for (name, ours, floor) in [
+        ("PUT, times of the floor", &rows[0].1, &rows[2].1),
+        ("POST, times of the floor", &rows[1].1, &rows[3].1),
+    ] {
+        // In each round the machine is as fast for both.
+        let mut ratios: Vec<_> = ours
+            .iter()
+            .zip(floor)
+            .map(|(ours, floor)| ours.cpu / floor.cpu)
+            .collect();
+        let ratio = rounded(median(&mut ratios));
+        report.goal(
+            name,
+            ratio,
+            format!("at most {MOST_RATIO}"),
+            ratio <= MOST_RATIO,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_is_the_median_of_rounds() {
+        let cost = |cpu| Cost {
+            cpu,
+            redis: 1.0,
+            wall: 10.0,
+        };
+        let missed = |ours: [f64; 3]| {
+            let ours: Vec<_> = ours.into_iter().map(cost).collect();
+            let floor: Vec<_> = [10.0, 20.0, 40.0].into_iter().map(cost).collect();
+            let library = vec![cost(0.0)];
+            let rows = [
+                ("PUT", ours.clone()),
+                ("POST", ours),
+                ("floor, PUT", floor.clone()),
+                ("floor, POST", floor),
+                ("library", library),
+            ];
+            let mut report = Report::default();
+            report.scenario("push");
+            judge(&mut report, &rows);
+            report.failures(true).len()
+        };
+        assert_eq!(missed([99.0, 40.0, 80.0]), 0);
+        assert_eq!(missed([21.0, 41.0, 10.0]), 2);
+    }
+}

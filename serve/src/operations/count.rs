@@ -1,0 +1,67 @@
+//! The dry run of a requeue or a purge: counts what is selected.
+
+use dueq::{Cursor, Queue, State};
+
+use crate::operations::progress::Progress;
+use crate::operations::work::{End, Step};
+
+/// Counts the messages in one state whose time is at or before a time.
+pub(super) struct Count {
+    queue: Queue,
+    state: State,
+    before_ms: u64,
+    cursor: Option<Cursor>,
+}
+
+impl Count {
+    pub(super) fn new(queue: &Queue, state: State, before_ms: u64) -> Self {
+        Self {
+            queue: queue.clone(),
+            state,
+            before_ms,
+            cursor: None,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) async fn step(
+        &mut self,
+        limit: usize,
+        update: impl Fn(&mut dyn FnMut(&mut Progress)),
+    ) -> Result<Step, dueq::Error> {
+        if self.state == State::Scheduled {
+            // Redis counts by due time itself.
+            let counts = self.queue.dues(&[self.before_ms + 1]).await?.counts;
+            let found = counts.first().copied().unwrap_or(0);
+            update(&mut |progress| {
+                progress.done = found;
+                progress.of = Some(found);
+            });
+            return Ok(Step {
+                messages: 1,
+                end: Some(End::Done),
+            });
+        }
+        let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
+        let page = page.await?;
+        let times = page.messages.iter().map(|message| message.time_ms);
+        let found = times.filter(|ms| *ms <= self.before_ms).count() as u64;
+        // Dead messages are in the order of their times, ready ones are not.
+        let is_past = self.state == State::Dead && found < page.messages.len() as u64;
+        let is_end = page.next.is_none() || is_past;
+        update(&mut |progress| {
+            progress.done += found;
+            if is_end {
+                progress.of = Some(progress.done);
+            }
+        });
+        self.cursor = page.next;
+        Ok(Step {
+            messages: page.messages.len() as u64,
+            end: is_end.then_some(End::Done),
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! What an operation is asked to do: its fields are checked here, before anything is done.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dueq::State;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::problem::{Code, Problem};
+use crate::routes::read_id;
+
+/// How many ids an operation names at most.
+const MAX_IDS: usize = 10_000;
+/// The most messages of a canary: each is asked for again and again.
+const MAX_CANARY: u64 = 100;
+/// How long a canary may take at most, and without a value.
+const MAX_CANARY_WAIT_MS: u64 = 600_000;
+const CANARY_WAIT_MS: u64 = 60_000;
+/// How many messages a second at most; without a value if the operation changes them, or only
+/// counts or audits them.
+const MAX_PACE: u64 = 100_000;
+const PACE: u64 = 1_000;
+const PACE_OF_READS: u64 = 10_000;
+/// The last millisecond of the year 9999.
+const MAX_MS: u64 = 253_402_300_799_999;
+
+/// What an operation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Makes dead messages due again.
+    Requeue,
+    /// Removes scheduled, ready or dead messages.
+    Purge,
+    /// Cancels messages by their ids.
+    Cancel,
+    /// Looks for damage of the queue.
+    Audit,
+    /// Looks for damage, and repairs it.
+    Repair,
+}
+
+/// The state of the messages that a purge removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Purged {
+    Scheduled,
+    Ready,
+    Dead,
+}
+
+/// An operation on a queue.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewOperation)]
+pub(crate) struct Request {
+    kind: Kind,
+    /// Only what died (`requeue`, `purge` of dead messages) or was due (`purge` of others) at or
+    /// before this time, in Unix milliseconds of Redis. Without it, or if it is later, now. A purge of
+    /// scheduled messages needs it.
+    #[schema(maximum = 253_402_300_799_999_u64)]
+    before_ms: Option<u64>,
+    /// True counts what would be done, and changes nothing.
+    dry_run: Option<bool>,
+    /// How many messages are requeued first: the others follow if none of them dies again.
+    #[schema(minimum = 1, maximum = 100)]
+    canary: Option<u64>,
+    /// How long to wait until these are settled; 60,000 without it.
+    #[schema(minimum = 1, maximum = 600_000)]
+    canary_wait_ms: Option<u64>,
+    /// How many messages a second; 1,000 without it, and 10,000 if nothing is changed.
+    #[schema(minimum = 1, maximum = 100_000)]
+    pace: Option<u64>,
+    /// Which messages a purge removes.
+    state: Option<Purged>,
+    /// The messages that a cancel cancels: each an id, or `~` and its base64url.
+    #[schema(min_items = 1, max_items = 10_000)]
+    ids: Option<Vec<String>>,
+    /// Whether a cancel removes dead messages too.
+    dead: Option<bool>,
+}
+
+/// What an operation does, with all its defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) before_ms: Option<u64>,
+    pub(crate) is_dry_run: bool,
+    pub(crate) canary: Option<Canary>,
+    pub(crate) pace: u64,
+    pub(crate) state: Option<State>,
+    pub(crate) ids: Named,
+    pub(crate) with_dead: bool,
+}
+
+/// The ids that a cancel names. They go when the operation has ended; what is compared stays.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) count: usize,
+    digest: [u8; 32],
+    ids: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Named {
+    fn new(ids: Vec<Vec<u8>>) -> Self {
+        let mut digest = Sha256::new();
+        for id in &ids {
+            digest.update([u8::try_from(id.len()).unwrap_or(u8::MAX)]);
+            digest.update(id);
+        }
+        Self {
+            count: ids.len(),
+            digest: digest.finalize().into(),
+            ids: Arc::new(Mutex::new(ids)),
+        }
+    }
+
+    /// Takes the ids: the operation has them until it ends.
+    pub(super) fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.digest) == (other.count, other.digest)
+    }
+}
+
+impl Eq for Named {}
+
+/// The first messages of a requeue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Canary {
+    pub(crate) messages: usize,
+    pub(crate) wait_ms: u64,
+}
+
+impl Plan {
+    /// The plan of a request, at this time of Redis.
+    pub(crate) fn new(request: Request, now_ms: u64) -> Result<Self, Problem> {
+        let kind = request.kind;
+        let is_dry_run = request.dry_run.unwrap_or(false);
+        let state = request.state.map(|state| match state {
+            Purged::Scheduled => State::Scheduled,
+            Purged::Ready => State::Ready,
+            Purged::Dead => State::Dead,
+        });
+        let has = [
+            ("state", state.is_some(), kind == Kind::Purge),
+            (
+                "before_ms",
+                request.before_ms.is_some(),
+                matches!(kind, Kind::Requeue | Kind::Purge),
+            ),
+            ("canary", request.canary.is_some(), kind == Kind::Requeue),
+            (
+                "canary_wait_ms",
+                request.canary_wait_ms.is_some(),
+                request.canary.is_some(),
+            ),
+            ("ids", request.ids.is_some(), kind == Kind::Cancel),
+            ("dead", request.dead.is_some(), kind == Kind::Cancel),
+        ];
+        if let Some((field, ..)) = has.into_iter().find(|(_, has, may)| *has && !may) {
+            let what = match field {
+                "canary_wait_ms" => "it belongs to canary",
+                _ => "an operation of this kind has no such field",
+            };
+            return Err(invalid(format!("{field}: {what}")));
+        }
+        let reads = is_dry_run || kind == Kind::Audit;
+        let pace = request
+            .pace
+            .unwrap_or(if reads { PACE_OF_READS } else { PACE });
+        within("pace", pace, 1, MAX_PACE)?;
+        let canary = match request.canary {
+            Some(messages) => Some(canary(messages, request.canary_wait_ms)?),
+            None => None,
+        };
+        if let Some(before_ms) = request.before_ms {
+            within("before_ms", before_ms, 0, MAX_MS)?;
+        }
+        let before_ms = match (kind, state) {
+            (Kind::Requeue, _) | (Kind::Purge, Some(State::Ready | State::Dead)) => {
+                Some(request.before_ms.unwrap_or(now_ms).min(now_ms))
+            }
+            (Kind::Purge, Some(_)) => {
+                let needed = "before_ms: a purge of scheduled messages needs the due time until which it removes them";
+                Some(request.before_ms.ok_or_else(|| invalid(needed))?)
+            }
+            (Kind::Purge, None) => {
+                return Err(invalid("state: a purge needs it: scheduled, ready or dead"));
+            }
+            _ => None,
+        };
+        Ok(Self {
+            kind,
+            before_ms,
+            is_dry_run,
+            canary,
+            pace,
+            state,
+            ids: Named::new(ids_of(kind, request.ids)?),
+            with_dead: request.dead.unwrap_or(false),
+        })
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.is_dry_run || self.kind == Kind::Audit
+    }
+
+    /// The state of the messages that a requeue or a purge deals with.
+    pub(crate) fn selected(&self) -> State {
+        self.state.unwrap_or(State::Dead)
+    }
+}
+
+fn canary(messages: u64, wait_ms: Option<u64>) -> Result<Canary, Problem> {
+    within("canary", messages, 1, MAX_CANARY)?;
+    let wait_ms = wait_ms.unwrap_or(CANARY_WAIT_MS);
+    within("canary_wait_ms", wait_ms, 1, MAX_CANARY_WAIT_MS)?;
+    Ok(Canary {
+        messages: usize::try_from(messages).unwrap_or(1),
+        wait_ms,
+    })
+}
+
+fn ids_of(kind: Kind, ids: Option<Vec<String>>) -> Result<Vec<Vec<u8>>, Problem> {
+    let ids = ids.unwrap_or_default();
+    if kind == Kind::Cancel && !(1..=MAX_IDS).contains(&ids.len()) {
+        let detail = format!("ids: {}; a cancel names 1 to {MAX_IDS} ids", ids.len());
+        return Err(invalid(detail));
+    }
+    ids.iter().map(|id| read_id(id)).collect()
+}
+
+fn within(field: &str, value: u64, least: u64, most: u64) -> Result<(), Problem> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "{field}: {value}; it is {least} to {most}"
+    )))
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidInput, detail)
+}
+
+impl Kind {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeue",
+            Self::Purge => "purge",
+            Self::Cancel => "cancel",
+            Self::Audit => "audit",
+            Self::Repair => "repair",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW_MS: u64 = 1_800_000_000_000;
+
+    fn plan(json: &str) -> Result<Plan, String> {
+        let request = serde_json::from_str(json).map_err(|error| error.to_string())?;
+        Plan::new(request, NOW_MS).map_err(|problem| problem.reason().1.to_owned())
+    }
+
+    #[test]
+    fn defaults_are_safe_and_a_future_time_is_now() {
+        let requeue = plan(r#"{"kind": "requeue"}"#).expect("a plan");
+        assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
+        assert_eq!((requeue.canary, requeue.selected()), (None, State::Dead));
+        let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
+        assert_eq!(later, requeue);
+        let dry = plan(r#"{"kind": "purge", "state": "ready", "dry_run": true}"#).expect("a plan");
+        assert_eq!((dry.before_ms, dry.pace), (Some(NOW_MS), 10_000));
+        // The due time of scheduled messages is in the future.
+        let due = plan(r#"{"kind": "purge", "state": "scheduled", "before_ms": 1900000000000}"#);
+        assert_eq!(due.expect("a plan").before_ms, Some(1_900_000_000_000));
+        let canary = plan(r#"{"kind": "requeue", "canary": 10}"#)
+            .expect("a plan")
+            .canary;
+        assert_eq!(canary.map(|canary| canary.wait_ms), Some(60_000));
+    }
+
+    #[test]
+    fn fields_of_other_kinds_and_ranges_are_refused() {
+        for (json, reason) in [
+            (r#"{}"#, "missing field"),
+            (r#"{"kind": "drop"}"#, "unknown variant"),
+            (r#"{"kind": "purge"}"#, "state: a purge needs it"),
+            (r#"{"kind": "purge", "state": "leased"}"#, "unknown variant"),
+            (
+                r#"{"kind": "purge", "state": "scheduled"}"#,
+                "before_ms: a purge of scheduled",
+            ),
+            (
+                r#"{"kind": "purge", "state": "dead", "canary": 1}"#,
+                "canary:",
+            ),
+            (r#"{"kind": "requeue", "state": "dead"}"#, "state:"),
+            (r#"{"kind": "requeue", "ids": ["a"]}"#, "ids:"),
+            (r#"{"kind": "requeue", "canary": 0}"#, "canary: 0"),
+            (r#"{"kind": "requeue", "canary": 101}"#, "canary: 101"),
+            (
+                r#"{"kind": "requeue", "canary_wait_ms": 5}"#,
+                "belongs to canary",
+            ),
+            (
+                r#"{"kind": "requeue", "canary": 1, "canary_wait_ms": 0}"#,
+                "canary_wait_ms: 0",
+            ),
+            (r#"{"kind": "requeue", "pace": 0}"#, "pace: 0"),
+            (r#"{"kind": "requeue", "pace": 100001}"#, "pace: 100001"),
+            (r#"{"kind": "requeue", "before_ms": -1}"#, "invalid value"),
+            (
+                r#"{"kind": "requeue", "before_ms": 1e400}"#,
+                "number out of range",
+            ),
+            (
+                r#"{"kind": "requeue", "before_ms": 253402300800000}"#,
+                "before_ms: ",
+            ),
+            (r#"{"kind": "cancel"}"#, "ids: 0"),
+            (r#"{"kind": "cancel", "ids": []}"#, "ids: 0"),
+            (r#"{"kind": "cancel", "ids": [""]}"#, "1 to 200 bytes"),
+            (r#"{"kind": "cancel", "ids": ["\u0000"]}"#, "control byte"),
+            (r#"{"kind": "cancel", "ids": ["~?"]}"#, "base64url"),
+            (
+                r#"{"kind": "cancel", "ids": ["a"], "before_ms": 1}"#,
+                "before_ms:",
+            ),
+            (r#"{"kind": "audit", "before_ms": 1}"#, "before_ms:"),
+            (r#"{"kind": "repair", "ids": ["a"]}"#, "ids:"),
+            (r#"{"kind": "audit", "kind": "repair"}"#, "duplicate field"),
+            (r#"{"kind": "audit", "force": true}"#, "unknown field"),
+        ] {
+            let refusal = plan(json).expect_err(json);
+            assert!(refusal.contains(reason), "{json}: {refusal}");
+        }
+        let many = vec!["a"; 10_001].join("\",\"");
+        let refusal = plan(&format!(r#"{{"kind": "cancel", "ids": ["{many}"]}}"#));
+        assert!(refusal.expect_err("too many").contains("10001"));
+    }
+}

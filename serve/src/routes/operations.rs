@@ -1,0 +1,175 @@
+//! Operations on a whole queue: begin, follow, stop.
+
+use axum::extract::{FromRequestParts, OriginalUri, State};
+use axum::http::header::LOCATION;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::audit::Action;
+use crate::auth::Principal;
+use crate::body::JsonBody;
+use crate::operations::{Begun, Plan, Request, Shown};
+use crate::path::{QueueName, decode, segment};
+use crate::problem::{Code, Document, Problem};
+
+/// Follow operations.
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(list_operations), routes!(read_operation)]
+}
+
+/// Begin and stop operations.
+pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(begin_operation), routes!(stop_operation)]
+}
+
+/// The operations of a queue.
+#[derive(Serialize, ToSchema)]
+struct OperationList {
+    /// Those that this instance runs, and the last ones that have ended. The newest first.
+    operations: Vec<Shown>,
+}
+
+/// The id of the operation in the path.
+struct OperationId(String);
+
+impl<S: Sync> FromRequestParts<S> for OperationId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let raw = segment(parts, "{operation}").ok_or_else(|| {
+            Problem::new(Code::Internal, "the route has no operation in its path")
+        })?;
+        let id = String::from_utf8(decode(raw)?);
+        id.map(Self)
+            .map_err(|_| Problem::new(Code::InvalidPath, "the id of the operation is not UTF-8"))
+    }
+}
+
+/// Begin an operation on a queue
+///
+/// Requeues or purges messages up to a time, cancels messages by their ids, or audits or repairs the
+/// queue. It goes on after the answer, at its pace. One of each kind runs on a queue: the same call
+/// again answers the one that runs, and another of the same kind is refused.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/operations",
+    tag = "operations",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    request_body = Request,
+    responses(
+        (status = 202, description = "It has begun", body = Shown, headers(("Location" = String, description = "The address of the operation"))),
+        (status = 200, description = "The same operation runs already", body = Shown),
+        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "An operation of this kind runs on the queue", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn begin_operation(
+    State(app): State<Shared>,
+    name: QueueName,
+    OriginalUri(uri): OriginalUri,
+    Extension(action): Extension<Action>,
+    JsonBody(request): JsonBody<Request>,
+) -> Result<Response, Problem> {
+    let queue = app.existing(&name).await?;
+    let plan = Plan::new(request, queue.dues(&[]).await?.now_ms)?;
+    let begun = app.operations.begin(&app, &queue, plan, action).await?;
+    let address = |id: &str| format!("{}/{id}", uri.path());
+    Ok(match begun {
+        Begun::Running(operation) => {
+            let href = address(operation.id());
+            Json(Shown::new(&operation, href)).into_response()
+        }
+        Begun::New(operation) => {
+            let href = address(operation.id());
+            let location = HeaderValue::from_str(&href).map(|href| [(LOCATION, href)]);
+            let shown = Json(Shown::new(&operation, href));
+            (StatusCode::ACCEPTED, location.ok(), shown).into_response()
+        }
+    })
+}
+
+/// List the operations of a queue
+///
+/// Those of this instance: the running ones, and the last 100 that have ended.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/operations",
+    tag = "operations",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    responses((status = 200, body = OperationList))
+)]
+async fn list_operations(
+    State(app): State<Shared>,
+    name: QueueName,
+    OriginalUri(uri): OriginalUri,
+) -> Json<OperationList> {
+    let operations = app.operations.of_queue(name.as_str()).into_iter();
+    let shown = operations.map(|operation| {
+        let href = format!("{}/{}", uri.path(), operation.id());
+        Shown::new(&operation, href).brief()
+    });
+    Json(OperationList {
+        operations: shown.collect(),
+    })
+}
+
+/// Read how far an operation is
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/operations/{operation}",
+    tag = "operations",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("operation" = String, Path, description = "The id of the operation"),
+    ),
+    responses(
+        (status = 200, body = Shown),
+        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn read_operation(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: OperationId,
+    OriginalUri(uri): OriginalUri,
+) -> Result<Json<Shown>, Problem> {
+    let operation = app.operations.get(name.as_str(), &id.0)?;
+    Ok(Json(Shown::new(&operation, uri.path().to_owned())))
+}
+
+/// Stop an operation
+///
+/// It stops after its step. What it did stays. An operation that has ended is as it was.
+#[utoipa::path(
+    delete,
+    path = "/v1/queues/{queue}/operations/{operation}",
+    tag = "operations",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("operation" = String, Path, description = "The id of the operation"),
+    ),
+    responses(
+        (status = 202, description = "It stops after its step, or has ended", body = Shown),
+        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn stop_operation(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: OperationId,
+    principal: Principal,
+    OriginalUri(uri): OriginalUri,
+) -> Result<(StatusCode, Json<Shown>), Problem> {
+    let operation = app.operations.get(name.as_str(), &id.0)?;
+    operation.stop(principal.name());
+    let shown = Json(Shown::new(&operation, uri.path().to_owned()));
+    Ok((StatusCode::ACCEPTED, shown))
+}

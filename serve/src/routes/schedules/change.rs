@@ -1,0 +1,150 @@
+//! Pauses, resumes, triggers and removes a schedule.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use dueq::{Applied, ScheduleHandle, Triggered};
+
+use crate::app::{App, Shared};
+use crate::path::{QueueName, ScheduleName};
+use crate::problem::{Code, Document, Problem};
+use crate::routes::schedules::{Outcome, absent};
+use crate::shown::quoted;
+
+fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleHandle, Problem> {
+    Ok(app.client.queue(queue.as_str())?.schedule(name.as_str()))
+}
+
+/// Pause a schedule
+///
+/// It makes no ticks until it is resumed; its fires count as paused. Ticks that it has made stay.
+#[utoipa::path(
+    put,
+    path = "/v1/queues/{queue}/schedules/{name}/pause",
+    tag = "schedules",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+    ),
+    responses(
+        (status = 200, body = Outcome),
+        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn pause_schedule(
+    State(app): State<Shared>,
+    queue: QueueName,
+    name: ScheduleName,
+) -> Result<Json<Outcome>, Problem> {
+    match handle(&app, &queue, &name)?.pause().await? {
+        true => Ok(Json(Outcome::new(name.as_str(), "paused"))),
+        false => Err(absent(&app, &queue, &name).await),
+    }
+}
+
+/// Resume a schedule
+///
+/// Its next fire is the first one after now.
+#[utoipa::path(
+    delete,
+    path = "/v1/queues/{queue}/schedules/{name}/pause",
+    tag = "schedules",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+    ),
+    responses(
+        (status = 200, body = Outcome),
+        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn resume_schedule(
+    State(app): State<Shared>,
+    queue: QueueName,
+    name: ScheduleName,
+) -> Result<Json<Outcome>, Problem> {
+    match handle(&app, &queue, &name)?.resume().await? {
+        true => Ok(Json(Outcome::new(name.as_str(), "resumed"))),
+        false => Err(absent(&app, &queue, &name).await),
+    }
+}
+
+/// Remove a schedule
+///
+/// Ticks that it has made stay. A repeated call answers 404.
+#[utoipa::path(
+    delete,
+    path = "/v1/queues/{queue}/schedules/{name}",
+    tag = "schedules",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+    ),
+    responses(
+        (status = 200, body = Outcome),
+        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn remove_schedule(
+    State(app): State<Shared>,
+    queue: QueueName,
+    name: ScheduleName,
+) -> Result<Json<Outcome>, Problem> {
+    match handle(&app, &queue, &name)?.remove().await? {
+        true => Ok(Json(Outcome::new(name.as_str(), "removed"))),
+        false => Err(absent(&app, &queue, &name).await),
+    }
+}
+
+/// Trigger a schedule
+///
+/// Makes a tick now, also if the schedule is paused. It obeys the overlap of the schedule, and moves
+/// no fire. Each call makes another tick: if `applied` is `unknown`, look for the tick before you
+/// repeat it.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/schedules/{name}/trigger",
+    tag = "schedules",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+    ),
+    responses(
+        (status = 200, description = "The queue had a tick of this millisecond", body = Outcome),
+        (status = 201, description = "The tick is made", body = Outcome),
+        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "An earlier tick waits or runs, and the schedule says `skip`", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn trigger_schedule(
+    State(app): State<Shared>,
+    queue: QueueName,
+    name: ScheduleName,
+) -> Result<(StatusCode, Json<Outcome>), Problem> {
+    let of = |outcome, id| Outcome {
+        id: Some(id),
+        ..Outcome::new(name.as_str(), outcome)
+    };
+    match handle(&app, &queue, &name)?.trigger().await? {
+        Triggered::Created(id) => Ok((StatusCode::CREATED, Json(of("created", id)))),
+        Triggered::Exists(id) => Ok((StatusCode::OK, Json(of("exists", id)))),
+        Triggered::Gone => Err(absent(&app, &queue, &name).await),
+        Triggered::Overlaps => {
+            let name = quoted(name.as_str());
+            let detail = format!(
+                "nothing was done: an earlier tick of schedule {name} waits or runs, and its overlap is skip"
+            );
+            Err(Problem::new(Code::Overlaps, detail).retryable())
+        }
+        // An outcome that a later release of the library adds is a defect of this match.
+        other => {
+            let detail = format!("the outcome {other:?} is not known");
+            Err(Problem::new(Code::Internal, detail).applied(Applied::Unknown))
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the audit log says of operations.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::{AT, begun, dead, depths, end_line, lines_of, requeue, run, until};
+use crate::assert_refused;
+use crate::instance::Instance;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (_, before_ms) = dead(&instance, 30).await?;
+    let (address, shown) = begun(&instance, requeue(before_ms, 10)).await?;
+    let lines = instance.audit()?;
+    // The request has been answered, and the operation runs.
+    let of_request: Vec<_> = lines
+        .iter()
+        .filter(|line| line["method"] == "POST")
+        .collect();
+    let [request] = of_request[..] else {
+        panic!("{lines:?}");
+    };
+    let [start] = &lines_of(&instance, &shown)?[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(
+        (&start["event"], &start["request"], &start["queue"]),
+        (&json!("start"), &request["action"], &json!("orders"))
+    );
+    assert_eq!(
+        (&start["principal"], &start["via"]),
+        (&json!("loopback"), &json!("loopback"))
+    );
+    let expected =
+        json!({ "kind": "requeue", "before_ms": before_ms, "dry_run": false, "pace": 10 });
+    assert_eq!(start["operation"], expected);
+    until(&instance, &address, |shown| {
+        shown["done"].as_u64() > Some(0)
+    })
+    .await?;
+    assert_eq!(lines_of(&instance, &shown)?.len(), 1, "it has no end yet");
+    instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    let end = end_line(&instance, &shown).await?["operation"].clone();
+    let last = super::ended(&instance, &address).await?;
+    assert_eq!(
+        (&end["state"], &end["done"]),
+        (&json!("stopped"), &last["done"])
+    );
+    assert_eq!(
+        (&end["reason"], &end["unknown"]),
+        (&last["reason"], &json!(0))
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn end_of_an_operation_is_logged_before_it_is_shown() -> Result<()> {
+    let instance = Instance::open().await?;
+    dead(&instance, 30).await?;
+    let ids = json!(["old-1", "none"]);
+    let end = run(
+        &instance,
+        json!({ "kind": "cancel", "ids": ids, "dead": true }),
+    )
+    .await?;
+    let lines = lines_of(&instance, &end)?;
+    let [start, last] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(
+        (&start["operation"]["ids"], &start["operation"]["dead"]),
+        (&json!(2), &json!(true))
+    );
+    assert_eq!(last["operation"]["skipped"]["absent"], 1);
+    assert_eq!(last["operation"]["done"], 1);
+    // The ids are in the line of the request.
+    let lines = instance.audit()?;
+    let request = lines.iter().find(|line| line["action"] == start["request"]);
+    assert_eq!(request.map(|line| &line["body"]["ids"]), Some(&ids));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stop_of_the_server_ends_operations_on_record() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    let (queue, before_ms) = dead(&instance, 60).await?;
+    let (address, shown) = begun(&instance, requeue(before_ms, 20)).await?;
+    let until_some = |shown: &Value| shown["done"].as_u64() > Some(1);
+    until(&instance, &address, until_some).await?;
+    instance.stop.cancel();
+    instance.stopped().await?;
+    let lines = lines_of(&instance, &shown)?;
+    let [_, end] = &lines[..] else {
+        panic!("{lines:?}");
+    };
+    assert_eq!(
+        (
+            &end["event"],
+            &end["operation"]["state"],
+            &end["operation"]["reason"]
+        ),
+        (
+            &json!("end"),
+            &json!("stopped"),
+            &json!("the server stopped")
+        )
+    );
+    let stats = queue.stats().await?;
+    assert_eq!(end["operation"]["done"], json!(stats.requeued));
+    assert!(stats.requeued < 60, "{stats:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operation_is_refused_if_its_line_cannot_be_written() -> Result<()> {
+    let instance = Instance::start(|config, _| {
+        config.audit_log = Some("/dev/full".into());
+        Ok(Vec::new())
+    })
+    .await?;
+    let (queue, _) = dead(&instance, 3).await?;
+    let answer = super::begin(&instance, json!({ "kind": "requeue" })).await?;
+    assert_refused!(&answer, 503, "audit_failed");
+    assert_eq!(depths(&queue).await?, [0, 0, 0, 3]);
+    let listed = instance.ask(&format!("GET {AT}"), &[], "").await?;
+    assert_eq!(listed.json()?, json!({ "operations": [] }));
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! Deletes a queue, whichever it is or only the one that the caller has seen.
+
+use crate::error::{Error, ErrorKind};
+use crate::model::codec::Codec;
+use crate::model::outcomes::Deleted;
+use crate::protocol::verbs::Verb;
+use crate::queue::Queue;
+use crate::server::patience::{Repeat, patiently};
+
+impl<C: Codec> Queue<C> {
+    /// Names this creation of the queue: a word of 16 hexadecimal digits that is different each time
+    /// a queue of this name is created. `None` if there is no queue.
+    ///
+    /// Every role has the right to this call.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert_eq!(orders.incarnation().await?, None);
+    /// orders.push("rate it").await?;
+    /// let first = orders.incarnation().await?;
+    /// orders.delete().await?;
+    /// orders.push("rate it").await?;
+    /// assert_ne!(orders.incarnation().await?, first);
+    /// # });
+    /// ```
+    pub async fn incarnation(&self) -> Result<Option<String>, Error> {
+        let home = self.router.home();
+        let names = ["incarnation", "layout"];
+        let read = patiently(|| home.control().fields(home.keys().meta(), names));
+        let [incarnation, layout] = read.await?;
+        Ok(incarnation.filter(|_| layout.is_some()))
+    }
+
+    /// As [`delete`](Queue::delete), but only the queue of this [`incarnation`](Queue::incarnation):
+    /// one that was created after it stays. The comparison and the deletion are one step in Redis.
+    ///
+    /// If the reply is lost, the same call answers `Absent` if the first one took effect.
+    ///
+    /// # Errors
+    /// Those of [`delete`](Queue::delete).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Deleted;
+    ///
+    /// orders.push("rate it").await?;
+    /// let incarnation = orders.incarnation().await?.unwrap();
+    /// assert_eq!(orders.delete_incarnation("an older one").await?, Deleted::Changed);
+    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, Deleted::Deleted);
+    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, Deleted::Absent);
+    /// # });
+    /// ```
+    pub async fn delete_incarnation(&self, incarnation: &str) -> Result<Deleted, Error> {
+        let home = self.router.home();
+        let header = home.call(Verb::Stats, &[], Repeat::Harmless).await;
+        let header = header.map_err(Error::of_read)?.header;
+        match header.incarnation {
+            none if none.is_empty() => return Ok(Deleted::Absent),
+            found if found != incarnation => return Ok(Deleted::Changed),
+            _ => {}
+        }
+        let has_others = header.epoch.is_some();
+        if has_others && !self.router.delete_others(Some(incarnation)).await? {
+            return Ok(Deleted::Changed);
+        }
+        let deleted = home.control().delete_incarnation(home.keys(), incarnation);
+        let deleted = deleted.await;
+        if !has_others {
+            return deleted;
+        }
+        let deleted = deleted.map_err(|error| error.after("the other partitions were deleted"))?;
+        let read = self.router.refresh(&self.router.current()).await;
+        read.map_err(|error| error.after("the queue was deleted"))?;
+        Ok(deleted)
+    }
+
+    /// Removes the queue with all its messages; returns whether it existed. A partition is removed in
+    /// one step, and of several the home last: if the call fails halfway, pushes are refused until
+    /// the same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report that the store was emptied, and
+    /// serve the queue again after the next push. Not repeated when the reply is lost.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;
+    /// [`ErrorKind::Server`](crate::ErrorKind::Server) if one of its keys has a wrong type, so that
+    /// another program uses it. In both cases nothing is deleted.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.push("rate it").await?;
+    /// assert!(orders.delete().await?);
+    /// assert!(!orders.exists().await?);
+    /// # });
+    /// ```
+    pub async fn delete(&self) -> Result<bool, Error> {
+        let home = self.router.home();
+        let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
+            // A damaged queue can be deleted too. Keys of other programs are found by their type.
+            Err(error) if error.kind() != ErrorKind::Server => return Err(error),
+            Err(_) => match home.stored_map().await {
+                Err(error) if error.kind() != ErrorKind::Server => return Err(error),
+                stored => stored
+                    .ok()
+                    .and_then(|stored| stored.map)
+                    .map(|map| map.epoch),
+            },
+            Ok(reply) => reply.header.epoch,
+        };
+        if epoch.is_some() {
+            self.router.delete_others(None).await?;
+        }
+        let deleted = home.control().delete_keys(home.keys()).await;
+        if epoch.is_none() {
+            return deleted;
+        }
+        let deleted = deleted.map_err(|error| error.after("the other partitions were deleted"))?;
+        let read = self.router.refresh(&self.router.current()).await;
+        read.map_err(|error| error.after("the queue was deleted"))?;
+        Ok(deleted)
+    }
+}

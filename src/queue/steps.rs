@@ -1,0 +1,295 @@
+//! Requeues and purges in steps, whose pace the caller sets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::model::bulk::{BulkEnd, BulkProgress};
+use crate::model::codec::Codec;
+use crate::model::outcomes::State;
+use crate::partition::Partition;
+use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::results::administer::Step;
+use crate::protocol::results::inspect;
+use crate::protocol::verbs::Verb;
+use crate::queue::Queue;
+use crate::queue::administer::refuse_leased;
+use crate::router::{Partitions, Router};
+use crate::server::patience::Repeat;
+
+/// What a call in steps does to each message.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Bulk {
+    Requeue,
+    Purge(State),
+}
+
+impl Bulk {
+    /// One call at one partition: at most `limit` messages whose time is at or before `until_ms`.
+    pub(super) async fn step(
+        self,
+        partition: &Partition,
+        limit: usize,
+        until_ms: Option<u64>,
+    ) -> Result<Step, Error> {
+        let (limit, until) = (limit.to_string(), text_of(until_ms));
+        let (verb, first) = match self {
+            Self::Requeue => (Verb::Requeue, "oldest"),
+            Self::Purge(state) => (Verb::Purge, state.as_str()),
+        };
+        let args = [first.as_bytes(), limit.as_bytes(), until.as_bytes()];
+        Step::decode(partition.call(verb, &args, Repeat::Unsafe).await?)
+    }
+}
+
+/// The time as the scripts read it: at most 15 digits, and nothing for none.
+fn text_of(until_ms: Option<u64>) -> String {
+    let digits = until_ms.map(|ms| ms.min(999_999_999_999_999).to_string());
+    digits.unwrap_or_default()
+}
+
+/// A requeue or a purge of a queue in steps: each [`step`](BulkSteps::step) is one call, and the
+/// caller sets the pace. [`Queue::requeue_steps`] and [`Queue::purge_steps`] make one.
+///
+/// It ends by itself, whatever dies or is pushed meanwhile. Nothing runs between two steps, and
+/// nothing is kept in Redis: to stop, drop it. The same call with the same time does the rest,
+/// also in another process.
+pub struct BulkSteps {
+    router: Arc<Router>,
+    bulk: Bulk,
+    until_ms: u64,
+    known: Arc<Partitions>,
+    parts: Vec<Part>,
+    /// The index of the partition whose turn it is.
+    turn: usize,
+    done: u64,
+    is_gone: bool,
+}
+
+/// What is known of one partition.
+struct Part {
+    partition: Arc<Partition>,
+    until_ms: u64,
+    done: u64,
+    /// How many of the selected messages are left.
+    left: Option<u64>,
+    /// How many were selected at the first step: a purge ends after so many.
+    selected: u64,
+    incarnation: String,
+    has_ended: bool,
+}
+
+impl<C: Codec> Queue<C> {
+    /// Revives the messages that died at or before this time, in Unix milliseconds of the server,
+    /// in steps. A later time than the first step is the time of the first step, so that a message
+    /// that dies again stays dead.
+    ///
+    /// As [`requeue_before`](Queue::requeue_before), at the caller's pace. Makes no call.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// delivery.bury("the bank is closed").await?;
+    /// let now_ms = orders.dues(&[]).await?.now_ms;
+    /// let mut steps = orders.requeue_steps(now_ms);
+    /// while steps.step(100).await?.end.is_none() {
+    ///     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    /// }
+    /// assert_eq!(steps.done(), 1);
+    /// # });
+    /// ```
+    pub fn requeue_steps(&self, unix_ms: u64) -> BulkSteps {
+        BulkSteps::new(self.router(), Bulk::Requeue, unix_ms)
+    }
+
+    /// Removes the messages in one state, scheduled, ready or dead, whose time is at or before this
+    /// one, in steps. It is the time of [`purge_before`](Queue::purge_before). Each partition ends
+    /// when none is left, or when as many are removed as there were at its first step.
+    ///
+    /// Makes no call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for leased messages.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Due, State};
+    ///
+    /// orders.push("rate it").due(Due::at_ms(2_000_000_000_000)).await?;
+    /// let mut steps = orders.purge_steps(State::Scheduled, 2_000_000_000_000)?;
+    /// let progress = steps.step(100).await?;
+    /// assert_eq!((progress.done, progress.left), (1, Some(0)));
+    /// # });
+    /// ```
+    pub fn purge_steps(&self, state: State, unix_ms: u64) -> Result<BulkSteps, Error> {
+        refuse_leased(state)?;
+        Ok(BulkSteps::new(self.router(), Bulk::Purge(state), unix_ms))
+    }
+}
+
+impl BulkSteps {
+    fn new(router: &Arc<Router>, bulk: Bulk, until_ms: u64) -> Self {
+        let known = router.current();
+        Self {
+            router: Arc::clone(router),
+            bulk,
+            until_ms,
+            parts: parts_of(&known, until_ms),
+            known,
+            turn: 0,
+            done: 0,
+            is_gone: false,
+        }
+    }
+
+    /// Deals with up to `limit` messages (1 to 1,000) in one call, which takes Redis about 10 µs a
+    /// message. The partitions of a queue take turns, the home first. After the end it makes no
+    /// call.
+    ///
+    /// # Errors
+    /// If the call fails, it can be made again: the next step takes what is left. If its reply was
+    /// lost ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages are done and
+    /// not counted. If it is not applied, [`done`](BulkSteps::done) has all. A dropped future is as
+    /// a lost reply.
+    pub async fn step(&mut self, limit: usize) -> Result<BulkProgress, Error> {
+        if !(1..=MAX_ITEMS).contains(&limit) {
+            return Err(Error::invalid(format!(
+                "a step of {limit} messages: a step has 1 to {MAX_ITEMS}"
+            )));
+        }
+        let Some(index) = self.next() else {
+            return Ok(self.progress());
+        };
+        let part = &mut self.parts[index];
+        let until_ms = Some(part.until_ms);
+        let step = self.bulk.step(&part.partition, limit, until_ms).await?;
+        self.turn = index + 1;
+        self.done += step.done;
+        self.is_gone = !part.incarnation.is_empty() && part.incarnation != step.incarnation;
+        part.took(&step, self.bulk);
+        if index == 0 {
+            // The home knows the map. A queue whose map has changed was empty then.
+            let newest = self.router.confirm(&self.known, step.epoch).await;
+            let newest = newest.map_err(|error| {
+                self.parts[0].has_ended = false; // asked again, as the others may be unknown
+                error.of_read()
+            })?;
+            if !Arc::ptr_eq(&newest, &self.known) {
+                self.parts.truncate(1);
+                let others = parts_of(&newest, self.until_ms).into_iter().skip(1);
+                self.parts.extend(others);
+                self.known = newest;
+            }
+        }
+        Ok(self.progress())
+    }
+
+    /// The ids that the next step of this `limit` deals with, in one call, without their payloads.
+    /// Another call can change them before that step. Empty at the end, and if the partition whose
+    /// turn it is has none.
+    ///
+    /// It changes nothing, so it can be repeated and dropped.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `limit` is not 1 to 1,000;
+    /// else those of [`list`](Queue::list).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// delivery.bury("the bank is closed").await?;
+    /// let steps = orders.requeue_steps(u64::MAX);
+    /// assert_eq!(steps.peek(10).await?, [b"order:42"]);
+    /// # });
+    /// ```
+    pub async fn peek(&self, limit: usize) -> Result<Vec<Vec<u8>>, Error> {
+        if !(1..=MAX_ITEMS).contains(&limit) {
+            return Err(Error::invalid(format!(
+                "{limit} ids: a call returns 1 to {MAX_ITEMS}"
+            )));
+        }
+        let Some(index) = self.next() else {
+            return Ok(Vec::new());
+        };
+        let part = &self.parts[index];
+        let state = match self.bulk {
+            Bulk::Requeue => State::Dead,
+            Bulk::Purge(state) => state,
+        };
+        let limit = limit.to_string();
+        let args = [state.as_str().as_bytes(), b"", limit.as_bytes()];
+        let called = part.partition.call(Verb::Peek, &args, Repeat::Harmless);
+        let page = inspect::page(&mut called.await?.body)?.page;
+        let selected = page.messages.into_iter();
+        let selected = selected.filter(|message| message.time_ms <= part.until_ms);
+        Ok(selected.map(|message| message.id).collect())
+    }
+
+    /// How many messages all steps together have dealt with.
+    pub fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// The partition whose turn it is; none at the end.
+    fn next(&self) -> Option<usize> {
+        if self.is_gone {
+            return None;
+        }
+        let count = self.parts.len();
+        let mut indexes = (0..count).map(|step| (self.turn + step) % count);
+        indexes.find(|index| !self.parts[*index].has_ended)
+    }
+
+    fn progress(&self) -> BulkProgress {
+        let left: Option<Vec<u64>> = self.parts.iter().map(|part| part.left).collect();
+        BulkProgress {
+            done: self.done,
+            left: left.map(|left| left.iter().sum()),
+            end: match self.next() {
+                Some(_) => None,
+                None if self.is_gone => Some(BulkEnd::QueueGone),
+                None => Some(BulkEnd::Complete),
+            },
+        }
+    }
+}
+
+impl Part {
+    fn took(&mut self, step: &Step, bulk: Bulk) {
+        if self.left.is_none() {
+            self.selected = step.done + step.left;
+            self.incarnation.clone_from(&step.incarnation);
+        }
+        self.done += step.done;
+        self.left = Some(step.left);
+        self.has_ended = step.left == 0;
+        match bulk {
+            // The first call finds only messages that were dead before it.
+            Bulk::Requeue => self.until_ms = self.until_ms.min(step.now_ms),
+            // New messages can be selected for ever. And timers of schedules stay.
+            Bulk::Purge(_) => self.has_ended |= step.done == 0 || self.done >= self.selected,
+        }
+    }
+}
+
+fn parts_of(partitions: &Partitions, until_ms: u64) -> Vec<Part> {
+    let part = |partition| Part {
+        partition: Arc::clone(partition),
+        until_ms,
+        done: 0,
+        left: None,
+        selected: 0,
+        incarnation: String::new(),
+        has_ended: false,
+    };
+    partitions.list().iter().map(part).collect()
+}
+
+impl fmt::Debug for BulkSteps {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BulkSteps")
+            .field("queue", &self.router.queue_name())
+            .field("bulk", &self.bulk)
+            .field("until_ms", &self.until_ms)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
