@@ -34,8 +34,8 @@ pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
-pub(crate) use settlements::Settlements;
 pub(crate) use search::{Searches, read_id};
+pub(crate) use settlements::Settlements;
 
 use crate::app::Shared;
 use crate::auth::Right;

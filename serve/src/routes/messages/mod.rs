@@ -25,10 +25,10 @@ use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
 
+pub(super) use fields::Payload;
 pub(super) use fields::PushedMessage;
 pub(super) use reader::{MAX_BYTES, Reader, unread};
 pub(super) use schema::NewMessage;
-pub(super) use fields::Payload;
 pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.

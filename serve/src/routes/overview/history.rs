@@ -24,7 +24,10 @@ const RANGE: &str = "60m";
 pub(super) struct Wanted {
     /// How many minutes, hours or days, with the present one: `1m` to `60m`, `1h` to `168h`, `1d` to
     /// `90d`
-    #[param(pattern = "^[0-9]{1,3}[mhd]$", default = "60m")]
+    #[param(
+        pattern = "^(([1-9]|[1-5][0-9]|60)m|([1-9]|[1-9][0-9]|1[0-5][0-9]|16[0-8])h|([1-9]|[1-8][0-9]|90)d)$",
+        default = "60m"
+    )]
     range: Option<String>,
 }
 
