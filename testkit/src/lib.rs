@@ -12,6 +12,7 @@ pub mod cluster;
 mod doctest;
 mod examples;
 mod fuzz;
+mod loading;
 mod port;
 mod proxy;
 mod sentinel;

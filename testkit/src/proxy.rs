@@ -29,6 +29,8 @@ struct Cut {
     request: Vec<u8>,
     /// Whether the first reply was lost.
     done: bool,
+    /// Whether every later reply is lost, too.
+    is_always: bool,
     /// The reply to later requests with these bytes, which the proxy does not forward.
     refusal: Option<String>,
 }
@@ -71,8 +73,24 @@ impl Proxy {
         *self.rules.cut() = Some(Cut {
             request: request.as_ref().to_vec(),
             done: false,
+            is_always: false,
             refusal: None,
         });
+    }
+
+    /// Like [`Proxy::cut_reply_of`], for every request with these bytes from now on.
+    pub fn cut_every_reply_of(&self, request: impl AsRef<[u8]>) {
+        *self.rules.cut() = Some(Cut {
+            request: request.as_ref().to_vec(),
+            done: false,
+            is_always: true,
+            refusal: None,
+        });
+    }
+
+    /// Forwards everything from now on.
+    pub fn pass_all(&self) {
+        *self.rules.cut() = None;
     }
 
     /// Like [`Proxy::cut_reply_of`]; it also answers later requests with these bytes with this
@@ -82,6 +100,7 @@ impl Proxy {
         *self.rules.cut() = Some(Cut {
             request: request.as_ref().to_vec(),
             done: false,
+            is_always: false,
             refusal,
         });
     }
@@ -116,7 +135,7 @@ impl Rules {
         {
             return Fate::Pass;
         }
-        if !cut.done {
+        if !cut.done || cut.is_always {
             cut.done = true;
             return Fate::Lose;
         }
@@ -220,6 +239,12 @@ mod tests {
         proxy.cut_reply_of("INCR");
         assert_eq!(crate::command(port, &["INCR", "count"])?, "");
         assert_eq!(crate::command(port, &["INCR", "count"])?, ":4\r\n");
+        proxy.cut_every_reply_of("INCR");
+        for _ in 0..2 {
+            assert_eq!(crate::command(port, &["INCR", "count"])?, "");
+        }
+        proxy.pass_all();
+        assert_eq!(crate::command(port, &["INCR", "count"])?, ":7\r\n");
         Ok(())
     }
 }

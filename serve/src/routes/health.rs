@@ -31,8 +31,12 @@ impl RedisProbe {
         {
             return answers;
         }
-        let asked = tokio::time::timeout(PATIENCE, client.server_time()).await;
-        let answers = asked.is_ok_and(|time| time.is_ok());
+        // A step of a scan: while Redis loads its data, it answers TIME, and nothing that serves a call.
+        let mut scan = client.scan_queues();
+        let asked = tokio::time::timeout(PATIENCE, scan.next()).await;
+        // A user without the right to scan gets an answer, too.
+        let answers =
+            asked.is_ok_and(|step| step.map_or_else(|error| !error.is_retryable(), |_| true));
         *last = Some((Instant::now(), answers));
         answers
     }

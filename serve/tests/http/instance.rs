@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use dueq::{Client, Queue};
 use dueq_serve::{Access, Config, Control, QueuePattern, Role, Server, add_token};
+use dueq_testkit::Proxy;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,17 +52,7 @@ impl Instance {
 
     pub(crate) async fn with_tokens_and(change: impl FnOnce(&mut Config)) -> Result<Self> {
         Self::start(|config, folder| {
-            let path = folder.join("tokens.toml");
-            let mut tokens = Vec::new();
-            let all = [QueuePattern::all()];
-            for role in ["viewer", "producer", "consumer", "operator"] {
-                let token = add_token(&path, role, &[parsed(role)], &all)?;
-                tokens.push((role.to_owned(), token));
-            }
-            let others = ["other*".parse().map_err(anyhow::Error::msg)?];
-            let token = add_token(&path, "foreigner", &[Role::Operator], &others)?;
-            tokens.push(("foreigner".to_owned(), token));
-            config.access = Access::Tokens(path);
+            let tokens = with_all_tokens(config, folder)?;
             change(config);
             Ok(tokens)
         })
@@ -77,6 +68,14 @@ impl Instance {
     pub(crate) async fn beside_by(&self, url: &str) -> Result<Self> {
         let unused = dueq_testkit::Server::start(&[])?;
         Self::start_at(unused, url, |_, _| Ok(Vec::new())).await
+    }
+
+    /// A server that reaches Redis through a proxy, which can lose replies.
+    pub(crate) async fn proxied() -> Result<(Self, Proxy)> {
+        let redis = dueq_testkit::Server::start(&[])?;
+        let proxy = Proxy::start(redis.port())?;
+        let instance = Self::start_at(redis, &proxy.url(), with_all_tokens).await?;
+        Ok((instance, proxy))
     }
 
     /// A server whose configuration `change` completes; it returns the tokens that it made.
@@ -159,6 +158,11 @@ impl Instance {
         format!("Authorization: Bearer {}", self.token(name))
     }
 
+    /// All tokens.
+    pub(crate) fn tokens(&self) -> impl Iterator<Item = &str> {
+        self.tokens.iter().map(|(_, token)| token.as_str())
+    }
+
     pub(crate) fn token(&self, name: &str) -> &str {
         let found = self.tokens.iter().find(|(known, _)| known == name);
         &found.expect("a token of that name").1
@@ -170,8 +174,8 @@ impl Instance {
         self.raw(request.as_bytes()).await
     }
 
-    /// Another server on the same Redis, with the same tokens.
-    pub(crate) async fn beside(&self) -> Result<SocketAddr> {
+    /// The address of another server on the same Redis, with the same tokens.
+    pub(crate) async fn address_beside(&self) -> Result<SocketAddr> {
         let config = Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             audit_log: Some(self.folder.join("audit-2.ndjson")),
@@ -244,6 +248,22 @@ pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &
         head.push_str(&format!("Content-Length: {}\r\n", body.len()));
     }
     format!("{head}\r\n{body}")
+}
+
+/// Makes a tokens file.
+fn with_all_tokens(config: &mut Config, folder: &Path) -> Result<Vec<(String, String)>> {
+    let path = folder.join("tokens.toml");
+    let mut tokens = Vec::new();
+    let all = [QueuePattern::all()];
+    for role in ["viewer", "producer", "consumer", "operator"] {
+        let token = add_token(&path, role, &[parsed(role)], &all)?;
+        tokens.push((role.to_owned(), token));
+    }
+    let others = ["other*".parse().map_err(anyhow::Error::msg)?];
+    let token = add_token(&path, "foreigner", &[Role::Operator], &others)?;
+    tokens.push(("foreigner".to_owned(), token));
+    config.access = Access::Tokens(path);
+    Ok(tokens)
 }
 
 /// Reads all that comes until the connection closes.

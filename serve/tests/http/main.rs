@@ -3,10 +3,13 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod calls;
+mod captured;
 mod claims;
 mod delete;
 mod document;
 mod embedded;
+mod faults;
 mod guide;
 mod history;
 mod hosts;

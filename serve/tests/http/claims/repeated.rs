@@ -26,7 +26,7 @@ async fn repeated_claim_answers_its_grant() -> Result<()> {
     assert_eq!(queue.stats().await?.claimed, 1);
     // By another instance with the same key.
     let bearer = instance.bearer("consumer");
-    let other = instance.beside().await?;
+    let other = instance.address_beside().await?;
     let request = request(other, CLAIM, &[JSON, &bearer], REPEATABLE);
     let mut stream = tokio::net::TcpStream::connect(other).await?;
     tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await?;

@@ -1,0 +1,73 @@
+//! The log of a test, as a program would write it without escaping anything.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::DefaultGuard;
+use tracing::{Event, Metadata, Subscriber};
+
+/// The events of this thread, from now until drop: a test captures the server's with a runtime of one
+/// thread.
+pub(crate) struct Captured {
+    text: Arc<Mutex<String>>,
+    _guard: DefaultGuard,
+}
+
+impl Captured {
+    pub(crate) fn start() -> Self {
+        let text = Arc::<Mutex<String>>::default();
+        let guard = tracing::subscriber::set_default(Writer(Arc::clone(&text)));
+        Self {
+            text,
+            _guard: guard,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        lock(&self.text).clone()
+    }
+}
+
+struct Writer(Arc<Mutex<String>>);
+
+impl Subscriber for Writer {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("dueq")
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = event.metadata().name().to_owned();
+        event.record(&mut Fields(&mut line));
+        lock(&self.0).push_str(&format!("{line}\n"));
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl Visit for Fields<'_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let _ = write!(self.0, " {field}={value}");
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let _ = write!(self.0, " {field}={value:?}");
+    }
+}
+
+fn lock(text: &Mutex<String>) -> std::sync::MutexGuard<'_, String> {
+    text.lock().unwrap_or_else(PoisonError::into_inner)
+}
