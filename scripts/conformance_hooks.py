@@ -14,6 +14,7 @@ LAYOUT_3 = ["orders", "busy", "failed"]
 CONFLICTS = ["replace", "next"]
 CONTROLS = [chr(code) for code in [*range(32), 127]]
 
+
 def spelled(text):
     """The text in the second spelling of names in paths."""
     return "~" + base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
@@ -52,6 +53,12 @@ for name, strategy in {
     "business-hours": st.sampled_from(["Mon-Fri 09:00-18:00", "Mon-Sun 00:00-24:00", "Sat 10:00-12:00"]),
     "time-zone": st.sampled_from(["UTC", "Europe/Paris", "Asia/Shanghai"]),
     "ascending-times": st.sets(st.integers(0, 253402300799999), min_size=1, max_size=60).map(lambda times: ",".join(map(str, sorted(times)))),
+    "schedule-name": st.from_regex(r"[A-Za-z0-9._-]{1,20}", fullmatch=True),
+    "operation-id": st.from_regex(r"[0-9a-f]{16}", fullmatch=True),
+    "interval": st.sampled_from(["15m", "1h", "2 days", "PT48H"]),
+    "jitter": st.sampled_from(["1ms", "30s", "1m"]),
+    "cron": st.sampled_from(["0 2 * * *", "*/15 9-17 * * mon-fri", "30 0 0 1 * *"]),
+    "date-time": st.sampled_from(["2099-12-01T20:00:00+08:00", "2099-06-01T00:00:00Z"]),
     "cursor": st.just("MQ"),
 }.items():
     schemathesis.openapi.format(name, strategy)
@@ -73,6 +80,36 @@ def message(body, queue):
         body["on_conflict"] = "replace"
 
 
+def limits(body):
+    """Limits with which the requests that follow are still accepted."""
+    for field, least in [("max_messages", 10**6), ("max_remembered", 10**6), ("max_payload_bytes", 1 << 24)]:
+        if body.get(field):
+            body[field] = max(body[field], least)
+    if body.get("rate"):
+        body["rate"], body["rate_window_ms"] = 10**6, 10**6
+        body["burst"] = 10**6
+
+
+def rule(fields):
+    """Leaves one of the rules of a schedule."""
+    if "cron" in fields:
+        fields.pop("every", None)
+        fields.setdefault("zone", "UTC")
+    else:
+        fields.setdefault("every", "15m")
+        fields.pop("zone", None)
+
+
+def schedules(declared):
+    for number, one in enumerate(declared):
+        payloads = [name for name in ("payload", "payload_json", "payload_base64") if name in one]
+        for name in payloads[1:]:
+            del one[name]
+        one["name"] = f"name-{number}"
+        if "start" in one and "end" in one:
+            one["start"], one["end"] = "2099-06-01T00:00:00Z", "2099-12-01T20:00:00+08:00"
+
+
 def whole(value):
     """The value with whole numbers as integers: for JSON Schema 7.0 is one, and for most programs it is not."""
     if isinstance(value, dict):
@@ -87,19 +124,34 @@ def before_call(context, case, kwargs):
     if case.meta is None or not case.meta.generation.mode.is_positive:
         return
     query, queue = case.query or {}, unquote(str((case.path_parameters or {}).get("queue")))
+    path = case.operation.path
     if "cursor" in query:
         # A cursor names its list.
         place = f"1/{name_of(queue)}/{query.get('state')}/{query.get('order') or 'oldest'}/17:"
+        if path.endswith("/schedules"):
+            place = f"1/{name_of(queue)}/schedules/http a"
         query["cursor"] = spelled(place)[1:]
         query.pop("from", None)
     if "times" in query:
         for name in ("from", "step_ms", "count"):
             query.pop(name, None)
+    if path == "/v1/fires":
+        rule(query)
+        case.query = query
     if isinstance(case.body, dict):
         case.body = whole(case.body)
-        message(case.body, queue)
+        if path.endswith("/limits"):
+            limits(case.body)
+        elif "/schedules" in path:
+            schedules(case.body.get("schedules", [case.body]))
+        elif path.endswith("/operations"):
+            case.body.pop("ids", None) if case.body.get("kind") != "cancel" else case.body.update(ids=["1", spelled("2")])
+        else:
+            message(case.body, queue)
+        if case.body.get("wait_ms"):
+            case.body["wait_ms"] %= 200  # most claims find nothing, and a run has no time to wait
         if case.operation.method.upper() == "PUT":
-            case.body.pop("id", None)  # the path has it
+            case.body.pop("name" if "/schedules/" in path else "id", None)  # the path has it
 
 
 @schemathesis.serializer("application/x-ndjson")

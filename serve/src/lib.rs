@@ -20,6 +20,9 @@ mod app;
 mod audit;
 mod auth;
 mod body;
+#[cfg(any(test, feature = "harness"))]
+#[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
+pub mod checks;
 mod claims;
 mod config;
 mod error;

@@ -1,6 +1,7 @@
 //! The extractor of parameters after the question mark.
 
 use axum::extract::FromRequestParts;
+use axum::http::Uri;
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -14,7 +15,14 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let read = axum::extract::Query::try_from_uri(&parts.uri);
+        Self::read(&parts.uri)
+    }
+}
+
+impl<T: DeserializeOwned> Query<T> {
+    /// The parameters of this URI.
+    pub(crate) fn read(uri: &Uri) -> Result<Self, Problem> {
+        let read = axum::extract::Query::try_from_uri(uri);
         read.map(|axum::extract::Query(value)| Self(value))
             .map_err(|error| {
                 use std::error::Error;

@@ -1,5 +1,5 @@
 //! Properties of the decoders that must hold for any bytes, as functions that panic if one does
-//! not: for URLs, names, and replies of servers.
+//! not: for URLs, names, handles, and replies of servers.
 //!
 //! A test applies them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` runs
 //! for longer.
@@ -20,17 +20,18 @@ use crate::protocol::verbs::Verb;
 use crate::server::info::{Info, too_old};
 use wire::{Sent, check_text};
 
-pub use self::wire::{name, url};
+pub use self::wire::{handle, name, url};
 
 /// Panics if these bytes are decoded wrongly.
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 4] = [
+pub const CHECKS: [(&str, Check); 5] = [
     ("reply", reply),
     ("answer", answer),
     ("url", url),
     ("name", name),
+    ("handle", handle),
 ];
 
 /// Answers about a server or from a Sentinel are decoded as they were sent, or not at all. The

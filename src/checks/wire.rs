@@ -1,7 +1,8 @@
-//! Properties of any bytes that are read as a URL, or as an answer of a server or a Sentinel.
+//! Properties of any bytes that are read as a URL, a name or a handle, or as an answer of a server or a Sentinel.
 
 use redis::{ConnectionAddr, Value};
 
+use crate::delivery::DeliveryHandle;
 use crate::error::{Applied, ErrorKind};
 use crate::protocol::keys::{Keys, queue_of_meta};
 use crate::protocol::limits;
@@ -171,6 +172,31 @@ pub fn url(bytes: &[u8]) {
             assert!(
                 !told.contains(SECRET) && !format!("{error:?}").contains(SECRET),
                 "{error:?}"
+            );
+        }
+    }
+}
+
+/// Handles of deliveries: an accepted text is the only one of its handle, and a refusal does not
+/// repeat the text, which may have a lease token.
+pub fn handle(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match text.parse::<DeliveryHandle>() {
+        Ok(handle) => {
+            assert_eq!(handle.to_string(), text);
+            assert!(text.len() <= DeliveryHandle::MAX_BYTES, "{text}");
+            assert!(limits::check_id(handle.id_bytes()).is_ok(), "{text}");
+            let token = text.split('.').nth(1).expect("a token");
+            assert!(!format!("{handle:?}").contains(token), "{handle:?}");
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
+            check_text(&error.to_string());
+            assert!(
+                text.len() < 20 || !error.to_string().contains(text),
+                "{error}"
             );
         }
     }

@@ -155,7 +155,7 @@ fn unreadable(error: String) -> Problem {
 }
 
 /// The token of the header `Authorization`. A header that cannot be read is refused, not ignored.
-fn bearer(parts: &Parts) -> Result<Option<&str>, Problem> {
+pub(crate) fn bearer(parts: &Parts) -> Result<Option<&str>, Problem> {
     let wrong = |reason: &str| {
         let detail = format!("header Authorization: {reason}; write Authorization: Bearer TOKEN");
         Err(Problem::new(Code::Unauthenticated, detail))

@@ -118,6 +118,9 @@ fn named(parts: &Parts) -> Result<Option<Authority>, Problem> {
         ),
     };
     match (parts.uri.authority(), header) {
+        (Some(line), _) if line.as_str().contains('@') => {
+            Err(wrong("the host of the request line has a user"))
+        }
         (Some(line), Some(header)) if *line != header => {
             Err(wrong("it differs from the host of the request line"))
         }
@@ -129,16 +132,29 @@ fn named(parts: &Parts) -> Result<Option<Authority>, Problem> {
 /// Whether the host is that of the URL, with the same port.
 fn is_of(url: &PublicUrl, named: &Authority) -> bool {
     let default = if url.is_https() { 443 } else { 80 };
-    let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
+    let named_port = port(named, default);
     named.host().eq_ignore_ascii_case(url.authority().host())
-        && port(named) == port(url.authority())
+        && named_port.is_some()
+        && named_port == port(url.authority(), default)
+}
+
+/// The port of an authority; `None` if its text is no port.
+pub(crate) fn port(authority: &Authority, default: u16) -> Option<u16> {
+    let (text, host) = (authority.as_str(), authority.host());
+    let (_, port) = text.rsplit_once(host)?;
+    match port.strip_prefix(':') {
+        // The library reads a sign as well, and no port as the default one.
+        Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => digits.parse().ok(),
+        Some(_) => None,
+        None => Some(default),
+    }
 }
 
 /// Whether the host is the address of the connection, or another name of loopback if that is
 /// loopback.
 fn is_address(named: &Authority, address: SocketAddr, is_tls: bool) -> bool {
     let default = if is_tls { 443 } else { 80 };
-    if named.port_u16().unwrap_or(default) != address.port() {
+    if port(named, default) != Some(address.port()) {
         return false;
     }
     let ip = address.ip().to_canonical();
@@ -182,6 +198,8 @@ mod tests {
             (&local, "[::1]:8377", "[::1]:8377", true),
             (&local, "localhost:80", "127.0.0.1:8377", false),
             (&local, "localhost", "127.0.0.1:8377", false),
+            (&local, "localhost:+8377", "127.0.0.1:8377", false),
+            (&local, "localhost:", "127.0.0.1:80", false),
             (&local, "evil.example.com:8377", "127.0.0.1:8377", false),
             (&local, "127.0.0.1.nip.io:8377", "127.0.0.1:8377", false),
             (&local, "localhost.:8377", "127.0.0.1:8377", false),
@@ -193,6 +211,7 @@ mod tests {
             (&public, "q.example.com", "10.0.0.5:8377", true),
             (&public, "Q.EXAMPLE.com:443", "10.0.0.5:8377", true),
             (&public, "q.example.com:8377", "10.0.0.5:8377", false),
+            (&public, "q.example.com:443443443", "10.0.0.5:8377", false),
             (&public, "xq.example.com", "10.0.0.5:8377", false),
             (&public, "user@q.example.com", "10.0.0.5:8377", false),
         ] {

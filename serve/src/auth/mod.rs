@@ -4,12 +4,12 @@ mod access;
 mod front;
 mod guard;
 mod host;
-mod origin;
+pub(crate) mod origin;
 mod pattern;
 mod principal;
 mod proxy;
 mod public_url;
-mod query;
+pub(crate) mod query;
 mod rate_limit;
 mod role;
 pub(crate) mod session;
@@ -17,6 +17,8 @@ mod tokens;
 
 pub use access::Access;
 pub(crate) use access::Gate;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) use access::bearer;
 pub(crate) use front::{front, open_front};
 pub(crate) use guard::guard;
 pub(crate) use host::{Hosts, LocalAddr};

@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 
 use crate::auth::PublicUrl;
+use crate::auth::host::port;
 use crate::auth::role::is_safe;
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
@@ -64,8 +65,10 @@ fn is_own(origin: &str, host: Option<&Authority>, public: Option<&PublicUrl>) ->
     };
     let is_same = |other: &Authority| {
         let default = if is_https { 443 } else { 80 };
-        let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
-        authority.host().eq_ignore_ascii_case(other.host()) && port(&authority) == port(other)
+        let own_port = port(&authority, default);
+        authority.host().eq_ignore_ascii_case(other.host())
+            && own_port.is_some()
+            && own_port == port(other, default)
     };
     if public.is_some_and(|url| url.is_https() == is_https && is_same(url.authority())) {
         return true;

@@ -18,7 +18,7 @@ pub(crate) const LASTS: Duration = Duration::from_secs(12 * 3_600);
 const COOKIE_NAME: &str = "dueq_session";
 
 /// The value of a session: `EXPIRY.NAME.SIGNATURE`, the last two in base64url.
-fn sealed(key: &[u8; 32], hash: &[u8; 32], name: &str, expires_s: u64) -> String {
+pub(crate) fn sealed(key: &[u8; 32], hash: &[u8; 32], name: &str, expires_s: u64) -> String {
     let name = URL_SAFE_NO_PAD.encode(name);
     let signature = mac(key, hash, expires_s, &name).finalize().into_bytes();
     format!("{expires_s}.{name}.{}", URL_SAFE_NO_PAD.encode(signature))

@@ -44,13 +44,12 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
             }
         }
     }
-    for (name, mut rules) in rules::all() {
+    for (name, rules) in rules::all() {
         if let Some(schema) = document.pointer_mut(&format!("/components/schemas/{name}")) {
-            let own = schema["allOf"].as_array().cloned();
-            rules.splice(0..0, own.unwrap_or_default());
-            schema["allOf"] = rules.into();
+            rules.apply(schema);
         }
     }
+    without_null_defaults(&mut document);
     document
 }
 
@@ -62,6 +61,8 @@ fn name_in_path(parameter: &mut Value) {
     }
     let (format, pattern, longest) = match parameter["name"].as_str() {
         Some("queue") => ("queue-segment", "^[^\\u0000-\\u001f\\u007f/{}]+$", 128),
+        Some("name") => ("schedule-name", "^[A-Za-z0-9._:/-]+$", 100),
+        Some("operation") => ("operation-id", "^[0-9a-f]+$", 16),
         Some("id") => ("id-segment", "^[^\\u0000-\\u001f\\u007f]+$", 200),
         _ => return,
     };
@@ -88,6 +89,18 @@ fn optional_body(body: &mut Value) {
     }
     if is_optional {
         body["required"] = false.into();
+    }
+}
+
+/// The macros give a field whose default is `None` the default null, which its type may not have.
+fn without_null_defaults(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.retain(|name, value| name != "default" || !value.is_null());
+            fields.values_mut().for_each(without_null_defaults);
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(without_null_defaults),
+        _ => {}
     }
 }
 

@@ -4,6 +4,8 @@
 //! it to the group of its right there. The OpenAPI document, the guard and the tests of roles find
 //! it by that.
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 mod claims;
 mod doctor;
 mod document;

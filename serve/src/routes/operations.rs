@@ -149,8 +149,8 @@ async fn read_operation(
 ///
 /// It stops after its step. What it did stays. An operation that has ended is as it was.
 #[utoipa::path(
-    delete,
-    path = "/v1/queues/{queue}/operations/{operation}",
+    post,
+    path = "/v1/queues/{queue}/operations/{operation}/stop",
     tag = "operations",
     params(
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
@@ -170,6 +170,7 @@ async fn stop_operation(
 ) -> Result<(StatusCode, Json<Shown>), Problem> {
     let operation = app.operations.get(name.as_str(), &id.0)?;
     operation.stop(principal.name());
-    let shown = Json(Shown::new(&operation, uri.path().to_owned()));
+    let href = uri.path().strip_suffix("/stop").unwrap_or_default();
+    let shown = Json(Shown::new(&operation, href.to_owned()));
     Ok((StatusCode::ACCEPTED, shown))
 }

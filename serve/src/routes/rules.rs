@@ -1,20 +1,95 @@
-//! Rules that concern several fields of a body, in JSON Schema. The readers of the bodies refuse what
-//! breaks them; `scripts/conformance` compares the two. A field that is null counts as absent.
+//! What the schemas of bodies need besides their types: rules that concern several fields, in JSON
+//! Schema. The readers of the bodies refuse what breaks them; `scripts/conformance` compares the two.
+//! A field that is null counts as absent.
 //!
 //! Rules that depend on what a text says are in words only, in the descriptions of the fields.
 
 use serde_json::{Value, json};
 
+/// All types. A schema without a type says the same, and validators warn of it.
+const ANY: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
+
+/// What a schema needs.
+#[derive(Default)]
+pub(super) struct Rules {
+    /// All of these hold.
+    all_of: Vec<Value>,
+    /// The list whose wrong elements are refused one by one, and the schema of a right one.
+    elements: Option<(&'static str, &'static str)>,
+    /// Null is no value of any field.
+    is_without_null: bool,
+}
+
 /// The rules of each schema that has some.
-pub(super) fn all() -> Vec<(&'static str, Vec<Value>)> {
-    vec![("NewMessage", new_message()), ("Change", change())]
+pub(super) fn all() -> Vec<(&'static str, Rules)> {
+    let rules = |all_of| Rules {
+        all_of,
+        ..Rules::default()
+    };
+    let list_of = |field, of| Rules {
+        elements: Some((field, of)),
+        ..Rules::default()
+    };
+    let schedule = Rules {
+        all_of: new_schedule(),
+        is_without_null: true,
+        ..Rules::default()
+    };
+    vec![
+        ("NewMessage", rules(new_message())),
+        ("Change", rules(change())),
+        ("LimitsChange", rules(limits())),
+        ("NewOperation", rules(new_operation())),
+        ("NewSchedule", schedule),
+        ("ManyMessages", list_of("messages", "NewMessage")),
+        ("NewSettlements", list_of("settlements", "NewSettlement")),
+        ("NewExtensions", list_of("extensions", "NewExtension")),
+    ]
+}
+
+impl Rules {
+    pub(super) fn apply(mut self, schema: &mut Value) {
+        if self.is_without_null {
+            let fields = schema["properties"].as_object_mut();
+            fields
+                .into_iter()
+                .flatten()
+                .for_each(|(_, field)| without_null(field));
+        }
+        if let Some((list, of)) = self.elements {
+            schema["additionalProperties"] = false.into();
+            let one = format!("#/components/schemas/{of}");
+            schema["properties"][list]["items"] =
+                json!({ "anyOf": [{ "$ref": one }, { "type": ANY }] });
+        }
+        if !self.all_of.is_empty() {
+            let own = schema["allOf"].as_array().cloned();
+            self.all_of.splice(0..0, own.unwrap_or_default());
+            schema["allOf"] = self.all_of.into();
+        }
+    }
+}
+
+fn without_null(field: &mut Value) {
+    if let Some(types) = field.get_mut("type").and_then(Value::as_array_mut) {
+        types.retain(|one| one != "null");
+        if let [only] = &types[..] {
+            field["type"] = only.clone();
+        }
+    }
+    if let Some(choices) = field.get_mut("oneOf").and_then(Value::as_array_mut) {
+        choices.retain(|one| one["type"] != "null");
+        if let [only] = &mut choices[..] {
+            *field = only.take();
+        }
+    }
+    if let Some(words) = field.get_mut("enum").and_then(Value::as_array_mut) {
+        words.retain(|word| !word.is_null());
+    }
 }
 
 fn new_message() -> Vec<Value> {
-    let is_changed = json!({
-        "required": ["on_conflict"],
-        "properties": { "on_conflict": { "enum": ["reschedule", "replace", "next"] } },
-    });
+    let is_changed = is("on_conflict", &["reschedule", "replace", "next"]);
     vec![
         exactly_one("payload", "payload_base64"),
         any([lacks("delay"), lacks("at")]),
@@ -43,6 +118,66 @@ fn change() -> Vec<Value> {
         ],
     });
     vec![any([now, later])]
+}
+
+fn limits() -> Vec<Value> {
+    vec![
+        any([lacks("rate"), has("rate_window_ms")]),
+        any([lacks("rate_window_ms"), has("rate")]),
+        any([lacks("burst"), has("rate")]),
+    ]
+}
+
+fn new_operation() -> Vec<Value> {
+    let of = |kinds: &[&str], rules: Vec<Value>| {
+        let mut all = vec![is("kind", kinds)];
+        all.extend(rules);
+        json!({ "allOf": all })
+    };
+    let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
+    let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
+    let mut purge: Vec<_> = lack(&["canary", "canary_wait_ms", "ids", "dead"]);
+    purge.push(any([
+        is("state", &["ready", "dead"]),
+        json!({ "allOf": [is("state", &["scheduled"]), has("before_ms")] }),
+    ]));
+    let mut cancel: Vec<_> = lack(&["state", "before_ms", "canary", "canary_wait_ms"]);
+    cancel.push(has("ids"));
+    let audit = lack(&[
+        "state",
+        "before_ms",
+        "canary",
+        "canary_wait_ms",
+        "ids",
+        "dead",
+    ]);
+    vec![
+        any([lacks("canary_wait_ms"), has("canary")]),
+        any([
+            of(&["requeue"], requeue),
+            of(&["purge"], purge),
+            of(&["cancel"], cancel),
+            of(&["audit", "repair"], audit),
+        ]),
+    ]
+}
+
+fn new_schedule() -> Vec<Value> {
+    let is_there = |field: &str| json!({ "required": [field], "properties": { field: {} } });
+    let is_absent = |field: &str| json!({ "not": is_there(field) });
+    vec![
+        json!({ "oneOf": [is_there("every"), is_there("cron")] }),
+        any([is_absent("cron"), is_there("zone")]),
+        any([is_absent("zone"), is_there("cron")]),
+        any([is_absent("max"), is("missed", &["all"])]),
+        any([is_absent("on_expire"), is_there("expires")]),
+        any([is_absent("anchor"), is_there("every")]),
+    ]
+}
+
+/// The field is one of the words.
+fn is(field: &str, words: &[&str]) -> Value {
+    json!({ "required": [field], "properties": { field: { "enum": words } } })
 }
 
 /// The field is there.

@@ -202,6 +202,14 @@ async fn look_up(
     (name, result)
 }
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) fn check(uri: &axum::http::Uri) -> Result<(), Problem> {
+    let Query(wanted) = Query::<Wanted>::read(uri)?;
+    let id = read_id(&wanted.id)?;
+    assert!((1..=200).contains(&id.len()));
+    Ok(())
+}
+
 /// The id as it was pushed: `~` is before base64url.
 pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
     let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));

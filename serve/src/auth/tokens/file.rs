@@ -11,6 +11,7 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::auth::tokens::hash;
 use crate::auth::{Principal, QueuePattern, Role, Via};
+use crate::shown::shown;
 
 /// The tokens and the signing key.
 #[derive(Default)]
@@ -56,7 +57,7 @@ impl TokensFile {
         let toml: Toml = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             let line = text.get(..at).unwrap_or(text).matches('\n').count() + 1;
-            format!("line {line}: {}", error.message())
+            format!("line {line}: {}", shown(error.message()))
         })?;
         let signing_key = toml.signing_key.as_deref().map(signing_key).transpose()?;
         let (mut tokens, mut names) = (Vec::new(), HashSet::new());

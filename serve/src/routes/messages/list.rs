@@ -198,6 +198,18 @@ async fn listed(
 }
 
 impl List {
+    #[cfg(any(test, feature = "harness"))]
+    pub(super) fn check(&self) -> Result<(), Problem> {
+        let of = Of {
+            queue: "orders",
+            state: self.state.into(),
+            newest: self.order == Some(Order::Newest),
+        };
+        let begin = self.begin(of)?;
+        assert!(begin.is_some() || (self.from.is_none() && self.cursor.is_none()));
+        Ok(())
+    }
+
     /// Where the page begins.
     fn begin(&self, of: Of<'_>) -> Result<Option<Cursor>, Problem> {
         let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);

@@ -1,6 +1,8 @@
 //! The messages of a queue: push, read, change, list.
 
 mod change;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 mod cursor;
 mod fields;
 mod key;

@@ -97,7 +97,7 @@ pub(super) enum NewMessages {
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(super) struct ManyMessages {
-    /// Each is a `NewMessage`. A wrong one is refused alone, and the others are pushed.
+    /// A wrong one is refused alone, and the others are pushed.
     #[schema(max_items = 1_000)]
     messages: Vec<Value>,
 }

@@ -123,6 +123,17 @@ enum Wanted {
     },
 }
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) fn check(uri: &axum::http::Uri) -> Result<(), Problem> {
+    let Query(times) = Query::<Times>::read(uri)?;
+    let times = match times.read()? {
+        Wanted::Times(times) => times,
+        Wanted::Steps { from, step, count } => vec![from.unwrap_or(0), step, count],
+    };
+    assert!((1..=60).contains(&times.len()) && times.iter().all(|time| *time <= MAX_MS));
+    Ok(())
+}
+
 impl Times {
     fn read(&self) -> Result<Wanted, Problem> {
         let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));

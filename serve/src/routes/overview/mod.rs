@@ -11,6 +11,9 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) use dues::check as check_dues;
+
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![
         routes!(dues::dues),

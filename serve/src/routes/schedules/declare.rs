@@ -25,7 +25,12 @@ use crate::shown::quoted;
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
     /// The set of the schedule; `http` without it
-    #[param(pattern = "^[A-Za-z0-9._:/-]{1,100}$", default = "http")]
+    #[param(
+        pattern = "^[A-Za-z0-9._:/-]+$",
+        min_length = 1,
+        max_length = 100,
+        default = "http"
+    )]
     set: Option<String>,
     /// The revision of the set, such as the number of a deploy. A lower one than the stored is refused
     #[param(maximum = 9_007_199_254_740_992_u64)]

@@ -30,6 +30,7 @@ pub(super) struct Next {
     count: Option<usize>,
     /// The fires after this moment: RFC 3339 or Unix milliseconds; without it those that the queue
     /// makes next
+    #[param(format = "moment", min_length = 1)]
     from: Option<String>,
 }
 
@@ -38,15 +39,19 @@ pub(super) struct Next {
 #[serde(deny_unknown_fields)]
 pub(super) struct Preview {
     /// A pattern: minute, hour, day, month, day of the week; before them a second. It needs `zone`
+    #[param(format = "cron", min_length = 1)]
     cron: Option<String>,
     /// The time between two fires: `15m`
+    #[param(format = "interval", min_length = 1)]
     every: Option<String>,
     /// The time zone of the pattern: an IANA name
+    #[param(format = "time-zone", min_length = 1)]
     zone: Option<String>,
     /// How many fires
     #[param(minimum = 1, maximum = 1_000, default = 10)]
     count: Option<usize>,
     /// The fires after this moment: RFC 3339 or Unix milliseconds; without it the present
+    #[param(format = "moment", min_length = 1)]
     from: Option<String>,
 }
 

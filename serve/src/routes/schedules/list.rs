@@ -28,6 +28,7 @@ pub(super) struct Page {
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
     /// Where the page before ended: take the address `next`
+    #[param(format = "cursor", pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
 }
 

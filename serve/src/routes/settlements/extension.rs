@@ -14,6 +14,7 @@ const DAY_MS: u64 = 86_400_000;
 /// Which lease, and for how long.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = NewExtension)]
 pub(super) struct Extension {
     /// The handle of the delivery.
     #[schema(max_length = 443)]

@@ -43,12 +43,16 @@ pub(super) struct Settlement {
     /// queue starts for `for_ms`.
     action: Action,
     /// For `retry`, `snooze` and `again`: so long from now: `30s`, `1h30m`.
+    #[schema(format = "delay", min_length = 1)]
     delay: Option<String>,
     /// The same as a time: RFC 3339, Unix milliseconds as a string, or a local time with `tz`.
+    #[schema(format = "moment", min_length = 1)]
     at: Option<String>,
     /// Business hours: a due time outside them moves to their next opening.
+    #[schema(format = "business-hours", min_length = 1)]
     within: Option<String>,
     /// The time zone of `within`, and of times without one.
+    #[schema(format = "time-zone", min_length = 1)]
     tz: Option<String>,
     /// For `retry` and `bury`: why; its first 1,024 bytes are kept.
     error: Option<String>,

@@ -186,7 +186,9 @@ async fn waiting_canary_can_be_stopped() -> Result<()> {
     let (queue, _) = dead(&instance, 10).await?;
     let (address, _) = begun(&instance, body(2, 600_000)).await?;
     until(&instance, &address, |shown| shown["canary"]["waiting"] == 2).await?;
-    instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    instance
+        .ask(&format!("POST {address}/stop"), &[], "")
+        .await?;
     let end = ended(&instance, &address).await?;
     assert_eq!(
         (&end["state"], &end["done"]),

@@ -262,14 +262,9 @@ async fn wrong_operations_are_refused_and_not_begun() -> Result<()> {
     let listed = instance.ask(&format!("GET {AT}"), &[], "").await?;
     assert_eq!(listed.json()?, json!({ "operations": [] }));
     for id in ["none", "%00", "..", "~_w", &"x".repeat(5_000)] {
-        for method in ["GET", "DELETE"] {
-            let answer = instance
-                .ask(&format!("{method} {AT}/{id}"), &[], "")
-                .await?;
-            assert!(
-                matches!(answer.status, 400 | 404),
-                "{method} {id}: {answer:?}"
-            );
+        for line in [format!("GET {AT}/{id}"), format!("POST {AT}/{id}/stop")] {
+            let answer = instance.ask(&line, &[], "").await?;
+            assert!(matches!(answer.status, 400 | 404), "{line}: {answer:?}");
             answer.code()?;
         }
     }
@@ -292,8 +287,8 @@ async fn operations_of_foreign_queues_are_out_of_reach() -> Result<()> {
     let id = begun.json()?["id"].as_str().expect("an id").to_owned();
     assert_eq!(begun.json()?["by"], "operator");
     // By the path of a queue that the caller may use.
-    for method in ["GET", "DELETE"] {
-        let line = format!("{method} /v1/queues/other-1/operations/{id}");
+    let foreign = format!("/v1/queues/other-1/operations/{id}");
+    for line in [format!("GET {foreign}"), format!("POST {foreign}/stop")] {
         let answer = instance.ask_as("foreigner", &line, "").await?;
         assert_refused!(answer, 404, "no_such_operation");
     }

@@ -40,7 +40,9 @@ async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
     })
     .await?;
     assert_eq!(lines_of(&instance, &shown)?.len(), 1, "it has no end yet");
-    instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    instance
+        .ask(&format!("POST {address}/stop"), &[], "")
+        .await?;
     let end = end_line(&instance, &shown).await?["operation"].clone();
     let last = super::ended(&instance, &address).await?;
     assert_eq!(

@@ -103,7 +103,9 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
     .await?;
     // What dies from now on is untouched by the continuation too.
     queue.push("x").id("new").await?;
-    let stopped = instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    let stopped = instance
+        .ask(&format!("POST {address}/stop"), &[], "")
+        .await?;
     assert_eq!(stopped.status, 202, "{stopped:?}");
     let first = ended(&instance, &address).await?;
     let done = first["done"].as_u64().expect("a count");
@@ -119,7 +121,9 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!((stats.requeued, stats.dead), (60, done + 1));
     // To stop what has ended changes nothing.
-    let again = instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    let again = instance
+        .ask(&format!("POST {address}/stop"), &[], "")
+        .await?;
     assert_eq!((again.status, again.json()?), (202, first));
     Ok(())
 }
@@ -149,7 +153,9 @@ async fn one_operation_of_a_kind_runs_on_a_queue() -> Result<()> {
         .ask(line, &[super::JSON], "{\"kind\": \"requeue\"}")
         .await?;
     assert_eq!(answer.status, 202, "{answer:?}");
-    instance.ask(&format!("DELETE {address}"), &[], "").await?;
+    instance
+        .ask(&format!("POST {address}/stop"), &[], "")
+        .await?;
     ended(&instance, &address).await?;
     let next = run(&instance, requeue(before_ms, 100_000)).await?;
     assert_eq!(next["state"], "done", "{next}");
@@ -184,7 +190,7 @@ async fn instance_runs_sixteen_operations_at_once() -> Result<()> {
         .await?;
     let href = first.json()?["operations"][0]["href"].clone();
     let href = href.as_str().expect("an address");
-    instance.ask(&format!("DELETE {href}"), &[], "").await?;
+    instance.ask(&format!("POST {href}/stop"), &[], "").await?;
     ended(&instance, href).await?;
     let line = "POST /v1/queues/queue-16/operations";
     let answer = instance

@@ -1,0 +1,49 @@
+//! Checks of everything that the server reads from a request or a file, as functions of bytes that
+//! panic if an invariant does not hold. The crate dueq-input has checks of ids and messages.
+//!
+//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! for longer.
+
+mod files;
+mod heads;
+mod paths;
+
+pub use self::files::{http_pattern, http_tokens};
+pub use self::heads::http_head;
+pub use self::paths::{http_path, http_query};
+use crate::problem::Problem;
+pub use crate::routes::checks::{http_cursor, http_lines};
+use crate::shown::steers;
+
+/// Panics if an invariant does not hold for these bytes.
+pub type Check = fn(&[u8]);
+
+/// A check, by the name of its folder in `fuzz/corpus`.
+pub const CHECKS: [(&str, Check); 7] = [
+    ("http_cursor", http_cursor),
+    ("http_head", http_head),
+    ("http_lines", http_lines),
+    ("http_path", http_path),
+    ("http_pattern", http_pattern),
+    ("http_query", http_query),
+    ("http_tokens", http_tokens),
+];
+
+/// A refusal has words, has a bounded length for any input, and cannot steer a terminal.
+pub(crate) fn check_problem(problem: &Problem) {
+    let (code, detail) = problem.reason();
+    let detail = crate::shown::shown(detail);
+    assert!(!code.is_empty() && !detail.is_empty(), "{problem:?}");
+    assert!(detail.len() < 6_000, "{detail:?}");
+    assert!(!detail.contains(steers), "{detail:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_corpus_and_its_mutations_hold() {
+        for (name, check) in super::CHECKS {
+            dueq_testkit::fuzz(name, check);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Names in paths, and parameters.
+
+use axum::http::Uri;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+use crate::auth::query;
+use crate::checks::check_problem;
+use crate::path::{decode, queue_named};
+use crate::routes::checks::read_parameters;
+
+/// A segment of a path, and a name in a list: both spellings of any bytes give these bytes, and an
+/// accepted segment gives what another decoder reads.
+pub fn http_path(bytes: &[u8]) {
+    let encoded = percent_encode(bytes, NON_ALPHANUMERIC).to_string();
+    assert_eq!(decode(&encoded).ok().as_deref(), Some(bytes), "{encoded}");
+    let base64 = format!("~{}", URL_SAFE_NO_PAD.encode(bytes));
+    assert_eq!(decode(&base64).ok().as_deref(), Some(bytes), "{base64}");
+    let Ok(segment) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    match decode(segment) {
+        Ok(decoded) => {
+            assert!(decoded.len() <= segment.len());
+            if !segment.starts_with('~') {
+                let other: Vec<u8> = percent_decode_str(segment).collect();
+                assert_eq!(decoded, other, "{segment:?}");
+            }
+        }
+        Err(problem) => check_problem(&problem),
+    }
+    match queue_named(segment) {
+        Ok(name) => {
+            assert!(dueq::queue_keys(&name).is_ok(), "{name:?}");
+            assert!(segment.starts_with('~') || name == segment);
+        }
+        Err(problem) => check_problem(&problem),
+    }
+}
+
+/// What follows the question mark: the readers of parameters accept it within their limits or refuse
+/// it, and a token makes any of them refused.
+pub fn http_query(bytes: &[u8]) {
+    let Ok(uri) = Uri::try_from([b"/v1?", bytes].concat()) else {
+        return;
+    };
+    for problem in read_parameters(&uri) {
+        check_problem(&problem);
+    }
+    if let Err(problem) = query::check(&uri) {
+        check_problem(&problem);
+        return;
+    }
+    let token = format!("dueq_{}", "x".repeat(43));
+    for more in [
+        "&token=1",
+        "&%74oken=1",
+        "&x=TOKEN",
+        "&TOKEN",
+        ";access_token=1",
+    ] {
+        let more = more.replace("TOKEN", &token);
+        if let Ok(uri) = Uri::try_from(format!("{uri}{more}")) {
+            let problem = query::check(&uri).expect_err("a token is refused");
+            check_problem(&problem);
+            assert!(!problem.reason().1.contains(&token));
+        }
+    }
+}

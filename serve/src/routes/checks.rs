@@ -1,0 +1,17 @@
+//! Checks of the readers of the routes.
+
+use axum::http::Uri;
+
+use crate::problem::Problem;
+pub use crate::routes::messages::checks::{http_cursor, http_lines};
+use crate::routes::{messages, overview, search};
+
+/// The refusals of the parameters by all readers of them.
+pub(crate) fn read_parameters(uri: &Uri) -> Vec<Problem> {
+    let read = [
+        messages::checks::list(uri),
+        overview::check_dues(uri),
+        search::check(uri),
+    ];
+    read.into_iter().filter_map(Result::err).collect()
+}
