@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness history operations cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness curl-consumers history operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -37,6 +37,8 @@ help:
 	@echo '               DUEQ_OPERATIONS_DEAD=1000000 sets another number'
 	@echo 'make history   compares GET history of dueq serve with what the test counts, while Redis, workers and server are restarted; 15 minutes'
 	@echo '               MINUTES=60 runs for so long'
+	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 10 minutes, needs nginx'
+	@echo '               MESSAGES=1000 for fewer'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
 	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
@@ -46,7 +48,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -149,6 +151,12 @@ schedules:
 	@echo 'dueq schedules: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- schedules $(ARGS)
+
+MESSAGES ?= 10000
+curl-consumers:
+	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for about 10 minutes; needs nginx and curl'
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	DUEQ_CONSUMERS_MESSAGES=$(MESSAGES) cargo test --locked --package dueq-cli --test consumers -- --nocapture
 
 lua:
 	@scripts/lua-dist

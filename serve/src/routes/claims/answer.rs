@@ -17,6 +17,10 @@ use crate::claims::{Outbox, Unreceived, Unsent};
 use crate::problem::{Code, Problem};
 use crate::routes::claims::deliveries::Shown;
 
+/// The body goes in parts of this size: so its end is taken when most of it is written, which is all
+/// that a router in another service sees.
+const PART_BYTES: usize = 64 << 10;
+
 /// What a claim was granted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Grant)]
@@ -104,6 +108,10 @@ impl http_body::Body for Answer {
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let this = self.get_mut();
+        if this.bytes.len() > PART_BYTES {
+            let part = this.bytes.split_to(PART_BYTES);
+            return Poll::Ready(Some(Ok(Frame::data(part))));
+        }
         let Some(unsent) = this.unsent.take() else {
             return Poll::Ready(None);
         };

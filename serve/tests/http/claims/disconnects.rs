@@ -2,10 +2,12 @@
 
 use anyhow::Result;
 use dueq::{Message, Queue};
+use dueq_serve::{Access, Config, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 use super::{CLAIM, JSON, LARGE, LIMIT, WAITS, begin, one, push_large, until, waiting};
-use crate::instance::{Answer, Instance, to_end};
+use crate::instance::{Answer, Instance, request, to_end};
 
 const REPEATABLE: &str = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
 
@@ -47,7 +49,7 @@ async fn claim_ends_when_its_caller_disconnects() -> Result<()> {
 }
 
 /// A claim whose answer is too large for the buffers, and that nobody reads.
-async fn unread(instance: &Instance, body: &str) -> Result<(Queue, tokio::net::TcpStream)> {
+async fn unread(instance: &Instance, body: &str) -> Result<(Queue, TcpStream)> {
     let queue = instance.client.queue("orders")?;
     push_large(&queue).await?;
     let mut stream = begin(instance, &[], body).await?;
@@ -149,5 +151,31 @@ async fn caller_without_access_gets_no_message() -> Result<()> {
     let answer = Answer::parse(&to_end(&mut stream).await?)?;
     crate::assert_refused!(&answer, 401, "unauthenticated");
     until(&queue, "the release", |stats| stats.leased == 0).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mounted_router_releases_an_unwritten_answer() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    push_large(&queue).await?;
+    let config = Config {
+        access: Access::Everybody,
+        ..Config::default()
+    };
+    let app = axum::Router::new().nest("/dueq", router(instance.client.clone(), config)?);
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let address = listener.local_addr()?;
+    let serving = tokio::spawn(async move { axum::serve(listener, app).await });
+    let line = CLAIM.replace("/v1", "/dueq/v1");
+    let mut stream = TcpStream::connect(address).await?;
+    let claim = request(address, &line, &[JSON], WAITS);
+    stream.write_all(claim.as_bytes()).await?;
+    stream.read_exact(&mut [0; 100]).await?;
+    assert_eq!(queue.stats().await?.leased, 1);
+    drop(stream);
+    until(&queue, "the release", |stats| stats.leased == 0).await?;
+    is_untouched(&queue).await?;
+    serving.abort();
     Ok(())
 }
