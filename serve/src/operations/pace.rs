@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The most messages of a step: they occupy Redis for some milliseconds.
-const MAX_STEP: u64 = 250;
+/// The most messages of a step: 100 occupy Redis for about 1 ms.
+const MAX_STEP: u64 = 100;
 /// How many steps a second a slow operation makes at least, one message each.
 const STEPS_A_SECOND: u64 = 10;
 /// For how long an operation goes on trying while Redis is away.

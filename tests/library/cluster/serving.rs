@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use dueq::{Cancelled, Client, Delivery, Durability, Message, Rescheduled, RunNow};
+use dueq::{Cancelled, Client, Deleted, Delivery, Durability, Message, Rescheduled, RunNow};
 use dueq_testkit::cluster::Cluster;
 
 use crate::support::{LIMIT, messages, push_all, seen, stats_until, until};
@@ -99,7 +99,9 @@ async fn every_call_finds_the_master_of_its_queue() -> Result<()> {
         assert_eq!(queue.run_now("a").await?, RunNow::Moved);
         assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
         assert!(queue.examine(false).await?.findings.is_empty());
-        assert!(queue.delete().await?);
+        let incarnation = queue.incarnation().await?.expect("it exists");
+        let deleted = queue.delete_incarnation(&incarnation).await?;
+        assert_eq!(deleted, Deleted::Deleted);
     }
     let checkup = client.examine().await?;
     assert!(checkup.facts.contains(&("masters", "3".to_owned())));

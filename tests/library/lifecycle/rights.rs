@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use dueq::{
-    Client, Delivery, Ended, Followed, Limits, Message, OnConflict, Pushed, Queue, Role, Settled,
-    Waited, acl_rules,
+    Applied, Client, Deleted, Delivery, Ended, Followed, Limits, Message, OnConflict, Pushed,
+    Queue, Role, Settled, State, Waited, acl_rules,
 };
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
@@ -50,5 +50,34 @@ async fn least_rights_suffice_for_windows_next_and_follow_ups() -> Result<()> {
     let revived = Message::new("").id("b").on_conflict(OnConflict::Replace);
     let revived = producer.push_message(revived.revive()).await?;
     assert_eq!(revived.outcome(), Pushed::Moved);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_an_operators_rights_suffice_for_steps_and_deletion() -> Result<()> {
+    for partitions in [1, 3] {
+        let setup = setup().await?;
+        setup.queue.partition_into(partitions).await?;
+        setup.queue.push("").id("a").delay(HOUR).await?;
+        let found = setup.queue.incarnation().await?.expect("it exists");
+        for (name, role) in [("producer", Role::Producer), ("consumer", Role::Consumer)] {
+            let queue = queue_of(&setup, name, role).await?;
+            assert_eq!(queue.incarnation().await?.as_ref(), Some(&found));
+            assert!(queue.requeue_steps(u64::MAX).step(1).await.is_err());
+            let mut purge = queue.purge_steps(State::Scheduled, u64::MAX)?;
+            assert!(purge.step(1).await.is_err());
+            assert!(queue.audit_steps(true).step(1).await.is_err());
+            let denied = queue.delete_incarnation(&found).await;
+            let denied = denied.expect_err("an operator's right");
+            assert_eq!(denied.was_applied(), Applied::No, "{denied}");
+            assert_eq!(setup.queue.stats().await?.scheduled, 1);
+        }
+        let queue = queue_of(&setup, "operator", Role::Operator).await?;
+        let mut audit = queue.audit_steps(true);
+        while !audit.step(250).await?.is_end {}
+        queue.requeue_steps(u64::MAX).step(10).await?;
+        queue.purge_steps(State::Dead, u64::MAX)?.step(10).await?;
+        assert_eq!(queue.delete_incarnation(&found).await?, Deleted::Deleted);
+    }
     Ok(())
 }

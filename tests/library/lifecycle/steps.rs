@@ -260,3 +260,27 @@ async fn queue_created_within_a_deletion_stays() -> Result<()> {
     assert_eq!(queue.delete_incarnation("another").await?, Deleted::Deleted);
     Ok(())
 }
+
+/// The same of a partition: it has a newer map than the queue that is deleted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partition_of_a_newer_map_stays_within_a_deletion() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.partition_into(3).await?;
+    push_all(&setup.queue, messages(30)).await?;
+    let old = setup.queue.incarnation().await?.expect("it exists");
+    let home = setup.queue.keys()[9].clone();
+    let all: Vec<String> = setup.command(&["KEYS", "dueq:*:meta"]).await?;
+    let other = all.iter().find(|meta| **meta != home).expect("another");
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let client = dueq::Client::connect(&proxy.url()).await?;
+    let queue = client.queue(setup.queue.name())?;
+    // Between the closing of the home and the deletion of the others.
+    let newer = ["HSET", other, "epoch", "9000000000000000"];
+    proxy.after_call_of(include_str!("../../../lua/dist/remap.lua"), &newer);
+    let messages = other.replace(":meta", ":messages");
+    let held: u64 = setup.command(&["HLEN", &messages]).await?;
+    assert_eq!(queue.delete_incarnation(&old).await?, Deleted::Deleted);
+    let left: u64 = setup.command(&["HLEN", &messages]).await?;
+    assert!(held > 1 && left == held, "{left} of {held}");
+    Ok(())
+}

@@ -20,6 +20,12 @@ pub(crate) const AT: &str = "/v1/queues/orders/operations";
 /// Far longer than anything takes that is awaited.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
+/// How many messages are dead at first: `make operations` sets 100,000.
+fn size() -> usize {
+    let size = std::env::var("DUEQ_OPERATIONS_DEAD").ok();
+    size.and_then(|size| size.parse().ok()).unwrap_or(3_000)
+}
+
 /// Begins an operation on the queue orders.
 async fn begin(instance: &Instance, body: Value) -> Result<Answer> {
     let line = format!("POST {AT}");
@@ -93,6 +99,9 @@ async fn bury(queue: &Queue, count: usize) -> Result<()> {
 /// A queue orders with so many dead messages, `old-0` and so on, and a time after they died.
 async fn dead(instance: &Instance, count: usize) -> Result<(Queue, u64)> {
     let queue = instance.client.queue("orders")?;
+    // Each partition keeps its share, and ids fall on them unevenly.
+    let limits = dueq::Limits::new().keep_dead((10 * count as u64).max(100_000));
+    queue.configure(limits).await?;
     push(&queue, "old-", count).await?;
     bury(&queue, count).await?;
     let last = queue.list_newest(State::Dead, None, 1).await?.messages;

@@ -8,12 +8,6 @@ use super::{AT, begin, begun, bury, dead, depths, end_line, ended, push, requeue
 use crate::assert_refused;
 use crate::instance::Instance;
 
-/// How many messages are dead at first: `make operations` sets 100,000.
-fn size() -> usize {
-    let size = std::env::var("DUEQ_OPERATIONS_DEAD").ok();
-    size.and_then(|size| size.parse().ok()).unwrap_or(3_000)
-}
-
 /// All dead messages: id and when they died.
 async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
     let (mut all, mut cursor) = (Vec::new(), None::<Cursor>);
@@ -30,9 +24,7 @@ async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
-    let (instance, size) = (Instance::open().await?, size());
-    let limits = dueq::Limits::new().keep_dead(10 * size as u64);
-    instance.client.queue("orders")?.configure(limits).await?;
+    let (instance, size) = (Instance::open().await?, super::size());
     let (queue, before_ms) = dead(&instance, size).await?;
     // One dies before the operation, and after `before_ms`.
     push(&queue, "between-", 1).await?;
