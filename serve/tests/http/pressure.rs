@@ -113,8 +113,11 @@ async fn peer_that_does_not_read_is_cut_off() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn each_caller_has_one_search_and_all_have_four() -> Result<()> {
     let instance = std::sync::Arc::new(Instance::with_tokens().await?);
-    instance.queue("orders").await?;
-    instance.ask_as("viewer", "GET /v1/queues", "").await?;
+    for name in ["orders", "other-1"] {
+        instance.queue(name).await?;
+    }
+    let listed = instance.ask_as("viewer", "GET /v1/queues", "").await?;
+    assert!(listed.body.contains("other-1"), "{listed:?}");
     let search = |role: &'static str| {
         let instance = std::sync::Arc::clone(&instance);
         async move { instance.ask_as(role, "GET /v1/search?id=1", "").await }
