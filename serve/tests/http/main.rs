@@ -7,6 +7,7 @@ mod captured;
 mod early;
 mod embedded;
 mod faults;
+mod hostile;
 mod hosts;
 mod instance;
 mod limits;
