@@ -23,6 +23,7 @@ mod paths;
 mod payloads;
 mod pressure;
 mod problems;
+mod proxies;
 mod proxy;
 mod pushes;
 mod session;
