@@ -59,6 +59,12 @@ impl Instance {
         .await
     }
 
+    /// A server for everybody on this machine, before the Redis of this URL.
+    pub(crate) async fn before(url: &str) -> Result<Self> {
+        let unused = dueq_testkit::Server::start(&[])?;
+        Self::start_on(unused, url, |_, _| Ok(Vec::new())).await
+    }
+
     /// A server that reaches Redis through a proxy, which can lose replies.
     pub(crate) async fn proxied() -> Result<(Self, Proxy)> {
         let redis = dueq_testkit::Server::start(&[])?;

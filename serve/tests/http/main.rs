@@ -4,6 +4,7 @@ mod audit;
 mod bodies;
 mod bypass;
 mod captured;
+mod cluster;
 mod early;
 mod embedded;
 mod faults;
