@@ -12,6 +12,7 @@ pub mod cluster;
 mod doctest;
 mod examples;
 mod fuzz;
+mod installed;
 mod loading;
 mod port;
 mod proxy;
@@ -30,6 +31,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
 pub use fuzz::fuzz;
+pub use installed::installed;
 pub use port::Port;
 pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};

@@ -7,10 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use dueq_testkit::{Port, Server};
+use dueq_testkit::{Port, Server, installed};
 
 const DUEQ: &str = env!("CARGO_BIN_EXE_dueq");
-const NGINX: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/usr/bin/nginx"];
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Random numbers that a seed repeats (xorshift).
@@ -68,18 +67,9 @@ impl Serving {
         fs::create_dir_all(&folder)?;
         let ports: Vec<_> = (0..3).map(|_| Port::reserve()).collect::<Result<_>>()?;
         let ports_of = |number: usize| ports[number].number();
-        let nginx = NGINX.into_iter().find(|path| Path::new(path).exists());
-        ensure!(
-            nginx.is_some() || std::env::var_os("CI").is_none(),
-            "nginx is not installed"
-        );
-        let front = match nginx {
-            Some(_) => ports_of(0),
-            None => {
-                eprintln!("SKIPPED: nginx is not installed; the scripts use one instance directly");
-                ports_of(1)
-            }
-        };
+        let nginx = installed("nginx");
+        // Without it the scripts use one instance directly.
+        let front = ports_of(usize::from(nginx.is_none()));
         let url = format!("http://127.0.0.1:{front}");
         let token = token(&folder)?;
         let mut instances = Vec::new();

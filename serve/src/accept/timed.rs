@@ -250,3 +250,60 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn response_that_nobody_reads_ends_after_30_s() {
+        let (stream, mut peer) = duplex(64);
+        let mut timed = Timed::new(stream, Phase::default());
+        let begun = Instant::now();
+        let written = timed.write_all(&[0; 100]).await;
+        assert_eq!(
+            written.map_err(|error| error.kind()),
+            Err(io::ErrorKind::TimedOut)
+        );
+        assert_eq!(begun.elapsed().as_secs(), UNREAD.as_secs());
+        // A slow reader gets all: each byte that it takes begins the time again.
+        let (stream, mut slow) = duplex(1);
+        let mut timed = Timed::new(stream, Phase::default());
+        let reading = async {
+            for _ in 0..5 {
+                tokio::time::sleep(UNREAD - Duration::from_secs(1)).await;
+                assert!(slow.read_u8().await.is_ok());
+            }
+        };
+        let (written, ()) = tokio::join!(timed.write_all(&[0; 5]), reading);
+        assert!(written.is_ok(), "{written:?}");
+        drop(peer.shutdown().await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn head_has_10_s_and_an_idle_connection_75_s() {
+        let (stream, mut peer) = duplex(64);
+        let phase = Phase::default();
+        let mut timed = Timed::new(stream, phase.clone());
+        let begun = Instant::now();
+        assert!(timed.read_u8().await.is_err());
+        assert_eq!(begun.elapsed(), HEAD);
+        // After a request: the whole time to be idle, and then the time of a head.
+        drop(phase.in_request());
+        let begun = Instant::now();
+        let byte = async {
+            tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
+            peer.write_u8(b'G').await
+        };
+        let (read, written) = tokio::join!(timed.read_u8(), byte);
+        assert!(read.is_ok() && written.is_ok());
+        assert!(timed.read_u8().await.is_err());
+        assert_eq!(begun.elapsed(), IDLE - Duration::from_secs(1) + HEAD);
+        // While a request runs, the body has a limit of its own.
+        let _running = phase.in_request();
+        let late = tokio::time::timeout(Duration::from_secs(600), timed.read_u8()).await;
+        assert!(late.is_err(), "{late:?}");
+    }
+}

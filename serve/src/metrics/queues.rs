@@ -169,3 +169,42 @@ fn write_queues(text: &mut Text, queues: &[(&str, &Stats)]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::auth::{QueuePattern, Role, Via};
+
+    fn page(snapshot: &Snapshot) -> String {
+        let all = vec![QueuePattern::all()];
+        let caller = Principal::new("viewer", Via::Token, vec![Role::Viewer], all);
+        let mut text = Text::default();
+        write(&mut text, &caller, snapshot);
+        text.into_string()
+    }
+
+    #[test]
+    fn series_vanish_when_redis_has_been_away_for_30_s() {
+        let ago = |s| Instant::now().checked_sub(Duration::from_secs(s));
+        for (answered_s, asked_s, is_away, has_series) in [
+            (0, 0, false, true),
+            (29, 29, true, true),
+            (31, 31, true, false),
+            // Redis answers, and this queue's turn has not come for long.
+            (0, 149, false, true),
+            (0, 151, false, false),
+        ] {
+            let (Some(answered), Some(asked)) = (ago(answered_s), ago(asked_s)) else {
+                return; // the machine has just started
+            };
+            let page = page(&Snapshot::with_queue("orders", answered, asked, is_away));
+            let context = format!("{answered_s} {asked_s}: {page}");
+            assert_eq!(page.contains("{queue=\"orders\""), has_series, "{context}");
+            let up = format!("dueq_redis_up {}\n", u8::from(!is_away));
+            assert!(page.contains(&up), "{context}");
+            assert!(page.contains("dueq_snapshot_age_seconds "), "{context}");
+        }
+    }
+}

@@ -99,3 +99,17 @@ impl Snapshot {
         self.failure.as_deref()
     }
 }
+
+#[cfg(test)]
+impl Snapshot {
+    /// A snapshot with one queue, for tests of its readers.
+    pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
+        let entry = Arc::new(Entry::known(Stats::default(), asked));
+        Self {
+            queues: BTreeMap::from([(name.into(), entry)]),
+            answered: Some(answered),
+            failure: is_away.then(|| "away".into()),
+            ..Self::default()
+        }
+    }
+}

@@ -25,6 +25,11 @@ pub(crate) enum Needs {
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) operation: String,
+    pub(crate) method: String,
+    /// The path with its placeholders.
+    pub(crate) path: String,
+    pub(crate) id: &'static str,
+    /// Method, path and query.
     pub(crate) line: String,
     pub(crate) media_type: Option<&'static str>,
     pub(crate) body: &'static str,
@@ -134,10 +139,10 @@ fn call(
     described: &Value,
     fixture: &Fixture,
 ) -> Result<Call> {
-    let path = path
+    let filled = path
         .replace("{queue}", "orders")
         .replace("{id}", fixture.id);
-    anyhow::ensure!(!path.contains('{'), "{path} has another placeholder");
+    anyhow::ensure!(!filled.contains('{'), "{path} has another placeholder");
     let media_type = match fixture.body {
         "" => None,
         body if body.ends_with('\n') => Some(LINES),
@@ -151,7 +156,10 @@ fn call(
     let responses = described["responses"].to_string();
     Ok(Call {
         operation: operation.to_owned(),
-        line: format!("{} {path}{}", method.to_uppercase(), fixture.query),
+        method: method.to_uppercase(),
+        path: path.to_owned(),
+        id: fixture.id,
+        line: format!("{} {filled}{}", method.to_uppercase(), fixture.query),
         media_type,
         body: fixture.body,
         needs: fixture.needs,

@@ -34,7 +34,7 @@ const STATE: &str = "
     end
     return table.concat(lines, '\\n')";
 
-fn state(instance: &Instance) -> Result<String> {
+pub(crate) fn state(instance: &Instance) -> Result<String> {
     instance.redis.command(&["EVAL", STATE, "0"])
 }
 
@@ -114,7 +114,7 @@ fn check(call: &Call, answer: &Answer, applied: &[&str]) -> Result<()> {
 
 /// Checks what holds for every test: the log steers no terminal and has no token, and every action of
 /// an operator has its two lines.
-fn check_logs(instance: &Instance, log: &Captured) -> Result<()> {
+pub(crate) fn check_logs(instance: &Instance, log: &Captured) -> Result<()> {
     let text = log.text();
     let steers = |c: char| c != '\n' && (c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c));
     assert!(!text.contains(steers), "{text:?}");

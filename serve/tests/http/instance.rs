@@ -61,11 +61,11 @@ impl Instance {
 
     /// Another server on the Redis of this one. It has a Redis of its own too, which it does not use.
     pub(crate) async fn beside(&self) -> Result<Self> {
-        self.beside_by(&self.redis.url()).await
+        Self::before(&self.redis.url()).await
     }
 
-    /// The same by this URL, such as that of a proxy.
-    pub(crate) async fn beside_by(&self, url: &str) -> Result<Self> {
+    /// A server for everybody on this machine, before the Redis of this URL.
+    pub(crate) async fn before(url: &str) -> Result<Self> {
         let unused = dueq_testkit::Server::start(&[])?;
         Self::start_at(unused, url, |_, _| Ok(Vec::new())).await
     }

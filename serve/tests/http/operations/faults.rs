@@ -46,7 +46,7 @@ async fn lost_reply_is_counted_as_unknown() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 100).await?;
     let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
-    let other = instance.beside_by(&proxy.url()).await?;
+    let other = Instance::before(&proxy.url()).await?;
     let (address, _) = begun(&other, requeue(before_ms, 100)).await?;
     until(&other, &address, |shown| shown["done"].as_u64() > Some(10)).await?;
     proxy.cut_reply_of("oldest");
