@@ -9,6 +9,7 @@ use dueq::Client;
 use crate::audit::Audit;
 use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
+use crate::claims::Claims;
 use crate::config::Config;
 use crate::error::Error;
 use crate::events::Streams;
@@ -35,6 +36,7 @@ pub(crate) struct App {
     pub(crate) streams: Streams,
     pub(crate) doctor: Doctor,
     pub(crate) searches: Searches,
+    pub(crate) claims: Claims,
     pub(crate) poller: Poller,
     pub(crate) redis: RedisProbe,
     queues: Vec<QueuePattern>,
@@ -45,6 +47,7 @@ impl App {
         let key = config.signing_key.as_deref().map(read_key).transpose()?;
         Ok(Self {
             poller: Poller::new(client.clone(), &config.queues),
+            claims: Claims::new(client.clone()),
             client,
             hosts,
             gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,

@@ -20,6 +20,7 @@ mod app;
 mod audit;
 mod auth;
 mod body;
+mod claims;
 mod config;
 mod error;
 mod events;

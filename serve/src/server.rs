@@ -86,7 +86,8 @@ impl Server {
     }
 
     /// Serves until `stop` completes. Then `/readyz` answers 503, running requests have 30 s to
-    /// finish, and new ones are refused.
+    /// finish, and new ones are refused. Claims that wait end empty, and granted messages that nobody
+    /// received are released, for up to 12 s more.
     pub async fn run(self, stop: impl Future<Output = ()>) {
         let served = accept::Served {
             router: self.router,
@@ -94,6 +95,7 @@ impl Server {
             tls: self.tls,
         };
         accept::run(self.listener, served, &self.app, stop).await;
+        self.app.claims.end().await;
     }
 }
 

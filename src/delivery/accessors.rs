@@ -114,8 +114,16 @@ impl Delivery {
         self.0.is_last_attempt
     }
 
-    /// How many leases of this message ran out before.
-    pub(crate) fn crashes(&self) -> u32 {
+    /// How many leases of this message ran out before: its crashes. The failures before are
+    /// [`attempt`](Delivery::attempt), less the crashes and one.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|delivery| {
+    /// let failures = delivery.attempt() - delivery.crashes() - 1;
+    /// assert_eq!((delivery.crashes(), failures), (0, 0));
+    /// # });
+    /// ```
+    pub fn crashes(&self) -> u32 {
         self.0.crashes
     }
 

@@ -153,8 +153,8 @@ impl Puller {
         lease: Duration,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
-        let grant = self.answer(request(None, max, lease)?, wait).await?;
-        Ok(grant.take())
+        self.pull_until(None, max, lease, tokio::time::sleep(wait))
+            .await
     }
 
     /// Pulls as [`pull`](Puller::pull), under a [`LeaseToken`] of the caller's, so that the caller can
@@ -201,20 +201,65 @@ impl Puller {
         lease: Duration,
         wait: Duration,
     ) -> Result<Vec<Delivery>, Error> {
-        let request = request(Some(token), max, lease)?;
-        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
-        Box::pin(refuse_held(&self.router.current(), &[], token)).await?;
-        let grant = self.answer(request, wait).await?;
+        self.pull_until(Some(token), max, lease, tokio::time::sleep(wait))
+            .await
+    }
+
+    /// Pulls as [`pull`](Puller::pull), or with a token as
+    /// [`pull_with_token`](Puller::pull_with_token), until `end` completes: a time, or a caller that
+    /// waits no more.
+    ///
+    /// Unlike a dropped future, a pull that `end` has ended returns what a claim under way grants, and
+    /// nothing is released. So a server whose caller has disconnected can leave the grant to the lease,
+    /// for the repetition with the same token.
+    ///
+    /// # Cancel safety
+    /// As [`pull_with_token`](Puller::pull_with_token).
+    ///
+    /// # Errors
+    /// Those of [`pull_with_token`](Puller::pull_with_token).
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    /// use tokio::sync::oneshot;
+    ///
+    /// let puller = orders.puller();
+    /// let (stop, stopped) = oneshot::channel::<()>();
+    /// stop.send(()).ok();
+    /// let end = async { drop(stopped.await) };
+    /// let lease = Duration::from_secs(30);
+    /// assert!(puller.pull_until(None, 10, lease, end).await?.is_empty());
+    /// # puller.shutdown().await?;
+    /// # });
+    /// ```
+    pub async fn pull_until(
+        &self,
+        token: Option<LeaseToken>,
+        max: usize,
+        lease: Duration,
+        end: impl Future<Output = ()>,
+    ) -> Result<Vec<Delivery>, Error> {
+        let request = request(token, max, lease)?;
+        if let Some(token) = token {
+            // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+            Box::pin(refuse_held(&self.router.current(), &[], token)).await?;
+        }
+        let grant = self.answer(request, end).await?;
         Ok(grant.take())
     }
 
-    async fn answer(&self, request: PullRequest, wait: Duration) -> Result<Grant, Error> {
+    async fn answer(
+        &self,
+        request: PullRequest,
+        end: impl Future<Output = ()>,
+    ) -> Result<Grant, Error> {
         let worker = self.pullers.worker();
         let joined = self.pulls.join(request);
         let mut ticket = joined.map_err(|error| worker.failure().unwrap_or(error))?;
         worker.tell(NodeCommand::Pulled(Arc::clone(&self.name)));
         let mut ended = pin!(worker.wait());
-        let mut time_up = pin!(tokio::time::sleep(wait));
+        let mut end = pin!(end);
         let mut is_over = false;
         loop {
             tokio::select! {
@@ -224,7 +269,7 @@ impl Puller {
                     None => ended.await.map(|()| Grant::none()),
                 },
                 result = &mut ended => return result.map(|()| Grant::none()),
-                () = &mut time_up, if !is_over => {
+                () = &mut end, if !is_over => {
                     is_over = true;
                     ticket.expire();
                 }

@@ -21,6 +21,7 @@ use tower::ServiceExt;
 use crate::accept::timed::{HEAD, Phase, Timed};
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
+use crate::claims::Outbox;
 use crate::metrics::Gauge;
 use crate::tls::Tls;
 
@@ -79,8 +80,8 @@ impl Connection {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (router, phase) = (self.router, Phase::default());
-        let io = TokioIo::new(Timed::new(stream, phase.clone()));
+        let (router, phase, outbox) = (self.router, Phase::default(), Outbox::default());
+        let io = TokioIo::new(Timed::new(stream, phase.clone(), outbox.clone()));
         let begun = CancellationToken::new();
         let first = begun.clone();
         let service = service_fn(move |request: hyper::Request<Incoming>| {
@@ -89,6 +90,7 @@ impl Connection {
             let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(LocalAddr(local));
+            request.extensions_mut().insert(outbox.clone());
             let router = router.clone();
             async move {
                 let response = router.oneshot(request).await?;

@@ -14,6 +14,8 @@ use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::claims::Outbox;
+
 /// How long a request head may take.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may be idle. Proxies keep idle connections for 60 s: one that closes
@@ -105,13 +107,15 @@ pub(super) struct Timed<S> {
     read_until: Instant,
     read_timer: Option<Pin<Box<Sleep>>>,
     write_timer: Option<Pin<Box<Sleep>>>,
+    outbox: Outbox,
 }
 
 impl<S> Timed<S> {
-    pub(super) fn new(stream: S, phase: Phase) -> Self {
+    pub(super) fn new(stream: S, phase: Phase, outbox: Outbox) -> Self {
         Self {
             stream,
             phase,
+            outbox,
             ended: 0,
             // The first head is due at once.
             has_head: true,
@@ -138,6 +142,12 @@ impl<S> Timed<S> {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
+    }
+}
+
+impl<S> Drop for Timed<S> {
+    fn drop(&mut self) {
+        self.outbox.closed();
     }
 }
 
@@ -208,8 +218,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Timed<S> {
         self.stream.is_write_vectored()
     }
 
+    /// hyper flushes when it has written all that it has of a response.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(context)
+        let this = self.get_mut();
+        let flush = Pin::new(&mut this.stream).poll_flush(context);
+        let flush = this.limited(context, flush);
+        if matches!(flush, Poll::Ready(Ok(()))) {
+            this.outbox.flushed();
+        }
+        flush
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

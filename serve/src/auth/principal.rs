@@ -79,6 +79,14 @@ impl Principal {
         &self.0.name
     }
 
+    /// The kind of the name: a user of the proxy may be called like a token.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self.0.via {
+            Via::Proxy => "user",
+            Via::Loopback | Via::Token | Via::Session | Via::Embedder => "token",
+        }
+    }
+
     pub(crate) fn via(&self) -> Via {
         self.0.via
     }

@@ -1,4 +1,5 @@
-//! How many bytes of request bodies are in memory: a budget that all requests share.
+//! How many bytes of bodies are in memory, of requests and of answers with deliveries: a budget that
+//! all share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +67,7 @@ impl Bodies {
 
     fn full(&self) -> Problem {
         let detail = format!(
-            "request bodies use the {} bytes that they may; try again",
+            "bodies use the {} bytes that they may; try again",
             self.0.max
         );
         Problem::new(Code::BodiesFull, detail)
@@ -86,6 +87,10 @@ impl Reserved {
         }
         self.bytes += bytes;
         Ok(())
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Takes all but `kept` bytes out of it, to give them back apart.

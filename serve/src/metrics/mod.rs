@@ -46,6 +46,7 @@ pub(crate) struct Meters {
     pub(crate) requests: Requests,
     pub(crate) connections: Gauge,
     pub(crate) streams: Gauge,
+    pub(crate) claims: Gauge,
 }
 
 /// All metrics that the caller may see, in Prometheus' text format.
@@ -65,13 +66,18 @@ pub(crate) fn page(app: &App, principal: &Principal, snapshot: &Snapshot) -> Str
         app.meters.streams.value() as f64,
     );
     text.gauge(
+        "dueq_serve_claims",
+        "Claims that wait for messages.",
+        app.meters.claims.value() as f64,
+    );
+    text.gauge(
         "dueq_serve_bodies",
-        "Request bodies in memory.",
+        "Bodies in memory: of requests, and of answers with deliveries.",
         bodies as f64,
     );
     text.gauge(
         "dueq_serve_body_bytes",
-        "Bytes of request bodies in memory.",
+        "Bytes of these bodies in memory.",
         bytes as f64,
     );
     text.into_string()

@@ -63,7 +63,7 @@ codes! {
     RedisUnsupported = "redis_unsupported", BAD_GATEWAY, "The Redis server or the queue is not supported";
     RedisUnavailable = "redis_unavailable", SERVICE_UNAVAILABLE, "Redis cannot be reached or does not serve calls now";
     Unconfirmed = "unconfirmed", SERVICE_UNAVAILABLE, "Too few replicas or disks confirmed the call";
-    BodiesFull = "bodies_full", SERVICE_UNAVAILABLE, "The memory for request bodies is in use";
+    BodiesFull = "bodies_full", SERVICE_UNAVAILABLE, "The memory for bodies is in use";
     AuditFailed = "audit_failed", SERVICE_UNAVAILABLE, "The audit log cannot be written";
     TokensUnreadable = "tokens_unreadable", SERVICE_UNAVAILABLE, "The tokens file cannot be read";
     Busy = "busy", SERVICE_UNAVAILABLE, "The server does as many of these at once as it may";

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 pub(crate) use code::Code;
 pub(crate) use everywhere::everywhere;
 
-use crate::routes::Summary;
+use crate::routes::{Settlements, Summary};
 use crate::shown::shown;
 
 /// Where the codes are explained.
@@ -33,8 +33,9 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     pushed: Option<Box<Summary>>,
+    settled: Option<Box<Settlements>>,
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -87,10 +88,13 @@ pub(crate) struct Document {
     id_base64: Option<String>,
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Ended>,
+    ended: Option<Box<Ended>>,
     /// What a call did that pushes many messages, and stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pushed: Option<Box<Summary>>,
+    /// What a call did that settles or extends many deliveries, and failed for some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<Box<Settlements>>,
 }
 
 impl Problem {
@@ -110,6 +114,7 @@ impl Problem {
             id: None,
             ended: None,
             pushed: None,
+            settled: None,
         }
     }
 
@@ -127,13 +132,19 @@ impl Problem {
 
     /// The same with what is known of the message's end.
     pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
-        self.ended = ended.map(Ended::from);
+        self.ended = ended.map(|outcome| Box::new(outcome.into()));
         self
     }
 
     /// The same with what the call did before it stopped.
     pub(crate) fn pushed(mut self, summary: Summary) -> Self {
         self.pushed = Some(Box::new(summary));
+        self
+    }
+
+    /// The same with what became of each delivery.
+    pub(crate) fn settled(mut self, settlements: Settlements) -> Self {
+        self.settled = Some(Box::new(settlements));
         self
     }
 
@@ -146,6 +157,10 @@ impl Problem {
     /// Whether the same call may succeed later, and the reason.
     pub(crate) fn reason(&self) -> (&'static str, &str) {
         (self.code.word(), &self.detail)
+    }
+
+    pub(crate) fn is_retryable(&self) -> bool {
+        self.is_retryable
     }
 
     fn document(&self) -> Document {
@@ -171,6 +186,7 @@ impl Problem {
             }),
             ended: self.ended.clone(),
             pushed: self.pushed.clone(),
+            settled: self.settled.clone(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! it to the group of its right there. The OpenAPI document, the guard and the tests of roles find
 //! it by that.
 
+mod claims;
 mod doctor;
 mod events;
 mod group;
@@ -16,6 +17,8 @@ mod pause;
 mod queues;
 mod search;
 mod session;
+mod settlements;
+mod timing;
 
 use axum::Router;
 use utoipa_axum::router::OpenApiRouter;
@@ -25,6 +28,7 @@ pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
 pub(crate) use queues::{Listed, known};
 pub(crate) use search::Searches;
+pub(crate) use settlements::Settlements;
 
 use crate::app::Shared;
 use crate::auth::Right;
@@ -44,6 +48,8 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, messages::reads()),
         Group::new(Right::ReadPayload, messages::payloads()),
         Group::new(Right::Produce, messages::changes()),
+        Group::new(Right::Consume, claims::routes()),
+        Group::new(Right::Consume, settlements::routes()),
         Group::new(Right::Operate, messages::revivals()),
         Group::new(Right::Operate, pause::routes()),
     ]

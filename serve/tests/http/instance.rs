@@ -120,18 +120,23 @@ impl Instance {
 
     /// Sends a request as a usual client does: `line` is method and path.
     pub(crate) async fn ask(&self, line: &str, headers: &[&str], body: &str) -> Result<Answer> {
-        let mut head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n",
-            self.address
-        );
-        for header in headers {
-            head.push_str(header);
-            head.push_str("\r\n");
-        }
-        if !body.is_empty() {
-            head.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        self.raw(format!("{head}\r\n{body}").as_bytes()).await
+        let request = request(self.address, line, headers, body);
+        self.raw(request.as_bytes()).await
+    }
+
+    /// Another server on the same Redis, with the same tokens.
+    pub(crate) async fn beside(&self) -> Result<SocketAddr> {
+        let config = Config {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            audit_log: Some(self.folder.join("audit-2.ndjson")),
+            access: Access::Tokens(self.folder.join("tokens.toml")),
+            ..Config::default()
+        };
+        let client = Client::connect(&self.redis.url()).await?;
+        let server = Server::bind(client, config).await?;
+        let address = server.address();
+        tokio::spawn(server.run(self.stop.clone().cancelled_owned()));
+        Ok(address)
     }
 
     /// As [`ask`](Instance::ask), with the token of this name and a body of JSON.
@@ -180,6 +185,19 @@ impl Drop for Instance {
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The bytes of a request, after which the server closes the connection.
+pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &str) -> String {
+    let mut head = format!("{line} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    for header in headers {
+        head.push_str(header);
+        head.push_str("\r\n");
+    }
+    if !body.is_empty() {
+        head.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    format!("{head}\r\n{body}")
 }
 
 /// Reads all that comes until the connection closes.

@@ -3,6 +3,7 @@
 mod audit;
 mod bodies;
 mod bypass;
+mod claims;
 mod embedded;
 mod hosts;
 mod instance;
@@ -20,6 +21,7 @@ mod problems;
 mod proxy;
 mod pushes;
 mod session;
+mod settlements;
 mod smuggling;
 mod stop;
 mod tls;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Client, ErrorKind, LeaseToken, Message, Settled};
+use tokio_util::sync::CancellationToken;
 
 use super::{MS, begin};
 use crate::support::proxy::Proxy;
-use crate::support::{LIMIT, LONG, setup, stats_until, within};
+use crate::support::{LIMIT, LONG, setup, stats_until, until, within};
 
 const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
@@ -81,5 +82,35 @@ async fn a_dropped_pull_frees_its_token() -> Result<()> {
     let again = puller.pull_with_token(token, 1, LONG, LIMIT);
     let again = within("the pull", again).await??;
     assert_eq!((&*again[0].id(), again[0].attempt()), ("id", 1));
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_ended_during_its_claim_returns_the_grant() -> Result<()> {
+    let setup = setup().await?;
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
+    let (puller, token) = (queue.puller(), LeaseToken::random());
+    let end = CancellationToken::new();
+    let pull = puller.pull_until(Some(token), 1, LONG, end.cancelled());
+    let mut pull = Box::pin(pull);
+    begin(&mut pull).await;
+    // Its first claim has been answered when a later pull is answered.
+    assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
+    proxy.stall_calls_of(CLAIM);
+    setup.queue.push_message(Message::new("").id("id")).await?;
+    until(
+        "the claim",
+        async || Ok(proxy.stalls()),
+        |stalls| *stalls > 0,
+    )
+    .await?;
+    end.cancel();
+    begin(&mut pull).await;
+    proxy.end_stall();
+    let granted = within("the pull", pull).await??;
+    assert_eq!(granted[0].lease_token(), token);
+    // Nobody released it.
+    assert_eq!(granted[0].ack().await?, Settled::Done);
     Ok(puller.shutdown().await?)
 }

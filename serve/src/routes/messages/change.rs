@@ -3,8 +3,6 @@
 use axum::Json;
 use axum::extract::{Query, State};
 use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State as MessageState};
-use dueq_input::{When, Wording};
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -14,7 +12,7 @@ use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::absent;
 use crate::routes::messages::fields::Id;
-use crate::routes::messages::reader::Reader;
+use crate::routes::timing::Timing;
 
 /// The new due time: `delay` or `at`, and `within`; or `run_now`.
 #[derive(Deserialize, ToSchema)]
@@ -120,7 +118,13 @@ impl Change {
     /// The new due time; `None` for now.
     async fn due(&self, app: &App) -> Result<Option<Due>, Problem> {
         let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);
-        let has_time = self.delay.is_some() || self.at.is_some() || self.within.is_some();
+        let timing = Timing {
+            delay: self.delay.as_deref(),
+            at: self.at.as_deref(),
+            within: self.within.as_deref(),
+            tz: self.tz.as_deref(),
+        };
+        let has_time = timing.has_time();
         if self.run_now.unwrap_or(false) {
             if has_time || self.tz.is_some() || self.expected_due_ms.is_some() {
                 let reason = "run_now stands alone: leave out the other fields, or run_now";
@@ -132,18 +136,7 @@ impl Change {
             let reason = "no time is given: add delay, at or within, or \"run_now\": true";
             return Err(invalid(reason.to_owned()));
         }
-        let refused = |error: dueq_input::Error| invalid(error.to_string());
-        let (delay, at) = (self.delay.as_deref(), self.at.as_deref());
-        let (within, tz) = (self.within.as_deref(), self.tz.as_deref());
-        let when = When::read(delay, at, within, tz, Wording::Fields).map_err(refused)?;
-        let timing = when.timing(None, Timestamp::now(), Wording::Fields);
-        let timing = timing.map_err(refused)?;
-        let now_ms = match timing.hours {
-            Some(_) => Reader::new().now_ms(&app.client).await?,
-            None => 0, // no hours use it
-        };
-        let due = timing.resolve_at(now_ms).map_err(refused)?;
-        Ok(due.or(Some(Due::AfterMs(0))))
+        timing.due(&app.client).await.map(Some)
     }
 }
 

@@ -7,8 +7,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 /// The id of a message.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct Id {
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(in crate::routes) struct Id {
     /// The id; bytes that are not UTF-8 are replaced.
     id: String,
     /// The same in base64, if it is not UTF-8.
@@ -27,8 +27,8 @@ impl Id {
 }
 
 /// The time of a message: which one depends on its state.
-#[derive(Debug, Default, Serialize, ToSchema)]
-pub(super) struct Times {
+#[derive(Debug, Clone, Default, Serialize, ToSchema)]
+pub(in crate::routes) struct Times {
     /// When it is due, if it is scheduled or ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_ms: Option<u64>,
@@ -68,8 +68,8 @@ impl Times {
 }
 
 /// What a push did.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct PushedMessage {
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(in crate::routes) struct PushedMessage {
     #[serde(flatten)]
     id: Id,
     /// `created`: the message is stored. `exists`: the queue has a message of this id, and nothing
@@ -88,7 +88,7 @@ pub(super) struct PushedMessage {
 }
 
 impl PushedMessage {
-    pub(super) fn new(receipt: &Receipt) -> Self {
+    pub(in crate::routes) fn new(receipt: &Receipt) -> Self {
         let (mut state, mut until) = (None, None);
         match receipt.outcome() {
             Pushed::Exists(found) => state = Some(found.as_str()),

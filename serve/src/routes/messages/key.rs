@@ -5,7 +5,7 @@ use std::fmt::Write;
 use axum::http::HeaderMap;
 use sha2::{Digest, Sha256};
 
-use crate::auth::{Principal, Via};
+use crate::auth::Principal;
 use crate::problem::{Code, Problem};
 
 const HEADER: &str = "idempotency-key";
@@ -42,12 +42,7 @@ impl Key {
         if !key.iter().all(u8::is_ascii_graphic) {
             return wrong("the key has a space or another character");
         }
-        // A user of the proxy may be called like a token.
-        let kind: &[u8] = match caller.via() {
-            Via::Proxy => b"user",
-            Via::Loopback | Via::Token | Via::Session | Via::Embedder => b"token",
-        };
-        let name = caller.name().as_bytes();
+        let (kind, name) = (caller.kind().as_bytes(), caller.name().as_bytes());
         let hash = Sha256::digest([kind, name, key].join(&0));
         let mut text = String::with_capacity(2 * HASH_BYTES);
         for byte in hash.iter().take(HASH_BYTES) {
@@ -68,6 +63,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
+    use crate::auth::Via;
 
     fn read(values: &[&[u8]], name: &str, via: Via) -> Result<Option<String>, Problem> {
         let mut headers = HeaderMap::new();

@@ -23,6 +23,9 @@ use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Problem};
 use crate::shown::quoted;
 
+pub(super) use fields::PushedMessage;
+pub(super) use reader::{MAX_BYTES, Reader, unread};
+pub(super) use schema::NewMessage;
 pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.

@@ -12,10 +12,10 @@ use tokio::sync::OnceCell;
 use crate::problem::{Code, Problem};
 
 /// The longest message in JSON: a payload of 16 MiB fits in base64.
-pub(super) const MAX_BYTES: usize = 24 << 20;
+pub(in crate::routes) const MAX_BYTES: usize = 24 << 20;
 
 /// Reads messages. It asks Redis for its clock only for a message with business hours, and once.
-pub(super) struct Reader {
+pub(in crate::routes) struct Reader {
     defaults: Defaults,
     clock: Arc<RedisClock>,
 }
@@ -47,7 +47,7 @@ impl RedisClock {
 }
 
 impl Reader {
-    pub(super) fn new() -> Self {
+    pub(in crate::routes) fn new() -> Self {
         let clock = Arc::<RedisClock>::default();
         let of_redis = Arc::clone(&clock);
         let defaults = Defaults::new(
@@ -59,7 +59,7 @@ impl Reader {
     }
 
     /// Reads a message. The outer error is that of reading Redis's clock.
-    pub(super) async fn read(
+    pub(in crate::routes) async fn read(
         &self,
         client: &Client,
         text: &[u8],
@@ -73,7 +73,7 @@ impl Reader {
     }
 
     /// Redis's clock in Unix milliseconds.
-    pub(super) async fn now_ms(&self, client: &Client) -> Result<u64, Problem> {
+    pub(in crate::routes) async fn now_ms(&self, client: &Client) -> Result<u64, Problem> {
         self.clock.read(client).await?;
         let now = self.clock.now_ms();
         now.map_err(|reason| Problem::new(Code::Internal, reason))
@@ -81,7 +81,7 @@ impl Reader {
 }
 
 /// The problem of a text that is no message.
-pub(super) fn unread(text: &[u8], error: &dueq_input::Error) -> Problem {
+pub(in crate::routes) fn unread(text: &[u8], error: &dueq_input::Error) -> Problem {
     let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
     let code = if is_json {
         Code::InvalidInput

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct NewMessage {
+pub(in crate::routes) struct NewMessage {
     /// A string, whose characters are stored without the quotes; or any other JSON value, whose text
     /// is stored.
     payload: Option<Value>,

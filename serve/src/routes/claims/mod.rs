@@ -1,0 +1,250 @@
+//! Claims: takes due messages under a lease, and waits for them.
+
+mod answer;
+mod deliveries;
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::{IntoResponse, Response};
+use dueq::{Delivery, Error, LeaseToken, Puller, Queue};
+use serde::Deserialize;
+use tokio_util::sync::CancellationToken;
+use utoipa::ToSchema;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::{App, Shared};
+use crate::auth::Principal;
+use crate::body::JsonBody;
+use crate::claims::{Attention, Outbox, Permit, Unreceived, lease_token};
+use crate::path::QueueName;
+use crate::problem::{Code, Document, Problem};
+use crate::routes::claims::answer::Grant;
+
+/// The longest wait: proxies give up after 60 s, and the server takes some time itself.
+const MAX_WAIT_MS: u64 = 50_000;
+const DAY_MS: u64 = 86_400_000;
+/// The longest `claim_id`, in characters.
+const MAX_ID_CHARS: usize = 200;
+
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(claim_messages)]
+}
+
+/// What is claimed.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Claim {
+    /// How many messages at most; 1 without it. An answer has up to 4 MiB of payloads, or one message.
+    #[serde(default = "one")]
+    #[schema(minimum = 1, maximum = 256)]
+    max: u64,
+    /// How long they are leased: up to a day; 30 s without it.
+    #[serde(default = "half_a_minute")]
+    #[schema(minimum = 1, maximum = 86_400_000)]
+    lease_ms: u64,
+    /// How long the call waits until a message is due. Without it the call does not wait.
+    #[serde(default)]
+    #[schema(maximum = 50_000)]
+    wait_ms: u64,
+    /// Makes the call repeatable: as long as the lease lasts, the same call of the same caller answers
+    /// the same deliveries. Choose a new one after each answer.
+    #[schema(min_length = 1, max_length = 200, pattern = "^[!-~]+$")]
+    claim_id: Option<String>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn half_a_minute() -> u64 {
+    30_000
+}
+
+/// A claim whose values are in their ranges.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    max: usize,
+    lease: Duration,
+    wait: Duration,
+    token: Option<LeaseToken>,
+}
+
+impl Claim {
+    fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
+        let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
+        let Self {
+            max,
+            lease_ms,
+            wait_ms,
+            claim_id,
+        } = self;
+        let most = Puller::MAX as u64;
+        if !(1..=most).contains(&max) {
+            return wrong(format!(
+                "max: {max} is out of range; claim 1 to {most} messages"
+            ));
+        }
+        if !(1..=DAY_MS).contains(&lease_ms) {
+            return wrong(format!(
+                "lease_ms: {lease_ms} is out of range; a lease has 1 to {DAY_MS} ms"
+            ));
+        }
+        if wait_ms > MAX_WAIT_MS {
+            return wrong(format!(
+                "wait_ms: {wait_ms} is out of range; a claim waits up to {MAX_WAIT_MS} ms"
+            ));
+        }
+        if let Some(id) = &claim_id
+            && (id.is_empty()
+                || id.len() > MAX_ID_CHARS
+                || !id.bytes().all(|b| b.is_ascii_graphic()))
+        {
+            return wrong(format!(
+                "claim_id: write 1 to {MAX_ID_CHARS} characters from ! to ~"
+            ));
+        }
+        let key = app.gate.signing_key();
+        let token = claim_id.map(|id| lease_token(&key, caller, queue, &id));
+        Ok(Request {
+            max: usize::try_from(max).unwrap_or(Puller::MAX),
+            lease: Duration::from_millis(lease_ms),
+            wait: Duration::from_millis(wait_ms),
+            token,
+        })
+    }
+}
+
+/// Claim messages
+///
+/// Takes due messages under a lease, and waits up to `wait_ms` for the first one. Settle each by its
+/// handle before the lease ends, or extend it: otherwise the message is delivered again, and a crash
+/// is counted. With `claim_id` the call can be repeated after its answer was lost. Without it,
+/// messages whose answer could not be written are released, and nothing is counted.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/claims",
+    tag = "consumers",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    request_body = Claim,
+    responses(
+        (status = 200, description = "The deliveries", body = Grant),
+        (status = 204, description = "No message was due"),
+        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn claim_messages(
+    State(app): State<Shared>,
+    caller: Principal,
+    name: QueueName,
+    parts: Parts,
+    JsonBody(claim): JsonBody<Claim>,
+) -> Result<Response, Problem> {
+    let request = claim.check(&app, &caller, name.as_str())?;
+    let permit = app.claims.begin(&app.meters.claims)?;
+    let queue = match app.claims.attended.knows(name.as_str()) {
+        true => app.client.queue(name.as_str())?,
+        false => app.existing(&name).await?,
+    };
+    let attention = app.claims.attended.attention(name.as_str())?;
+    let puller = attention.puller(&queue).await?;
+    let pulled = match request.token {
+        // A caller that disconnects drops the pull, and the library releases what it was granted.
+        None => {
+            let end = over(request.wait, app.life.stopping().clone());
+            pull(puller, request, end, (permit, attention)).await
+        }
+        Some(_) => repeatable(&app, puller, request, (permit, attention)).await?,
+    };
+    let (deliveries, more) = match pulled {
+        Ok(deliveries) => (deliveries, None),
+        Err(error) if error.code() == Some("HELD") => held(&queue, request.token).await?,
+        Err(error) => {
+            app.claims.attended.check_node();
+            return Err(error.into());
+        }
+    };
+    let is_repeated = more.is_some();
+    if deliveries.is_empty() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    // Until the answer has its memory, its deliveries are released; those of a repetition are not,
+    // because an earlier answer may have arrived.
+    let unreceived = Unreceived::new(&queue, &deliveries, &app.claims.tasks);
+    let unreceived = match is_repeated {
+        true => {
+            unreceived.received();
+            None
+        }
+        false => Some(unreceived),
+    };
+    // The token of the caller may have been removed meanwhile.
+    let now = app.gate.principal(&parts)?;
+    app.allow(&now, name.as_str())?;
+    let grant = answer::Encoded::new(deliveries, more, &app.bodies)?;
+    let unreceived = match request.token {
+        Some(_) => {
+            unreceived.into_iter().for_each(Unreceived::received);
+            None
+        }
+        None => unreceived,
+    };
+    let outbox = parts.extensions.get::<Outbox>().cloned();
+    Ok(grant.into_response(unreceived, outbox))
+}
+
+/// Completes at the end of the wait, or when the server stops or the caller disconnects.
+async fn over(wait: Duration, stopped: CancellationToken) {
+    tokio::select! {
+        () = tokio::time::sleep(wait) => {}
+        () = stopped.cancelled() => {}
+    }
+}
+
+/// Pulls. What the claim uses is kept until its end.
+async fn pull<T>(
+    puller: Puller,
+    request: Request,
+    end: impl Future<Output = ()>,
+    _kept: T,
+) -> Result<Vec<Delivery>, Error> {
+    let Request {
+        token, max, lease, ..
+    } = request;
+    puller.pull_until(token, max, lease, end).await
+}
+
+/// Pulls in a task: if the caller disconnects, the pull ends, and what a claim under way grants
+/// stays leased. A dropped pull would release it, while the repetition reads it as its grant.
+async fn repeatable(
+    app: &App,
+    puller: Puller,
+    request: Request,
+    kept: (Permit, Attention),
+) -> Result<Result<Vec<Delivery>, Error>, Problem> {
+    let gone = app.life.stopping().child_token();
+    let _at_drop = gone.clone().drop_guard();
+    let end = over(request.wait, gone);
+    let pulled = app.claims.tasks.spawn(pull(puller, request, end, kept));
+    pulled.await.map_err(|_| {
+        let detail = "the claim panicked; the log of the server has the reason";
+        Problem::new(Code::Internal, detail).applied(dueq::Applied::Unknown)
+    })
+}
+
+/// The grant of an earlier call with the same `claim_id`, and how many more its lease holds.
+async fn held(
+    queue: &Queue,
+    token: Option<LeaseToken>,
+) -> Result<(Vec<Delivery>, Option<u64>), Problem> {
+    let Some(token) = token else {
+        let detail = "a claim without claim_id was refused for its token";
+        return Err(Problem::new(Code::Internal, detail));
+    };
+    let held = queue.held(&token).await?;
+    Ok((held.deliveries, Some(held.more)))
+}

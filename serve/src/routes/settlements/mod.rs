@@ -1,0 +1,184 @@
+//! Settles and extends deliveries by their handles.
+
+mod extension;
+mod outcome;
+mod run;
+mod settlement;
+
+use axum::Json;
+use axum::extract::{FromRequest, Request, State};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use utoipa_axum::router::UtoipaMethodRouter;
+use utoipa_axum::routes;
+
+use crate::app::Shared;
+use crate::auth::{Principal, Right};
+use crate::body::{Whole, require_json, whole};
+use crate::path::QueueName;
+use crate::problem::{Code, Document, Problem};
+use crate::routes::messages::MAX_BYTES;
+use crate::routes::settlements::extension::Extension;
+use crate::routes::settlements::settlement::{Asked, Settlement};
+
+pub(crate) use outcome::Settlements;
+
+/// How many items a request has at most.
+const MAX_ITEMS: usize = 1_000;
+
+pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(settle_deliveries), routes!(extend_deliveries)]
+}
+
+/// The JSON of a request, not yet read.
+struct Items(Whole);
+
+impl FromRequest<Shared> for Items {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
+        let (parts, body) = request.into_parts();
+        require_json(&parts.headers)?;
+        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        Ok(Self(whole))
+    }
+}
+
+/// The fields of a request: one of the two lists.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lists<'a> {
+    #[serde(borrow)]
+    settlements: Option<Vec<&'a RawValue>>,
+    #[serde(borrow)]
+    extensions: Option<Vec<&'a RawValue>>,
+}
+
+impl Items {
+    fn lists(&self) -> Result<Lists<'_>, Problem> {
+        // serde would take the items of an array for the fields.
+        if self.0.bytes.trim_ascii_start().starts_with(b"[") {
+            let detail = "the body is an array; it must be an object";
+            return Err(Problem::new(Code::InvalidInput, detail));
+        }
+        serde_json::from_slice(&self.0.bytes).map_err(|error| {
+            let code = if error.is_data() {
+                Code::InvalidInput
+            } else {
+                Code::BadRequest
+            };
+            Problem::new(code, format!("the body cannot be read: {error}"))
+        })
+    }
+}
+
+/// The list that a request must have, and not the other one.
+fn only<'a>(
+    field: &str,
+    list: Option<Vec<&'a RawValue>>,
+    other: Option<Vec<&'a RawValue>>,
+) -> Result<Vec<&'a RawValue>, Problem> {
+    let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
+    let (Some(list), None) = (list, other) else {
+        return wrong(format!("write an object with the one field {field}"));
+    };
+    if list.len() > MAX_ITEMS {
+        let many = list.len();
+        return wrong(format!(
+            "{field}: {many} are too many; send up to {MAX_ITEMS}"
+        ));
+    }
+    Ok(list)
+}
+
+/// What is settled.
+#[derive(ToSchema)]
+#[schema(as = NewSettlements)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Settle {
+    #[schema(max_items = 1_000)]
+    settlements: Vec<Settlement>,
+}
+
+/// What is extended.
+#[derive(ToSchema)]
+#[schema(as = NewExtensions)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct Extend {
+    #[schema(max_items = 1_000)]
+    extensions: Vec<Extension>,
+}
+
+/// Settle deliveries
+///
+/// Ends up to 1,000 deliveries of this queue by their handles: done, failed, or not now. A settlement
+/// acts only while its lease lasts, so the call can be repeated. Wrong ones are refused, and the others
+/// act. If Redis fails, the problem says what became of each. The settlements go on if the caller
+/// disconnects.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/settlements",
+    tag = "consumers",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    request_body = Settle,
+    responses(
+        (status = 200, description = "What became of each, in their order", body = Settlements),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 507, description = "The queue or the memory of Redis is full, so that nothing can follow a delivery", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn settle_deliveries(
+    State(app): State<Shared>,
+    caller: Principal,
+    name: QueueName,
+    items: Items,
+) -> Result<Json<Settlements>, Problem> {
+    let Lists {
+        settlements,
+        extensions,
+    } = items.lists()?;
+    let list = only("settlements", settlements, extensions)?;
+    let queue = app.client.queue(name.as_str())?;
+    let may_push = caller.has(Right::Produce);
+    let mut batch = run::Batch::new(queue);
+    for item in list {
+        let read = Asked::read(item.get(), may_push, &app.client).await;
+        batch.add(read.map(run::Call::Settle));
+    }
+    drop(items);
+    Ok(Json(batch.run(&app.claims.tasks).await?))
+}
+
+/// Extend leases
+///
+/// Makes the leases of up to 1,000 deliveries of this queue end later: `lease_ms` from now. A lease that
+/// already ends later stays as it is, and a lost one stays lost.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/extensions",
+    tag = "consumers",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    request_body = Extend,
+    responses(
+        (status = 200, description = "What became of each, in their order", body = Settlements),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+async fn extend_deliveries(
+    State(app): State<Shared>,
+    name: QueueName,
+    items: Items,
+) -> Result<Json<Settlements>, Problem> {
+    let Lists {
+        settlements,
+        extensions,
+    } = items.lists()?;
+    let list = only("extensions", extensions, settlements)?;
+    let mut batch = run::Batch::new(app.client.queue(name.as_str())?);
+    for item in list {
+        batch.add(Extension::read(item.get()).map(run::Call::Extend));
+    }
+    drop(items);
+    Ok(Json(batch.run(&app.claims.tasks).await?))
+}

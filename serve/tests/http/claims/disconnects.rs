@@ -1,0 +1,153 @@
+//! Callers that disconnect.
+
+use anyhow::Result;
+use dueq::{Message, Queue};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{CLAIM, JSON, LARGE, LIMIT, WAITS, begin, one, push_large, until, waiting};
+use crate::instance::{Answer, Instance, to_end};
+
+const REPEATABLE: &str = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
+
+/// The next claim takes the message at once, and nothing was counted.
+async fn is_untouched(queue: &Queue) -> Result<()> {
+    let puller = queue.puller();
+    let taken = puller.pull(1, LIMIT, LIMIT).await?;
+    assert_eq!(taken.len(), 1);
+    assert_eq!((taken[0].attempt(), taken[0].crashes()), (1, 0));
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_ends_when_its_caller_disconnects() -> Result<()> {
+    for (body, is_half) in [
+        (WAITS, false),
+        (WAITS, true),
+        (REPEATABLE, false),
+        (REPEATABLE, true),
+    ] {
+        let instance = Instance::open().await?;
+        let queue = instance.client.queue("orders")?;
+        let later = Message::new("x").id("1").due(LIMIT);
+        queue.push_message(later).await?;
+        let mut stream = begin(&instance, &[], body).await?;
+        waiting(&instance, 1).await?;
+        // With half a close the caller could read, but a proxy that has lost its caller does the same.
+        if is_half {
+            stream.shutdown().await?;
+        } else {
+            drop(stream);
+        }
+        waiting(&instance, 0).await?;
+        let _ = queue.run_now("1").await?;
+        is_untouched(&queue).await?;
+        assert_eq!(queue.stats().await?.claimed, 1, "only the other one");
+    }
+    Ok(())
+}
+
+/// A claim whose answer is too large for the buffers, and that nobody reads.
+async fn unread(instance: &Instance, body: &str) -> Result<(Queue, tokio::net::TcpStream)> {
+    let queue = instance.client.queue("orders")?;
+    push_large(&queue).await?;
+    let mut stream = begin(instance, &[], body).await?;
+    // Its beginning has come: the server writes.
+    stream.read_exact(&mut [0; 100]).await?;
+    assert_eq!(queue.stats().await?.leased, 1);
+    Ok((queue, stream))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unwritten_answer_releases_its_messages() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (queue, stream) = unread(&instance, WAITS).await?;
+    drop(stream);
+    let stats = until(&queue, "the release", |stats| stats.leased == 0).await?;
+    assert_eq!(stats.claimed, 1);
+    is_untouched(&queue).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unwritten_answer_to_a_claim_id_stays_leased() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (queue, stream) = unread(&instance, REPEATABLE).await?;
+    drop(stream);
+    let answer = instance.ask(CLAIM, &[JSON], REPEATABLE).await?;
+    assert_eq!(answer.json()?["repeated"], true);
+    let delivery = one(&answer)?;
+    assert_eq!(delivery["crashes"], 0, "{}", delivery["crashes"]);
+    assert_eq!(delivery["payload"].as_str().map(str::len), Some(LARGE));
+    let stats = queue.stats().await?;
+    assert_eq!((stats.claimed, stats.leased), (1, 1));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answer_that_was_read_stays_leased() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (queue, mut stream) = unread(&instance, WAITS).await?;
+    to_end(&mut stream).await?;
+    drop(stream);
+    // A small one, and then another request on the connection.
+    queue.push_message(Message::new("x").id("2")).await?;
+    let mut stream = instance.connect().await?;
+    let own = instance.address;
+    let length = WAITS.len();
+    let claim = format!(
+        "{CLAIM} HTTP/1.1\r\nHost: {own}\r\n{JSON}\r\nContent-Length: {length}\r\n\r\n{WAITS}"
+    );
+    stream.write_all(claim.as_bytes()).await?;
+    let mut first = vec![0; 15];
+    stream.read_exact(&mut first).await?;
+    assert_eq!(first, b"HTTP/1.1 200 OK");
+    let last = format!("GET /healthz HTTP/1.1\r\nHost: {own}\r\nConnection: close\r\n\r\n");
+    stream.write_all(last.as_bytes()).await?;
+    assert!(to_end(&mut stream).await?.contains("HTTP/1.1 200 OK"));
+    waiting(&instance, 0).await?;
+    // A release would have come by now: both connections have ended.
+    let end = tokio::time::Instant::now() + std::time::Duration::from_millis(300);
+    while tokio::time::Instant::now() < end {
+        assert_eq!(queue.stats().await?.leased, 2);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn caller_without_access_gets_no_message() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    queue
+        .push_message(Message::new("x").id("1").due(LIMIT))
+        .await?;
+    let bearer = instance.bearer("consumer");
+    let mut stream = begin(&instance, &[&bearer], WAITS).await?;
+    waiting(&instance, 1).await?;
+    let path = instance.folder.join("tokens.toml");
+    let text = std::fs::read_to_string(&path)?;
+    std::fs::write(
+        &path,
+        text.replace("name = \"consumer\"", "name = \"other\""),
+    )?;
+    instance.control.reload();
+    // The renamed token is another caller with the same rights: its claim may go on.
+    let _ = queue.run_now("1").await?;
+    let answer = Answer::parse(&to_end(&mut stream).await?)?;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let handle = one(&answer)?["handle"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let _ = queue.delivery(handle.parse()?).snooze(LIMIT).await?;
+
+    let mut stream = begin(&instance, &[&bearer], WAITS).await?;
+    waiting(&instance, 1).await?;
+    let hash = text.split("sha256 = \"").nth(3).unwrap_or_default();
+    let hash = hash.split('"').next().unwrap_or_default();
+    std::fs::write(&path, text.replace(hash, &"0".repeat(hash.len())))?;
+    instance.control.reload();
+    let _ = queue.run_now("1").await?;
+    let answer = Answer::parse(&to_end(&mut stream).await?)?;
+    crate::assert_refused!(&answer, 401, "unauthenticated");
+    until(&queue, "the release", |stats| stats.leased == 0).await?;
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Claims: what they answer, and what becomes of a grant that nobody received.
+
+mod answers;
+mod disconnects;
+mod repeated;
+mod stop;
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use dueq::{Limits, Message, Queue, Stats};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::instance::{Answer, Instance, request};
+
+const CLAIM: &str = "POST /v1/queues/orders/claims";
+const JSON: &str = "Content-Type: application/json";
+/// Far longer than anything takes.
+const LIMIT: Duration = Duration::from_secs(60);
+/// A claim that waits.
+const WAITS: &str = r#"{"wait_ms": 50000, "lease_ms": 600000}"#;
+
+/// More than the system buffers of a connection.
+const LARGE: usize = 14 << 20;
+
+/// A message whose answer is larger than the buffers.
+async fn push_large(queue: &Queue) -> Result<()> {
+    let limits = Limits::new().max_payload_bytes(16 << 20);
+    queue.configure(limits).await?;
+    let message = Message::new("x".repeat(LARGE)).id("1");
+    queue.push_message(message).await?;
+    Ok(())
+}
+
+/// The deliveries of an answer.
+fn deliveries(answer: &Answer) -> Result<Vec<Value>> {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let grant = answer.json()?;
+    Ok(grant["deliveries"]
+        .as_array()
+        .context("deliveries")?
+        .clone())
+}
+
+/// The one delivery of an answer.
+fn one(answer: &Answer) -> Result<Value> {
+    let mut all = deliveries(answer)?;
+    ensure!(all.len() == 1, "{answer:?}");
+    all.pop().context("a delivery")
+}
+
+/// Sends a claim and leaves its connection open.
+async fn begin(instance: &Instance, headers: &[&str], body: &str) -> Result<TcpStream> {
+    let mut stream = instance.connect().await?;
+    let mut all = vec![JSON];
+    all.extend(headers);
+    let request = request(instance.address, CLAIM, &all, body);
+    stream.write_all(request.as_bytes()).await?;
+    Ok(stream)
+}
+
+/// Waits until so many claims wait in the server.
+async fn waiting(instance: &Instance, claims: usize) -> Result<()> {
+    let end = Instant::now() + LIMIT;
+    let line = format!("dueq_serve_claims {claims}");
+    loop {
+        let bearer = match instance.folder.join("tokens.toml").exists() {
+            true => vec![instance.bearer("operator")],
+            false => Vec::new(),
+        };
+        let headers: Vec<_> = bearer.iter().map(String::as_str).collect();
+        let page = instance.ask("GET /metrics", &headers, "").await?.body;
+        if page.lines().any(|other| other == line) {
+            return Ok(());
+        }
+        ensure!(Instant::now() < end, "not {claims} claims: {page}");
+    }
+}
+
+/// Waits until the counts of the queue are as expected.
+async fn until(queue: &Queue, what: &str, expected: impl Fn(&Stats) -> bool) -> Result<Stats> {
+    let end = Instant::now() + LIMIT;
+    loop {
+        let stats = queue.stats().await?;
+        if expected(&stats) {
+            return Ok(stats);
+        }
+        ensure!(Instant::now() < end, "{what}: {stats:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

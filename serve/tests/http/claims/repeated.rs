@@ -1,0 +1,118 @@
+//! Claims with `claim_id`.
+
+use anyhow::Result;
+use dueq::Message;
+use serde_json::json;
+
+use super::{CLAIM, JSON, LIMIT, deliveries, one};
+use crate::instance::{Instance, request};
+
+const REPEATABLE: &str =
+    r#"{"max": 5, "wait_ms": 50000, "lease_ms": 600000, "claim_id": "job-1/7"}"#;
+/// The same, without a wait.
+const AT_ONCE: &str = r#"{"claim_id": "job-1/7"}"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeated_claim_answers_its_grant() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    queue.push_message(Message::new("x").id("1")).await?;
+    let first = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
+    queue.push_message(Message::new("x").id("2")).await?;
+    let again = instance.ask_as("consumer", CLAIM, AT_ONCE).await?;
+    assert_eq!(again.json()?["repeated"], true);
+    assert_eq!(first.json()?["repeated"], false);
+    assert_eq!(one(&again)?, one(&first)?);
+    assert_eq!(queue.stats().await?.claimed, 1);
+    // By another instance with the same key.
+    let bearer = instance.bearer("consumer");
+    let other = instance.beside().await?;
+    let request = request(other, CLAIM, &[JSON, &bearer], REPEATABLE);
+    let mut stream = tokio::net::TcpStream::connect(other).await?;
+    tokio::io::AsyncWriteExt::write_all(&mut stream, request.as_bytes()).await?;
+    let text = crate::instance::to_end(&mut stream).await?;
+    let there = crate::instance::Answer::parse(&text)?;
+    assert_eq!(there.json()?, again.json()?);
+    // Settled, the claim is over: the same call takes others.
+    let ack = json!({ "settlements": [{ "handle": one(&first)?["handle"], "action": "ack" }] });
+    let line = "POST /v1/queues/orders/settlements";
+    let acked = instance.ask_as("consumer", line, &ack.to_string()).await?;
+    assert_eq!(acked.json()?["done"], 1, "{acked:?}");
+    let next = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
+    assert_eq!(one(&next)?["id"], "2");
+    assert_eq!(next.json()?["repeated"], false);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_and_queues_do_not_share_claims() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    for name in ["orders", "other-1"] {
+        instance.client.queue(name)?.push(name).await?;
+    }
+    let own = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
+    assert_eq!(one(&own)?["payload"], "orders");
+    let foreign = instance.ask_as("operator", CLAIM, AT_ONCE).await?;
+    assert_eq!(foreign.status, 204, "{foreign:?}");
+    let line = "POST /v1/queues/other-1/claims";
+    let other = instance.ask_as("consumer", line, REPEATABLE).await?;
+    assert_eq!(one(&other)?["payload"], "other-1");
+    assert_eq!(other.json()?["repeated"], false);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_claims_at_once_with_one_id_get_one_grant() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    queue
+        .push_message(Message::new("x").id("1").due(LIMIT))
+        .await?;
+    let claims = async {
+        let one = instance.ask_as("consumer", CLAIM, REPEATABLE);
+        let other = instance.ask_as("consumer", CLAIM, REPEATABLE);
+        tokio::join!(one, other)
+    };
+    let push = async {
+        super::waiting(&instance, 2).await?;
+        for id in ["2", "3"] {
+            queue.push_message(Message::new("x").id(id)).await?;
+        }
+        anyhow::Ok(())
+    };
+    let ((one, other), pushed) = tokio::join!(claims, push);
+    pushed?;
+    let (one, other) = (one?, other?);
+    // The second one reads what the first was granted.
+    assert_eq!(deliveries(&one)?, deliveries(&other)?);
+    let repeated = [&one, &other].map(|answer| answer.json().map(|json| json["repeated"].clone()));
+    let [one, other] = repeated;
+    assert_ne!(one?, other?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn extended_delivery_is_not_among_the_repeated() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    for receipt in queue
+        .push_many(["1", "2"].map(|id| Message::new("x").id(id)))
+        .await
+    {
+        receipt?;
+    }
+    // Both are due when the second is.
+    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    let first = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
+    let all = deliveries(&first)?;
+    assert_eq!(all.len(), 2, "{first:?}");
+    let extend = json!({ "extensions": [{ "handle": all[0]["handle"], "lease_ms": 700_000 }] });
+    let line = "POST /v1/queues/orders/extensions";
+    let extended = instance
+        .ask_as("consumer", line, &extend.to_string())
+        .await?;
+    assert_eq!(extended.json()?["done"], 1, "{extended:?}");
+    let again = instance.ask_as("consumer", CLAIM, AT_ONCE).await?;
+    assert_eq!(one(&again)?, all[1]);
+    Ok(())
+}

@@ -1,0 +1,385 @@
+//! Settlements and extensions by handle.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Delivery, Message, Queue, State};
+use serde_json::{Value, json};
+
+use crate::assert_refused;
+use crate::instance::{Answer, Instance};
+
+const SETTLE: &str = "POST /v1/queues/orders/settlements";
+const EXTEND: &str = "POST /v1/queues/orders/extensions";
+const JSON: &str = "Content-Type: application/json";
+const LONG: Duration = Duration::from_secs(600);
+
+/// Pushes messages with these ids and claims them, in the order of the ids.
+async fn claimed(queue: &Queue, ids: &[&str]) -> Result<Vec<Delivery>> {
+    for id in ids {
+        queue.push_message(Message::new("x").id(*id)).await?;
+    }
+    let puller = queue.puller();
+    let mut all = Vec::new();
+    while all.len() < ids.len() {
+        all.extend(puller.pull(ids.len(), LONG, LONG).await?);
+    }
+    puller.shutdown().await?;
+    all.sort_by_key(|delivery| ids.iter().position(|id| delivery.id() == *id));
+    Ok(all)
+}
+
+fn handle(delivery: &Delivery) -> String {
+    delivery.handle().to_string()
+}
+
+/// Sends settlements, and returns their results.
+async fn settle(instance: &Instance, items: Value) -> Result<(Value, Vec<Value>)> {
+    let body = json!({ "settlements": items }).to_string();
+    let answer = instance.ask(SETTLE, &[JSON], &body).await?;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    results(&answer)
+}
+
+fn results(answer: &Answer) -> Result<(Value, Vec<Value>)> {
+    let counts = answer.json()?;
+    let results = counts["results"].as_array().context("results")?.clone();
+    Ok((counts, results))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_settlement_does_what_it_says() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let ids = ["ack", "retry", "bury", "release", "snooze", "again", "push"];
+    let all = claimed(&queue, &ids).await?;
+    let handles: Vec<_> = all.iter().map(handle).collect();
+    let items = json!([
+        { "handle": handles[0], "action": "ack" },
+        { "handle": handles[1], "action": "retry", "delay": "1h", "error": "the bank is closed" },
+        { "handle": handles[2], "action": "bury", "error": "no such order" },
+        { "handle": handles[3], "action": "release" },
+        { "handle": handles[4], "action": "snooze", "at": "2099-12-01T20:00:00+08:00" },
+        { "handle": handles[5], "action": "again", "delay": "24h" },
+        { "handle": handles[6], "action": "ack", "push": [{ "payload": "ship", "delay": "1h" }] },
+    ]);
+    let (counts, results) = settle(&instance, items.clone()).await?;
+    assert_eq!(counts["done"], 7, "{counts}");
+    let words: Vec<_> = results.iter().map(|result| &result["outcome"]).collect();
+    assert_eq!(
+        words,
+        [
+            "done",
+            "scheduled",
+            "done",
+            "done",
+            "scheduled",
+            "done",
+            "done"
+        ]
+    );
+    assert_eq!(results[4]["due_ms"], 4_099_809_600_000_u64);
+    assert_eq!(results[6]["pushed"][0]["id"], "{push}/1", "{counts}");
+    let stored = async |id: &str| anyhow::Ok(queue.get(id).await?.context("a message")?);
+    assert!(queue.get("ack").await?.is_none() && queue.get("push").await?.is_none());
+    let retried = stored("retry").await?;
+    assert_eq!(
+        (retried.failures, &*retried.error),
+        (1, "the bank is closed")
+    );
+    assert_eq!(Some(retried.time_ms), results[1]["due_ms"].as_u64());
+    let buried = stored("bury").await?;
+    assert_eq!(
+        (buried.state, &*buried.error),
+        (State::Dead, "no such order")
+    );
+    assert_eq!(stored("snooze").await?.snoozes, 1);
+    assert_eq!(stored("again").await?.state, State::Scheduled);
+    assert_eq!(stored("{push}/1").await?.payload, b"ship");
+    // A repetition changes nothing, and says so.
+    let (counts, results) = settle(&instance, items).await?;
+    assert_eq!(
+        (&counts["done"], &counts["lost"]),
+        (&json!(0), &json!(7)),
+        "{counts}"
+    );
+    assert_eq!(results[0]["outcome"], "gone");
+    assert_eq!(results[1]["outcome"], "lost");
+    assert_eq!(stored("retry").await?.failures, 1);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn throttle_closes_the_queue() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1"]).await?;
+    let items = json!([{ "handle": handle(&all[0]), "action": "throttle", "for_ms": 60_000 }]);
+    let (_, results) = settle(&instance, items).await?;
+    assert_eq!(results[0]["outcome"], "closed");
+    assert!(results[0]["closed_until_ms"].is_u64(), "{results:?}");
+    assert!(queue.stats().await?.closed_ms > 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_items_are_refused_and_the_others_act() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1", "2", "3"]).await?;
+    let [one, other, third] = [&all[0], &all[1], &all[2]].map(handle);
+    let long = "a".repeat(1 << 20);
+    let mut forged = other.clone();
+    forged.pop();
+    let wrong = [
+        json!({ "action": "ack" }),
+        json!({ "handle": other }),
+        json!({ "handle": "", "action": "ack" }),
+        json!({ "handle": long, "action": "ack" }),
+        json!({ "handle": forged, "action": "ack" }),
+        json!({ "handle": other.to_uppercase(), "action": "ack" }),
+        json!({ "handle": 5, "action": "ack" }),
+        json!({ "handle": other, "action": "acknowledge" }),
+        json!({ "handle": other, "action": "ack", "delay": "1h" }),
+        json!({ "handle": other, "action": "ack", "error": "x" }),
+        json!({ "handle": other, "action": "release", "push": [] }),
+        json!({ "handle": other, "action": "bury", "for_ms": 5 }),
+        json!({ "handle": other, "action": "retry" }),
+        json!({ "handle": other, "action": "retry", "delay": "-1h" }),
+        json!({ "handle": other, "action": "retry", "delay": "1h", "at": "0" }),
+        json!({ "handle": other, "action": "snooze", "at": "NaN" }),
+        json!({ "handle": other, "action": "again", "delay": 5 }),
+        json!({ "handle": other, "action": "throttle" }),
+        json!({ "handle": other, "action": "throttle", "for_ms": 0 }),
+        json!({ "handle": other, "action": "ack", "push": [{ "payload": 5, "id": "" }] }),
+        json!({ "handle": other, "action": "ack", "push": [{ "payload": "x", "dealy": "1h" }] }),
+        json!({ "handle": other, "action": "ack", "extra": 1 }),
+        json!([other, "ack"]),
+        json!("ack"),
+        json!(null),
+    ];
+    let mut items = vec![json!({ "handle": one, "action": "ack" })];
+    items.extend(wrong.iter().cloned());
+    items.push(json!({ "handle": one, "action": "release" }));
+    items.push(json!({ "handle": third, "action": "ack" }));
+    let (counts, results) = settle(&instance, json!(items)).await?;
+    assert_eq!(
+        (&counts["done"], &counts["refused"], &counts["failed"]),
+        (&json!(2), &json!(wrong.len() + 1), &json!(0)),
+        "{counts}"
+    );
+    for (item, result) in wrong.iter().zip(&results[1..]) {
+        assert_eq!(result["outcome"], "refused", "{item}: {result}");
+        assert_eq!(result["code"], "invalid_input", "{item}: {result}");
+        let detail = result["detail"].as_str().unwrap_or_default();
+        assert!(!detail.is_empty() && detail.len() < 2_000, "{detail}");
+        // No handle is in an answer: it is the right to settle.
+        assert!(!detail.contains(&other[2..34]), "{detail}");
+    }
+    assert_eq!(
+        queue.get("2").await?.map(|stored| stored.state),
+        Some(State::Leased)
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handle_of_another_queue_changes_nothing() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (orders, mails) = (
+        instance.client.queue("orders")?,
+        instance.client.queue("mails")?,
+    );
+    let own = claimed(&orders, &["1"]).await?;
+    let foreign = claimed(&mails, &["1", "2"]).await?;
+    // The same id, and one that the queue does not have.
+    let items = foreign
+        .iter()
+        .map(|delivery| json!({ "handle": handle(delivery), "action": "ack" }));
+    let (counts, results) = settle(&instance, json!(items.collect::<Vec<_>>())).await?;
+    assert_eq!(counts["lost"], 2, "{counts}");
+    assert_eq!(
+        (&results[0]["outcome"], &results[1]["outcome"]),
+        (&json!("lost"), &json!("gone"))
+    );
+    for (queue, leased) in [(&orders, 1), (&mails, 2)] {
+        assert_eq!(queue.stats().await?.leased, leased);
+    }
+    assert_eq!(own[0].ack().await?, dueq::Settled::Done);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_requests_settle_nothing() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1"]).await?;
+    let item = json!({ "handle": handle(&all[0]), "action": "ack" }).to_string();
+    let many = vec!["1"; 1_001].join(",");
+    for (body, code) in [
+        ("{}".to_owned(), "invalid_input"),
+        (format!("[{item}]"), "invalid_input"),
+        (item.clone(), "invalid_input"),
+        (format!("{{\"settlements\": {item}}}"), "invalid_input"),
+        (
+            format!("{{\"settlements\": [{item}], \"extensions\": []}}"),
+            "invalid_input",
+        ),
+        (
+            format!("{{\"settlements\": [{item}], \"settlements\": [{item}]}}"),
+            "invalid_input",
+        ),
+        (format!("{{\"extensions\": [{item}]}}"), "invalid_input"),
+        (format!("{{\"settlements\": [{many}]}}"), "invalid_input"),
+        (format!("{{\"settlements\": [{item}"), "bad_request"),
+        (format!("{{\"settlements\": [{item}, NaN]}}"), "bad_request"),
+    ] {
+        let answer = instance.ask(SETTLE, &[JSON], &body).await?;
+        let shown: String = body.chars().take(60).collect();
+        assert_eq!(
+            (answer.status, &*answer.code()?),
+            (400, code),
+            "{shown}: {answer:?}"
+        );
+    }
+    assert_refused!(
+        instance
+            .ask(SETTLE, &["Content-Type: text/plain"], &item)
+            .await?,
+        415,
+        "unsupported_media_type"
+    );
+    assert_eq!(queue.stats().await?.leased, 1);
+    let (counts, _) = settle(&instance, json!([])).await?;
+    assert_eq!(counts["results"], json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousand_settlements_share_calls() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let ids: Vec<_> = (0..1_000).map(|id| id.to_string()).collect();
+    for receipt in queue
+        .push_many(ids.iter().map(|id| Message::new("x").id(&**id)))
+        .await
+    {
+        receipt?;
+    }
+    let (puller, mut items) = (queue.puller(), Vec::new());
+    while items.len() < 1_000 {
+        for delivery in puller.pull(256, LONG, LONG).await? {
+            items.push(json!({ "handle": handle(&delivery), "action": "ack" }));
+        }
+    }
+    puller.shutdown().await?;
+    let calls = || instance.redis.command(&["INFO", "commandstats"]);
+    let of_scripts = |info: String| -> u64 {
+        let lines = info.lines().filter(|line| {
+            line.starts_with("cmdstat_evalsha:") || line.starts_with("cmdstat_fcall:")
+        });
+        let count = |line: &str| {
+            line.split("calls=")
+                .nth(1)?
+                .split(',')
+                .next()?
+                .parse::<u64>()
+                .ok()
+        };
+        lines.filter_map(count).sum()
+    };
+    let before = of_scripts(calls()?);
+    let (counts, _) = settle(&instance, json!(items)).await?;
+    assert_eq!(counts["done"], 1_000, "{}", counts["refused"]);
+    let used = of_scripts(calls()?) - before;
+    assert!(used < 200, "{used} calls");
+    assert_eq!(queue.stats().await?.acked, 1_000);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settlements_say_what_became_of_each_when_redis_fails() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1", "2"]).await?;
+    let body = json!({ "settlements": [
+        { "handle": handle(&all[0]), "action": "ack" },
+        { "handle": "x", "action": "ack" },
+        { "handle": handle(&all[1]), "action": "retry", "delay": "1h" },
+    ]});
+    instance.redis.kill()?;
+    let answer = instance.ask(SETTLE, &[JSON], &body.to_string()).await?;
+    assert!(matches!(answer.status, 503 | 504), "{answer:?}");
+    let problem = answer.json()?;
+    let settled = &problem["settled"];
+    assert_eq!(
+        (&settled["failed"], &settled["refused"], &settled["done"]),
+        (&json!(2), &json!(1), &json!(0)),
+        "{problem}"
+    );
+    assert_eq!(settled["results"][0]["outcome"], "failed");
+    assert!(settled["results"][0]["applied"].is_string(), "{problem}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn extension_makes_a_lease_end_later() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1", "2"]).await?;
+    let _ = all[1].ack().await?;
+    let body = json!({ "extensions": [
+        { "handle": handle(&all[0]), "lease_ms": 3_600_000 },
+        { "handle": handle(&all[1]), "lease_ms": 3_600_000 },
+        { "handle": "x", "lease_ms": 5 },
+        { "handle": handle(&all[0]), "lease_ms": 3_700_000 },
+        { "handle": handle(&all[1]), "lease_ms": 0 },
+        { "handle": handle(&all[1]), "lease_ms": 86_400_001 },
+        { "handle": handle(&all[1]), "lease_ms": -1 },
+        { "handle": handle(&all[1]) },
+    ]});
+    let answer = instance.ask(EXTEND, &[JSON], &body.to_string()).await?;
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let (counts, results) = results(&answer)?;
+    assert_eq!(
+        (&counts["done"], &counts["lost"], &counts["refused"]),
+        (&json!(1), &json!(1), &json!(6)),
+        "{counts}"
+    );
+    assert_eq!(
+        (&results[0]["outcome"], &results[1]["outcome"]),
+        (&json!("extended"), &json!("gone"))
+    );
+    let until_ms = results[0]["leased_until_ms"].as_u64().context("a time")?;
+    assert!(until_ms > all[0].deadline_ms() + 2_000_000, "{counts}");
+    assert_eq!(
+        queue.get("1").await?.map(|stored| stored.time_ms),
+        Some(until_ms)
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn consumer_without_the_right_to_push_pushes_nothing() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1"]).await?;
+    let body = json!({ "settlements": [
+        { "handle": handle(&all[0]), "action": "ack", "push": [{ "payload": "x" }] },
+    ]});
+    let answer = instance
+        .ask_as("consumer", SETTLE, &body.to_string())
+        .await?;
+    let (_, refused) = results(&answer)?;
+    assert_eq!(
+        (&refused[0]["outcome"], &refused[0]["code"]),
+        (&json!("refused"), &json!("forbidden"))
+    );
+    assert_eq!(queue.stats().await?.pushed, 1);
+    let answer = instance
+        .ask_as("operator", SETTLE, &body.to_string())
+        .await?;
+    assert_eq!(results(&answer)?.0["done"], 1, "{answer:?}");
+    assert_eq!(queue.stats().await?.pushed, 2);
+    Ok(())
+}
