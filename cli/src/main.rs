@@ -1,5 +1,10 @@
 //! The program `dueq`: see the library `dueq_cli`.
 
+// It gives free memory back, also of a server that is idle.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> std::process::ExitCode {
     dueq_cli::main()
 }

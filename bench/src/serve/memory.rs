@@ -26,8 +26,8 @@ const WHOLE: usize = 8;
 const WHOLE_BYTES: usize = 15 << 20;
 /// Different ids of the streamed lines: Redis need not hold 256 MiB.
 const IDS: usize = 1_000;
-/// Until the allocator has returned what is free.
-const SETTLING: Duration = Duration::from_secs(2);
+/// Until the allocator of the program has returned what is free: it keeps it for 10 s.
+const SETTLING: Duration = Duration::from_secs(15);
 const MOST_BYTES: u64 = 64 << 20;
 /// Growth from the second cycle to the last, at most.
 const MOST_GROWTH: f64 = 1.1;

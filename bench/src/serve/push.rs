@@ -23,6 +23,16 @@ const ROUNDS: usize = 5;
 /// Processor time of a push, in times of the floor's.
 const MOST_RATIO: f64 = 2.0;
 
+/// What is measured. The floor with one connection for all requests is a figure without a goal.
+const ROWS: [&str; 6] = [
+    "PUT",
+    "POST",
+    "floor, PUT",
+    "floor, POST",
+    "floor with one connection, PUT",
+    "library",
+];
+
 /// Of one push, in microseconds.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
@@ -38,21 +48,18 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.scenario("push");
     let redis = Server::start(&[])?;
     let serve = Process::serve(&arguments.dueq, &redis.url(), &[]).await?;
-    let mut command = Command::new(std::env::current_exe()?);
-    command.args(["serve-floor", &redis.url()]);
-    let floor = Process::start(command).await.context("the floor")?;
+    let floor = floor_of(&redis.url(), &[]).await?;
+    let shared = floor_of(&redis.url(), &["--shared"]).await?;
     let library = Client::connect(&redis.url()).await?;
-    let mut rows: [(&str, Vec<Cost>); 5] = [
-        ("PUT", Vec::new()),
-        ("POST", Vec::new()),
-        ("floor, PUT", Vec::new()),
-        ("floor, POST", Vec::new()),
-        ("library", Vec::new()),
-    ];
+    let mut rows = ROWS.map(|name| (name, Vec::new()));
     for round in 0..=ROUNDS {
         eprintln!("push: round {round} of {ROUNDS}");
         for (index, (name, costs)) in rows.iter_mut().enumerate() {
-            let process = if index < 2 { &serve } else { &floor };
+            let process = match index {
+                0 | 1 => &serve,
+                2 | 3 => &floor,
+                _ => &shared,
+            };
             let method = if name.ends_with("PUT") { "PUT" } else { "POST" };
             let prefix = format!("p{round}-");
             let (cpu, of_redis) = (process.cpu_us()?, crate::process::cpu_us(redis.pid())?);
@@ -74,6 +81,13 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     }
     judge(report, &rows);
     Ok(())
+}
+
+/// The floor, as a process of this program.
+async fn floor_of(url: &str, arguments: &[&str]) -> Result<Process> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["serve-floor", url]).args(arguments);
+    Process::start(command).await.context("the floor")
 }
 
 /// As many pushes at once, without HTTP.
@@ -98,7 +112,7 @@ async fn by_library(client: &Client) -> Result<std::time::Duration> {
     Ok(begin.elapsed())
 }
 
-fn judge(report: &mut Report, rows: &[(&'static str, Vec<Cost>); 5]) {
+fn judge(report: &mut Report, rows: &[(&'static str, Vec<Cost>); 6]) {
     let of = |costs: &[Cost], of: fn(&Cost) -> f64| {
         let mut figures: Vec<_> = costs.iter().map(of).collect();
         median(&mut figures)
@@ -149,14 +163,9 @@ mod tests {
         let missed = |ours: [f64; 3]| {
             let ours: Vec<_> = ours.into_iter().map(cost).collect();
             let floor: Vec<_> = [10.0, 20.0, 40.0].into_iter().map(cost).collect();
-            let library = vec![cost(0.0)];
-            let rows = [
-                ("PUT", ours.clone()),
-                ("POST", ours),
-                ("floor, PUT", floor.clone()),
-                ("floor, POST", floor),
-                ("library", library),
-            ];
+            let mut rows = ROWS.map(|name| (name, vec![cost(0.0)]));
+            (rows[0].1, rows[1].1) = (ours.clone(), ours);
+            (rows[2].1, rows[3].1) = (floor.clone(), floor);
             let mut report = Report::default();
             report.scenario("push");
             judge(&mut report, &rows);
