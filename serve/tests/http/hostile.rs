@@ -9,7 +9,7 @@ use crate::assert_refused;
 use crate::captured::Captured;
 use crate::faults::{check_logs, state};
 use crate::instance::{Answer, Instance, to_end};
-use crate::operations::{Call, Needs, calls, prepare};
+use crate::calls::{Call, Needs, calls, prepare};
 
 struct Stage {
     log: Captured,
