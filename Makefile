@@ -30,7 +30,7 @@ help:
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
-	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 10 minutes, needs nginx'
+	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 8 minutes or more, needs nginx'
 	@echo '               MESSAGES=1000 for fewer'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
@@ -125,7 +125,7 @@ schedules:
 
 MESSAGES ?= 10000
 curl-consumers:
-	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for about 10 minutes; needs nginx and curl'
+	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for 8 minutes or more; needs nginx and curl'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	DUEQ_CONSUMERS_MESSAGES=$(MESSAGES) cargo test --locked --package dueq-cli --test consumers -- --nocapture
 
