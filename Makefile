@@ -37,7 +37,7 @@ help:
 	@echo '               DUEQ_OPERATIONS_DEAD=1000000 sets another number'
 	@echo 'make history   compares GET history of dueq serve with what the test counts, while Redis, workers and server are restarted; 15 minutes'
 	@echo '               MINUTES=60 runs for so long'
-	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 10 minutes, needs nginx'
+	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 8 minutes or more, needs nginx'
 	@echo '               MESSAGES=1000 for fewer'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
@@ -154,7 +154,7 @@ schedules:
 
 MESSAGES ?= 10000
 curl-consumers:
-	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for about 10 minutes; needs nginx and curl'
+	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for 8 minutes or more; needs nginx and curl'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	DUEQ_CONSUMERS_MESSAGES=$(MESSAGES) cargo test --locked --package dueq-cli --test consumers -- --nocapture
 

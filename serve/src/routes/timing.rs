@@ -23,8 +23,8 @@ impl Timing<'_> {
     }
 
     /// The due time. With hours alone it is their next opening. Asks Redis for its clock only for
-    /// hours.
-    pub(super) async fn due(self, client: &Client) -> Result<Due, Problem> {
+    /// hours, and once for all times of a reader.
+    pub(super) async fn due(self, client: &Client, reader: &Reader) -> Result<Due, Problem> {
         let refused =
             |error: dueq_input::Error| Problem::new(Code::InvalidInput, error.to_string());
         let fields = Wording::Fields;
@@ -34,7 +34,7 @@ impl Timing<'_> {
             .timing(None, Timestamp::now(), fields);
         let timing = timing.map_err(refused)?;
         let now_ms = match timing.hours {
-            Some(_) => Reader::new().now_ms(client).await?,
+            Some(_) => reader.now_ms(client).await?,
             None => 0, // no hours use it
         };
         let due = timing.resolve_at(now_ms).map_err(refused)?;

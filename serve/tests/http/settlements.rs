@@ -110,6 +110,23 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn retry_at_a_fixed_time_is_not_early() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let all = claimed(&queue, &["1", "2"]).await?;
+    let at_ms = instance.client.server_time().await?.now_ms() + 3_600_000;
+    let items = all.iter().map(|delivery| {
+        json!({ "handle": handle(delivery), "action": "retry", "at": at_ms.to_string() })
+    });
+    let (_, results) = settle(&instance, json!(items.collect::<Vec<_>>())).await?;
+    for result in results {
+        let due_ms = result["due_ms"].as_u64().context("a time")?;
+        assert!((at_ms..at_ms + 600_000).contains(&due_ms), "{result}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn throttle_closes_the_queue() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;

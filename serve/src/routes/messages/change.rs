@@ -13,6 +13,7 @@ use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
 use crate::routes::messages::absent;
 use crate::routes::messages::fields::Id;
+use crate::routes::messages::reader::Reader;
 use crate::routes::timing::Timing;
 
 /// The new due time: `delay` or `at`, and `within`; or `run_now`.
@@ -141,7 +142,7 @@ impl Change {
             let reason = "no time is given: add delay, at or within, or \"run_now\": true";
             return Err(invalid(reason.to_owned()));
         }
-        timing.due(&app.client).await.map(Some)
+        timing.due(&app.client, &Reader::new()).await.map(Some)
     }
 }
 

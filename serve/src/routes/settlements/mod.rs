@@ -18,7 +18,7 @@ use crate::auth::{Principal, Right};
 use crate::body::{Whole, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::MAX_BYTES;
+use crate::routes::messages::{MAX_BYTES, Reader};
 use crate::routes::settlements::extension::Extension;
 use crate::routes::settlements::settlement::{Asked, Settlement};
 
@@ -142,12 +142,15 @@ async fn settle_deliveries(
     let queue = app.client.queue(name.as_str())?;
     let may_push = caller.has(Right::Produce);
     let mut batch = run::Batch::new(queue);
+    let reader = Reader::new();
     for item in list {
-        let read = Asked::read(item.get(), may_push, &app.client).await;
-        batch.add(read.map(run::Call::Settle));
+        match Asked::read(item.get(), may_push, &app.client, &reader).await {
+            // Redis could not be asked for its clock, and nothing has acted yet.
+            Err(problem) if problem.code.status().is_server_error() => return Err(problem),
+            read => batch.add(read.map(run::Call::Settle)),
+        }
     }
-    drop(items);
-    Ok(Json(batch.run(&app.claims.tasks).await?))
+    Ok(Json(batch.run(&app.claims.tasks, items.0).await?))
 }
 
 /// Extend leases
@@ -179,6 +182,5 @@ async fn extend_deliveries(
     for item in list {
         batch.add(Extension::read(item.get()).map(run::Call::Extend));
     }
-    drop(items);
-    Ok(Json(batch.run(&app.claims.tasks).await?))
+    Ok(Json(batch.run(&app.claims.tasks, items.0).await?))
 }

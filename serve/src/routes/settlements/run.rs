@@ -6,6 +6,7 @@ use dueq::{Applied, DeliveryHandle, Error, Queue, RemoteDelivery};
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
+use crate::body::Whole;
 use crate::problem::{Code, Problem};
 use crate::routes::settlements::extension::Extended;
 use crate::routes::settlements::outcome::{Ended, Outcome, Settlements, Tally};
@@ -48,9 +49,18 @@ impl Batch {
         self.items.push(item);
     }
 
-    /// Runs all items. They go on if the caller disconnects.
-    pub(super) async fn run(self, tasks: &TaskTracker) -> Result<Settlements, Problem> {
-        let ended = tasks.spawn(run_all(self.queue, self.items));
+    /// Runs all items. They go on if the caller disconnects, and keep the memory of the body: their
+    /// texts are about as long.
+    pub(super) async fn run(
+        self,
+        tasks: &TaskTracker,
+        body: Whole,
+    ) -> Result<Settlements, Problem> {
+        let ended = tasks.spawn(async move {
+            let ended = run_all(self.queue, self.items).await;
+            drop(body);
+            ended
+        });
         let ended = ended.await.map_err(|_| {
             let detail = "a settlement panicked; the log of the server has the reason";
             Problem::new(Code::Internal, detail).applied(Applied::Unknown)
@@ -71,7 +81,7 @@ async fn run_all(queue: Queue, items: Vec<Result<Call, Problem>>) -> Vec<Ended> 
             && let Some((number, item)) = items.next()
         {
             match item {
-                Err(problem) => ended[number] = Some(Ended::of_wrong(problem)),
+                Err(problem) => ended[number] = Some(Ended::Refused(problem)),
                 // The library repeats calls for 10 s: the others would fail too.
                 Ok(_) if is_down => ended[number] = Some(Ended::Failed(not_tried())),
                 Ok(call) => {
@@ -101,17 +111,6 @@ async fn run_all(queue: Queue, items: Vec<Result<Call, Problem>>) -> Vec<Ended> 
 fn not_tried() -> Problem {
     let detail = "not tried, because Redis did not answer for other items";
     Problem::new(Code::RedisUnavailable, detail)
-}
-
-impl Ended {
-    /// An item that could not be read: because it is wrong, or because Redis could not be asked for
-    /// its clock.
-    fn of_wrong(problem: Problem) -> Self {
-        match problem.code.status().is_server_error() {
-            true => Self::Failed(problem),
-            false => Self::Refused(problem),
-        }
-    }
 }
 
 impl Call {

@@ -83,20 +83,29 @@ pub(super) enum Step {
 
 impl Asked {
     /// Reads one item of a list.
-    pub(super) async fn read(text: &str, may_push: bool, client: &Client) -> Result<Self, Problem> {
+    pub(super) async fn read(
+        text: &str,
+        may_push: bool,
+        client: &Client,
+        reader: &Reader,
+    ) -> Result<Self, Problem> {
         let settlement: Settlement = parse(text)?;
         let handle = handle_of(&settlement.handle)?;
         settlement.refuse_idle()?;
         let step = match settlement.action {
-            Action::Ack => Step::Ack(settlement.follow_ups(may_push, client).await?),
+            Action::Ack => Step::Ack(settlement.follow_ups(may_push, client, reader).await?),
             Action::Retry => {
-                let due = settlement.due(client).await?;
+                let mut due = settlement.due(client, reader).await?;
+                // A retry takes a delay: the library would ask Redis for its clock for each item.
+                if let Due::AtMs(ms) = due {
+                    due = Due::AfterMs(ms.saturating_sub(reader.now_ms(client).await?));
+                }
                 Step::Retry(due, settlement.error.unwrap_or_default())
             }
             Action::Bury => Step::Bury(settlement.error.unwrap_or_default()),
             Action::Release => Step::Release,
-            Action::Snooze => Step::Snooze(settlement.due(client).await?),
-            Action::Again => Step::Again(settlement.due(client).await?),
+            Action::Snooze => Step::Snooze(settlement.due(client, reader).await?),
+            Action::Again => Step::Again(settlement.due(client, reader).await?),
             Action::Throttle => match settlement.for_ms {
                 Some(ms) if ms > 0 => Step::Throttle(Duration::from_millis(ms)),
                 _ => return Err(wrong("for_ms: throttle needs at least 1 ms")),
@@ -145,17 +154,22 @@ impl Settlement {
         }
     }
 
-    async fn due(&self, client: &Client) -> Result<Due, Problem> {
+    async fn due(&self, client: &Client, reader: &Reader) -> Result<Due, Problem> {
         let timing = self.timing();
         if !timing.has_time() {
             return Err(wrong("no time is given: add delay, at or within"));
         }
-        timing.due(client).await
+        timing.due(client, reader).await
     }
 
     /// The messages that follow.
-    async fn follow_ups(&self, may_push: bool, client: &Client) -> Result<Vec<Message>, Problem> {
-        let (mut messages, reader) = (Vec::new(), Reader::new());
+    async fn follow_ups(
+        &self,
+        may_push: bool,
+        client: &Client,
+        reader: &Reader,
+    ) -> Result<Vec<Message>, Problem> {
+        let mut messages = Vec::new();
         for text in self.push.iter().flatten() {
             if !may_push {
                 let detail = "push: it needs the right produce, which no role of yours has";
