@@ -83,6 +83,7 @@ points! {
 /// How long something took, over many messages. A percentile is never too small, at least 128, and
 /// at most 1.42 times too large; null without times; 18446744073709551615 for more than 12.7 days.
 #[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Percentiles)]
 struct Times {
     /// Of how many messages the time is known.
     count: u64,
