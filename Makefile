@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -28,6 +28,8 @@ help:
 	@echo '               ARGS="--only rate --minutes 2 --json" passes options on'
 	@echo 'make schedules proves recurring schedules under kills, stops and failovers, and their previews; 15 minutes'
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
+	@echo 'make serve     measures dueq serve: what reads cost Redis beside 10,000,000 messages, memory, pushes, claims; 30 minutes'
+	@echo '               ARGS="--only bounds --waiting 1000000 --queues 99" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
@@ -39,7 +41,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -120,6 +122,12 @@ schedules:
 	@echo 'dueq schedules: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- schedules $(ARGS)
+
+serve:
+	@echo 'dueq serve: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 30 minutes'
+	@cargo build --target-dir target --release --locked --package dueq-cli
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	cargo run --target-dir target --release --locked --package dueq-bench -- serve $(ARGS)
 
 lua:
 	@scripts/lua-dist

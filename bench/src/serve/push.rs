@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
 }
 
 /// The floor, as a process of this program.
-async fn floor_of(url: &str, arguments: &[&str]) -> Result<Process> {
+pub(super) async fn floor_of(url: &str, arguments: &[&str]) -> Result<Process> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve-floor", url]).args(arguments);
     Process::start(command).await.context("the floor")
