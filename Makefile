@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules uniqueness curl-consumers history operations cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness curl-consumers history operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -31,6 +31,8 @@ help:
 	@echo '               ARGS="--only rate --minutes 2 --json" passes options on'
 	@echo 'make schedules proves recurring schedules under kills, stops and failovers, and their previews; 15 minutes'
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
+	@echo 'make serve     measures dueq serve: what reads cost Redis beside 10,000,000 messages, memory, pushes, claims; 30 minutes'
+	@echo '               ARGS="--only bounds --waiting 1000000 --queues 99" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
 	@echo 'make operations requeues 100,000 dead messages over HTTP while others die, with all other tests of operations; 3 minutes'
@@ -48,7 +50,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, uniqueness, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -157,6 +159,12 @@ curl-consumers:
 	@echo 'dueq curl-consumers: finds a Redis server, compiles (1 to 3 minutes the first time), then runs for 8 minutes or more; needs nginx and curl'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	DUEQ_CONSUMERS_MESSAGES=$(MESSAGES) cargo test --locked --package dueq-cli --test consumers -- --nocapture
+
+serve:
+	@echo 'dueq serve: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 30 minutes'
+	@cargo build --target-dir target --release --locked --package dueq-cli
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
+	cargo run --target-dir target --release --locked --package dueq-bench -- serve $(ARGS)
 
 lua:
 	@scripts/lua-dist

@@ -24,7 +24,7 @@ const ROUNDS: usize = 7;
 /// Shorter calls are not measured one by one, in microseconds: a log of each would cost more than they.
 const SLOW_US: i64 = 500;
 /// How long a read is repeated in a round, and how often at least.
-const ROUND: Duration = Duration::from_millis(60);
+const ROUND: Duration = Duration::from_millis(40);
 const LEAST: u32 = 3;
 
 /// A server with its data.

@@ -1,5 +1,6 @@
-//! The floor: an axum handler that stores a message by one ZADD and one HSET, and nothing else. No
-//! callers are checked, a repeated push overwrites, and nothing is bounded.
+//! The floor: axum handlers that store a message by one ZADD and one HSET, claim by a script of
+//! ZRANGEBYSCORE, ZREM and HMGET, and settle by HDEL. No callers are checked, a repeated push
+//! overwrites, and a claimed message that is not settled is lost.
 
 use anyhow::Result;
 use axum::extract::{Path, State};
@@ -10,6 +11,10 @@ use deadpool_redis::{Config, Pool, Runtime};
 use dueq_bench_driver::unix_us;
 use redis::aio::MultiplexedConnection;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::fill::MAIN;
+use crate::drive::floor::Calls;
 
 /// As many as the library's pool has.
 const CONNECTIONS: usize = 8;
@@ -38,6 +43,16 @@ struct Message {
     payload: String,
 }
 
+#[derive(Deserialize)]
+struct Settlements {
+    settlements: Vec<Settlement>,
+}
+
+#[derive(Deserialize)]
+struct Settlement {
+    handle: String,
+}
+
 #[derive(Serialize)]
 struct Stored {
     id: String,
@@ -54,14 +69,46 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         config.pool = Some(deadpool_redis::PoolConfig::new(CONNECTIONS));
         Store::Pool(config.create_pool(Some(Runtime::Tokio1))?)
     };
+    let calls = Calls::connect(&arguments.url, MAIN).await?;
+    let consumers = Router::new()
+        .route("/v1/queues/main/claims", post(claim))
+        .route("/v1/queues/main/settlements", post(settle))
+        .with_state(calls);
     let router = Router::new()
         .route("/v1/queues/{queue}/messages/{id}", put(put_message))
         .route("/v1/queues/{queue}/messages", post(post_message))
-        .with_state(store);
+        .with_state(store)
+        .merge(consumers);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
     let served = axum::serve(listener, router);
     crate::interrupt::unless_interrupted(async { Ok(served.await?) }).await
+}
+
+async fn claim(
+    State(calls): State<Calls>,
+    Json(_): Json<Value>,
+) -> Result<Json<Value>, StatusCode> {
+    let (ids, payloads) = calls.claim().await.map_err(|_| StatusCode::BAD_GATEWAY)?;
+    let delivery = |(id, payload): (&Vec<u8>, &Vec<u8>)| {
+        let [handle, payload] = [id, payload].map(|bytes| String::from_utf8_lossy(bytes));
+        json!({ "handle": handle, "payload": payload })
+    };
+    let deliveries: Vec<_> = ids.iter().zip(&payloads).map(delivery).collect();
+    Ok(Json(json!({ "deliveries": deliveries })))
+}
+
+async fn settle(
+    State(calls): State<Calls>,
+    Json(settlements): Json<Settlements>,
+) -> Result<Json<Value>, StatusCode> {
+    let ids = settlements.settlements.into_iter();
+    let ids: Vec<_> = ids
+        .map(|settlement| settlement.handle.into_bytes())
+        .collect();
+    let acked = calls.acknowledge(&ids).await;
+    acked.map_err(|_| StatusCode::BAD_GATEWAY)?;
+    Ok(Json(json!({ "settled": ids.len() })))
 }
 
 async fn put_message(

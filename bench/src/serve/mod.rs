@@ -2,6 +2,7 @@
 
 mod bounds;
 mod calls;
+mod consume;
 mod cut;
 mod document;
 mod fill;
@@ -11,6 +12,7 @@ mod judge;
 mod load;
 mod memory;
 mod ndjson;
+mod poll;
 mod process;
 mod push;
 mod viewers;
@@ -36,7 +38,7 @@ pub(crate) struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "bounds,viewers,memory,push,ndjson,ndjson-cut"
+        default_value = "bounds,viewers,memory,push,ndjson,consume,poll,ndjson-cut"
     )]
     only: Vec<Scenario>,
     /// Waiting messages of `bounds`
@@ -66,6 +68,8 @@ enum Scenario {
     Memory,
     Push,
     Ndjson,
+    Consume,
+    Poll,
     NdjsonCut,
 }
 
@@ -77,6 +81,8 @@ impl Scenario {
             Self::Memory => "memory",
             Self::Push => "push",
             Self::Ndjson => "ndjson",
+            Self::Consume => "consume",
+            Self::Poll => "poll",
             Self::NdjsonCut => "ndjson-cut",
         }
     }
@@ -97,6 +103,8 @@ async fn all(arguments: &Arguments) -> Result<()> {
             Scenario::Memory => memory::run(arguments, &mut report).await,
             Scenario::Push => push::run(arguments, &mut report).await,
             Scenario::Ndjson => ndjson::run(arguments, &mut report).await,
+            Scenario::Consume => consume::run(arguments, &mut report).await,
+            Scenario::Poll => poll::run(arguments, &mut report).await,
             Scenario::NdjsonCut => cut::run(arguments, &mut report).await,
         };
         if result.is_err() {

@@ -5,7 +5,7 @@ use axum::extract::{OriginalUri, State};
 use axum::http::HeaderValue;
 use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
-use dueq::{Cursor, Error, ErrorKind, Page, Queue};
+use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
 use dueq_input::Wording;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -136,8 +136,8 @@ pub(super) async fn list_messages(
     };
     let cursor = list.begin(of)?;
     let queue = app.client.queue(name.as_str())?;
-    let page = listed(&queue, of, cursor.clone(), limit).await;
-    let page = page.map_err(|error| {
+    let page = read(&queue, of, cursor.clone(), limit).await;
+    let (listed, next) = page.map_err(|error| {
         // The partitions of the queue have changed since the cursor was made.
         let is_of_cursor =
             error.kind() == ErrorKind::InvalidInput || error.code() == Some("BADARGS");
@@ -146,17 +146,17 @@ pub(super) async fn list_messages(
         }
         Problem::from(error)
     })?;
-    if page.messages.is_empty() && cursor.is_none() {
+    if listed.is_empty() && cursor.is_none() {
         app.existing(&name).await?;
     }
     let address = uri.path();
-    let next = page.next.map(|cursor| {
+    let next = next.map(|cursor| {
         let order = if of.newest { "newest" } else { "oldest" };
         let cursor = of.text(&cursor);
         let state = of.state;
         format!("{address}?state={state}&limit={limit}&order={order}&cursor={cursor}")
     });
-    let messages = page.messages.into_iter().map(|message| ListedMessage {
+    let messages = listed.into_iter().map(|message| ListedMessage {
         id: Id::new(&message.id),
         times: Times::new(of.state, message.time_ms),
         failures: message.failures,
@@ -173,28 +173,27 @@ pub(super) async fn list_messages(
 }
 
 /// A page by short calls, so that other clients of Redis do not wait for it.
-async fn listed(
+async fn read(
     queue: &Queue,
     of: Of<'_>,
     mut cursor: Option<Cursor>,
     limit: usize,
-) -> Result<Page, Error> {
+) -> Result<(Vec<Listed>, Option<Cursor>), Error> {
     let mut messages = Vec::new();
-    loop {
+    // A part may be short, like a page: so the number of calls has a bound, and not that of messages.
+    for _ in 0..limit.div_ceil(OF_CALL) {
         let wanted = OF_CALL.min(limit - messages.len());
-        let mut page = match of.newest {
+        let mut part = match of.newest {
             false => queue.list(of.state, cursor.as_ref(), wanted).await?,
             true => queue.list_newest(of.state, cursor.as_ref(), wanted).await?,
         };
-        let is_short = page.messages.len() < wanted;
-        messages.append(&mut page.messages);
-        // A short part is the last one, so that the number of calls has a bound.
-        if is_short || page.next.is_none() || messages.len() >= limit {
-            page.messages = messages;
-            return Ok(page);
+        messages.append(&mut part.messages);
+        cursor = part.next;
+        if cursor.is_none() || messages.len() >= limit {
+            break;
         }
-        cursor = page.next;
     }
+    Ok((messages, cursor))
 }
 
 impl List {
