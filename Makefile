@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness curl-consumers history operations cluster check unused msrv package clean
+.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness slowhttp curl-consumers history operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -41,6 +41,8 @@ help:
 	@echo '               MINUTES=60 runs for so long'
 	@echo 'make curl-consumers  consumes 10,000 messages over HTTP by shell scripts with curl, while all are killed; 8 minutes or more, needs nginx'
 	@echo '               MESSAGES=1000 for fewer'
+	@echo 'make slowhttp  attacks dueq serve with slow heads, bodies and reads of 900 connections (slowhttptest); half a minute'
+	@echo '               fails if another request is not answered meanwhile; ARGS="60 1000" attacks for 60 s each, with 1,000'
 	@echo 'make cluster   runs three masters and three replicas on this machine until ctrl-c, and prints their URL'
 	@echo '               ARGS="--masters 6 --replicas 0 --port 8001" passes options on; ARGS=--help lists them'
 	@echo 'make lua       writes lua/dist, the scripts that clients load, from lua and lua/blocks; a test fails if they differ'
@@ -50,7 +52,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, slowhttp, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -119,6 +121,12 @@ many-queues:
 
 cluster:
 	@scripts/cluster $(ARGS)
+
+slowhttp:
+	@echo 'dueq slowhttp: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for half a minute'
+	@scripts/server >/dev/null
+	@cargo build --target-dir target --release --locked --package dueq-cli
+	@scripts/with-server scripts/slowhttp $(ARGS)
 
 poison:
 	@echo 'dueq poison: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 5 minutes'

@@ -3,6 +3,8 @@
 
 mod connection;
 mod gate;
+#[cfg(test)]
+mod gate_tests;
 mod head;
 mod linger;
 mod timed;

@@ -260,7 +260,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn response_that_nobody_reads_ends_after_30_s() {
         let (stream, mut peer) = duplex(64);
-        let mut timed = Timed::new(stream, Phase::default());
+        let mut timed = Timed::new(stream, Phase::default(), Outbox::default());
         let begun = Instant::now();
         let written = timed.write_all(&[0; 100]).await;
         assert_eq!(
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(begun.elapsed().as_secs(), UNREAD.as_secs());
         // A slow reader gets all: each byte that it takes begins the time again.
         let (stream, mut slow) = duplex(1);
-        let mut timed = Timed::new(stream, Phase::default());
+        let mut timed = Timed::new(stream, Phase::default(), Outbox::default());
         let reading = async {
             for _ in 0..5 {
                 tokio::time::sleep(UNREAD - Duration::from_secs(1)).await;
@@ -286,7 +286,7 @@ mod tests {
     async fn head_has_10_s_and_an_idle_connection_75_s() {
         let (stream, mut peer) = duplex(64);
         let phase = Phase::default();
-        let mut timed = Timed::new(stream, phase.clone());
+        let mut timed = Timed::new(stream, phase.clone(), Outbox::default());
         let begun = Instant::now();
         assert!(timed.read_u8().await.is_err());
         assert_eq!(begun.elapsed(), HEAD);

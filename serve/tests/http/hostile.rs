@@ -157,7 +157,7 @@ async fn every_operation_refuses_a_token_in_the_url() -> Result<()> {
         for query in [
             format!("token={token}"),
             format!("x=1&access_token={token}"),
-            format!("{token}"),
+            token.clone(),
             format!("x={}", token.replace('_', "%5f")),
             format!("id=1%0d%0a{token}"),
         ] {
