@@ -6,6 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
 use crate::accept::gate::{Gate, Refusals};
 use crate::accept::timed::{Phase, Timed};
+use crate::claims::Outbox;
 
 const GOOD: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n\
     PUT / HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello\
@@ -16,7 +17,7 @@ async fn passed(sent: &str, part: usize, room: usize) -> io::Result<(String, Str
     let (stream, peer) = duplex(part);
     let phase = Phase::default();
     let mut gate = Gate::new(
-        Timed::new(stream, phase.clone()),
+        Timed::new(stream, phase.clone(), Outbox::default()),
         phase,
         Refusals::default(),
     );

@@ -19,6 +19,8 @@ pub(crate) enum Needs {
     Change,
     /// A change in Redis that takes memory.
     Memory,
+    /// What goes on after the answer, or needs more than a valid call: it has tests of faults of its own.
+    More,
 }
 
 /// A valid call of an operation.
@@ -51,7 +53,7 @@ const LINES: &str = "application/x-ndjson";
 
 /// The valid calls of an operation. An operation with a body of lines has one more call.
 fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
-    use Needs::{Change, Memory, Read, Server, Snapshot};
+    use Needs::{Change, Memory, More, Read, Server, Snapshot};
     let call = |needs, id, query, body| Fixture {
         needs,
         id,
@@ -67,7 +69,11 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "list_queues" => vec![at(Snapshot, "")],
         "events" => vec![call(Snapshot, "", "?queues=orders", "")],
         "examine_server" | "examine_queue" => vec![at(Read, "")],
-        "read_queue" | "nodes" | "errors" | "backlog" => vec![at(Read, "")],
+        "read_queue" | "nodes" | "errors" | "backlog" | "history" => vec![at(Read, "")],
+        "read_limits" | "list_schedules" => vec![at(Read, "")],
+        "read_schedule" | "next_fires" => vec![at(Read, "nightly")],
+        "preview_fires" => vec![call(Server, "", "?every=15m", "")],
+        "list_operations" => vec![at(Server, "")],
         "dues" => vec![call(Read, "", "?step_ms=60000&count=60", "")],
         "search" => vec![call(Read, "", "?id=1", "")],
         "list_messages" => vec![call(Read, "", "?state=scheduled", "")],
@@ -84,6 +90,21 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
             vec![call(Memory, "change", "", body)]
         }
         "cancel_message" => vec![at(Change, "cancel")],
+        "change_limits" => vec![call(Change, "", "", "{\"max_attempts\": 7}")],
+        "declare_schedule" => vec![call(Memory, "hourly", "", "{\"every\": \"1h\"}")],
+        "apply_schedules" => {
+            let body = "{\"schedules\": [{\"name\": \"daily\", \"every\": \"24h\"}]}";
+            vec![call(Memory, "", "?set=other", body)]
+        }
+        "pause_schedule" | "resume_schedule" => vec![at(Change, "nightly")],
+        "trigger_schedule" => vec![at(Memory, "nightly")],
+        "remove_schedule" => vec![at(Change, "gone")],
+        "claim_messages" => vec![call(More, "", "", "{\"max\": 1}")],
+        "settle_deliveries" => vec![call(More, "", "", "{\"settlements\": []}")],
+        "extend_deliveries" => vec![call(More, "", "", "{\"extensions\": []}")],
+        "begin_operation" => vec![call(More, "", "", "{\"kind\": \"audit\"}")],
+        "read_operation" | "stop_operation" => vec![at(More, "0")],
+        "delete_queue" => vec![at(More, "")],
         "requeue_message" => vec![at(Memory, "dead")],
         "push_messages" => vec![
             call(
@@ -110,6 +131,12 @@ pub(crate) async fn prepare(instance: &Instance) -> Result<dueq::Queue> {
     for id in ["1", "change", "cancel"] {
         queue.push("secret").id(id).due(due).await?;
     }
+    for name in ["nightly", "gone"] {
+        let line = format!("PUT /v1/queues/orders/schedules/{name}");
+        let body = "{\"cron\": \"0 2 1 1 *\", \"zone\": \"Europe/Paris\"}";
+        let declared = instance.ask_as("operator", &line, body).await?;
+        anyhow::ensure!(declared.status == 201, "{declared:?}");
+    }
     Ok(queue)
 }
 
@@ -122,7 +149,7 @@ pub(crate) async fn calls(instance: &Instance) -> Result<Vec<Call>> {
         for (method, described) in item.as_object().context("operations")? {
             let operation = described["operationId"].as_str().context("an id")?;
             let fixtures = fixtures(operation).with_context(|| {
-                format!("{operation} is missing in the table of serve/tests/http/operations.rs")
+                format!("{operation} is missing in the table of serve/tests/http/calls.rs")
             })?;
             for fixture in fixtures {
                 calls.push(call(path, method, operation, described, &fixture)?);
@@ -141,7 +168,9 @@ fn call(
 ) -> Result<Call> {
     let filled = path
         .replace("{queue}", "orders")
-        .replace("{id}", fixture.id);
+        .replace("{id}", fixture.id)
+        .replace("{name}", fixture.id)
+        .replace("{operation}", fixture.id);
     anyhow::ensure!(!filled.contains('{'), "{path} has another placeholder");
     let media_type = match fixture.body {
         "" => None,

@@ -6,10 +6,10 @@ use serde_json::{Map, Value};
 use tokio::io::AsyncWriteExt;
 
 use crate::assert_refused;
+use crate::calls::{Call, Needs, calls, prepare};
 use crate::captured::Captured;
 use crate::faults::{check_logs, state};
 use crate::instance::{Answer, Instance, to_end};
-use crate::calls::{Call, Needs, calls, prepare};
 
 struct Stage {
     log: Captured,
@@ -99,7 +99,10 @@ async fn every_operation_refuses_hostile_queue_names() -> Result<()> {
             "%zz",
             &long,
         ] {
-            let path = call.path.replace("{queue}", name).replace("{id}", call.id);
+            let path = call.path.replace("{queue}", name);
+            let path = ["{id}", "{name}", "{operation}"]
+                .into_iter()
+                .fold(path, |path, part| path.replace(part, call.id));
             let line = format!("{} {path}", call.method);
             let answer = stage.ask(call, &line, call.body).await?;
             assert_refused!(&answer, 400, "invalid_path", "{line}");
