@@ -290,7 +290,9 @@ async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
         match minutes {
             Some(minutes) if now >= start_ms + minutes * 60_000 => break compared,
             // Most rounds are within a minute, and some cross an edge.
-            Some(_) if left_ms < ROUND_MS && now / 60_000 % 3 > 0 => wait(left_ms).await,
+            Some(_) if left_ms < ROUND_MS && !(now / 60_000).is_multiple_of(3) => {
+                wait(left_ms).await
+            }
             Some(_) => {}
             None if compared.exact_edges > 0 && compared.slots > 0 => break compared,
             None => wait(left_ms).await,
