@@ -194,10 +194,8 @@ pub fn handle(bytes: &[u8]) {
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             check_text(&error.to_string());
-            assert!(
-                text.len() < 20 || !error.to_string().contains(text),
-                "{error}"
-            );
+            let reason = error.to_string();
+            assert!(text.len() < 20 || !reason.contains(text), "{reason}");
         }
     }
 }
