@@ -31,7 +31,7 @@ help:
 	@echo '               ARGS="--only rate --minutes 2 --json" passes options on'
 	@echo 'make schedules proves recurring schedules under kills, stops and failovers, and their previews; 15 minutes'
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
-	@echo 'make serve     measures dueq serve: what reads cost Redis beside 10,000,000 messages, memory, pushes, claims; 30 minutes'
+	@echo 'make serve     measures dueq serve: what reads cost Redis beside 10,000,000 messages, memory, pushes, claims; 15 minutes'
 	@echo '               ARGS="--only bounds --waiting 1000000 --queues 99" passes options on'
 	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
@@ -169,7 +169,7 @@ curl-consumers:
 	DUEQ_CONSUMERS_MESSAGES=$(MESSAGES) cargo test --locked --package dueq-cli --test consumers -- --nocapture
 
 serve:
-	@echo 'dueq serve: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 30 minutes'
+	@echo 'dueq serve: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
 	@cargo build --target-dir target --release --locked --package dueq-cli
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	cargo run --target-dir target --release --locked --package dueq-bench -- serve $(ARGS)
