@@ -100,6 +100,9 @@ async fn prepare(instance: &Instance) -> Result<()> {
         .id("1")
         .due(Due::at_ms(1_796_299_200_000));
     assert!(queue.push_message(waiting).await?.is_created());
+    // A claim takes it.
+    let due = Message::new("rate order 2").id("2");
+    assert!(queue.push_message(due).await?.is_created());
     Ok(())
 }
 
@@ -150,7 +153,8 @@ async fn lines_of_the_guide_answer_as_it_shows() -> Result<()> {
             shown.len()
         );
         for (shown, (_, body)) in shown.iter().zip(&calls) {
-            let answered: Value = serde_json::from_str(body).with_context(|| body.clone())?;
+            let answered: Value =
+                serde_json::from_str(body).with_context(|| format!("{body:?} of\n{lines}"))?;
             let differs = difference(shown, &answered);
             assert_eq!(
                 differs, None,
