@@ -104,7 +104,7 @@ impl Operations {
             one.queue == operation.queue && one.plan.kind == operation.plan.kind
         };
         if let Some(other) = running.iter().find(same_kind) {
-            if other.plan == operation.plan {
+            if other.plan.is_wished_by(&operation.plan) {
                 return Ok(Some(Arc::clone(other)));
             }
             let detail = format!(
@@ -113,7 +113,7 @@ impl Operations {
                 other.id,
                 quoted(&operation.queue)
             );
-            return Err(Problem::new(Code::OperationRunning, detail));
+            return Err(Problem::new(Code::OperationRunning, detail).operation(&other.id));
         }
         if running.len() >= MAX_RUNNING {
             let detail = format!("{MAX_RUNNING} operations run already; try again");

@@ -86,6 +86,8 @@ pub(crate) struct Request {
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) before_ms: Option<u64>,
+    /// Whether the request gave `before_ms`. Without it, it was the time of the request.
+    has_before: bool,
     pub(crate) is_dry_run: bool,
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
@@ -198,6 +200,7 @@ impl Plan {
         Ok(Self {
             kind,
             before_ms,
+            has_before: request.before_ms.is_some(),
             is_dry_run,
             canary,
             pace,
@@ -205,6 +208,17 @@ impl Plan {
             ids: Named::new(ids_of(kind, request.ids)?),
             with_dead: request.dead.unwrap_or(false),
         })
+    }
+
+    /// Whether an operation with this plan is what the other request asks for. One without `before_ms`
+    /// asks for that of the running one: its answer may have been lost.
+    pub(crate) fn is_wished_by(&self, wish: &Self) -> bool {
+        let mut wish = wish.clone();
+        if !wish.has_before {
+            wish.before_ms = self.before_ms;
+        }
+        wish.has_before = self.has_before;
+        wish == *self
     }
 
     /// Whether it changes nothing.

@@ -33,6 +33,8 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
+    operation: Option<String>,
+    due_ms: Option<u64>,
     ended: Option<Box<Ended>>,
     pushed: Option<Box<Summary>>,
     settled: Option<Box<Settlements>>,
@@ -118,6 +120,12 @@ pub(crate) struct Document {
     /// The same in base64, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     id_base64: Option<String>,
+    /// The operation that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operation: Option<String>,
+    /// When the message is due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    due_ms: Option<u64>,
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Box<Ended>>,
@@ -144,6 +152,8 @@ impl Problem {
             ),
             retry_after_s: None,
             id: None,
+            operation: None,
+            due_ms: None,
             ended: None,
             pushed: None,
             settled: None,
@@ -159,6 +169,18 @@ impl Problem {
     /// The same of a call that may succeed later.
     pub(crate) fn retryable(mut self) -> Self {
         self.is_retryable = true;
+        self
+    }
+
+    /// The same with the id of the operation that runs.
+    pub(crate) fn operation(mut self, id: &str) -> Self {
+        self.operation = Some(id.to_owned());
+        self
+    }
+
+    /// The same with the time at which the message is due.
+    pub(crate) fn due_ms(mut self, due_ms: u64) -> Self {
+        self.due_ms = Some(due_ms);
         self
     }
 
@@ -212,6 +234,8 @@ impl Problem {
                 use base64::Engine;
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
+            operation: self.operation.clone(),
+            due_ms: self.due_ms,
             ended: self.ended.clone(),
             pushed: self.pushed.clone(),
             settled: self.settled.clone(),

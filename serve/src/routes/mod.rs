@@ -18,6 +18,7 @@ mod metrics;
 mod openapi;
 mod operations;
 mod overview;
+mod paged;
 mod pause;
 mod queues;
 mod rules;

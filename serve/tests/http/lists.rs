@@ -66,10 +66,10 @@ async fn pages_have_each_queue_once() -> Result<()> {
     for number in 0..7 {
         instance.queue(&format!("q-{number}")).await?;
     }
-    let (mut seen, mut after) = (Vec::new(), String::new());
+    let (mut seen, mut address) = (Vec::new(), "/v1/queues?limit=3".to_owned());
     loop {
-        let line = format!("GET /v1/queues?limit=3{after}");
-        let page = instance.ask(&line, &[], "").await?.json()?;
+        let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
+        let page = answer.json()?;
         let queues = page["queues"].as_array().context("a list")?;
         assert!(queues.len() <= 3, "{page}");
         seen.extend(
@@ -78,7 +78,11 @@ async fn pages_have_each_queue_once() -> Result<()> {
                 .filter_map(|one| Some(one["queue"].as_str()?.to_owned())),
         );
         match page["next"].as_str() {
-            Some(next) => after = format!("&after={next}"),
+            Some(next) => {
+                let link = format!("<{next}>; rel=\"next\"");
+                assert_eq!(answer.header("link"), Some(&*link));
+                address = next.to_owned();
+            }
             None => break,
         }
     }

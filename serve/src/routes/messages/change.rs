@@ -111,7 +111,7 @@ pub(super) async fn change_message(
                 "nothing was changed: message {} is due at {due_ms}, not at the expected time",
                 id.quoted()
             );
-            Err(Problem::new(Code::DueChanged, detail))
+            Err(Problem::new(Code::DueChanged, detail).due_ms(due_ms))
         }
         Rescheduled::Leased => Err(leased(&id)),
         Rescheduled::Dead => Err(dead(&id, "requeue it")),

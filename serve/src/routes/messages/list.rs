@@ -1,10 +1,7 @@
 //! Lists the messages in one state, a page at a time.
 
-use axum::Json;
 use axum::extract::{OriginalUri, State};
-use axum::http::HeaderValue;
-use axum::http::header::LINK;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
 use dueq_input::Wording;
 use jiff::Timestamp;
@@ -17,6 +14,7 @@ use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
+use crate::routes::paged::paged;
 use crate::shown::quoted;
 
 /// The most messages of a page.
@@ -164,12 +162,9 @@ pub(super) async fn list_messages(
         error: message.error.lines().next().unwrap_or_default().to_owned(),
         href: format!("{address}/{}", dueq_input::id_path(&message.id)),
     });
-    let link = next
-        .as_ref()
-        .and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
     let messages = messages.collect();
-    let body = Json(Messages { messages, next });
-    Ok((link.map(|link| [(LINK, link)]), body).into_response())
+    let link = next.clone();
+    Ok(paged(link.as_deref(), Messages { messages, next }))
 }
 
 /// A page by short calls, so that other clients of Redis do not wait for it.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use axum::Json;
-use axum::extract::State;
+use axum::extract::{OriginalUri, State};
+use axum::response::Response;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -12,6 +13,7 @@ use crate::auth::Principal;
 use crate::poll::{Entry, Snapshot};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
+use crate::routes::paged::paged;
 
 /// How many queues a page has at most.
 const MAX_LIMIT: usize = 1_000;
@@ -33,7 +35,7 @@ pub(super) struct Page {
 #[derive(Serialize, ToSchema)]
 pub(super) struct Queues {
     queues: Vec<Listed>,
-    /// `after` of the next page; null on the last one.
+    /// The address of the next page; null at the end. The header `Link` has it too.
     next: Option<String>,
     /// How long ago Redis last answered the server's poller.
     age_ms: u64,
@@ -109,13 +111,14 @@ struct Counts {
     path = "/v1/queues",
     tag = "queues",
     params(Page),
-    responses((status = 200, body = Queues)),
+    responses((status = 200, body = Queues, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`")))),
 )]
 pub(super) async fn list_queues(
     State(app): State<Shared>,
     principal: Principal,
+    OriginalUri(uri): OriginalUri,
     Query(page): Query<Page>,
-) -> Result<Json<Queues>, Problem> {
+) -> Result<Response, Problem> {
     let limit = page.limit.unwrap_or(100);
     if !(1..=MAX_LIMIT).contains(&limit) {
         let detail = format!("limit {limit}: a page has 1 to {MAX_LIMIT} queues");
@@ -134,14 +137,20 @@ pub(super) async fn list_queues(
         .take(limit)
         .map(|(name, entry)| Listed::new(name, Some(entry)))
         .collect();
-    let last = queues.last().map(|listed| listed.queue.clone());
-    Ok(Json(Queues {
-        next: allowed.next().and(last),
+    let last = allowed.next().and(queues.last());
+    let next = last.map(|last| {
+        let after = utf8_percent_encode(&last.queue, NON_ALPHANUMERIC);
+        format!("{}?limit={limit}&after={after}", uri.path())
+    });
+    let link = next.clone();
+    let page = Queues {
+        next,
         queues,
         age_ms,
         complete: snapshot.is_whole() && !snapshot.is_cut(),
         error: snapshot.failure().map(str::to_owned),
-    }))
+    };
+    Ok(paged(link.as_deref(), page))
 }
 
 /// The age of the snapshot, or the problem that Redis has never answered.

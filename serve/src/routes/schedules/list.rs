@@ -1,10 +1,7 @@
 //! Lists the schedules of a queue, a page at a time.
 
-use axum::Json;
 use axum::extract::{OriginalUri, State};
-use axum::http::HeaderValue;
-use axum::http::header::LINK;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -12,6 +9,7 @@ use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
+use crate::routes::paged::paged;
 use crate::routes::schedules::cursor;
 use crate::routes::schedules::shown::Schedule;
 use crate::shown::quoted;
@@ -101,10 +99,7 @@ pub(super) async fn list_schedules(
         schedule: Schedule::new(info),
         href: format!("{address}/{}", dueq_input::id_path(info.name.as_bytes())),
     });
-    let link = next
-        .as_ref()
-        .and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
     let schedules = schedules.collect();
-    let body = Json(Schedules { schedules, next });
-    Ok((link.map(|link| [(LINK, link)]), body).into_response())
+    let link = next.clone();
+    Ok(paged(link.as_deref(), Schedules { schedules, next }))
 }

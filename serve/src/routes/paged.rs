@@ -1,0 +1,13 @@
+//! A page of a list.
+
+use axum::Json;
+use axum::http::HeaderValue;
+use axum::http::header::LINK;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// The page; the header `Link` has the address of the next one, too.
+pub(super) fn paged(next: Option<&str>, page: impl Serialize) -> Response {
+    let link = next.and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
+    (link.map(|link| [(LINK, link)]), Json(page)).into_response()
+}
