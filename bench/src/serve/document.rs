@@ -7,7 +7,7 @@ use super::fill::{MAIN, SCHEDULE};
 
 /// Parameters by name, of the path and of the query; several values with a bar between them, and none
 /// for one that is left out. `id` is a waiting message.
-pub(super) const KNOWN: [(&str, &str); 13] = [
+pub(super) const KNOWN: [(&str, &str); 14] = [
     ("queue", MAIN),
     ("queues", MAIN),
     ("id", "w0000000000000000000000"),
@@ -15,6 +15,7 @@ pub(super) const KNOWN: [(&str, &str); 13] = [
     ("schedule", SCHEDULE),
     ("count", "60"),
     ("step_ms", "60000"),
+    ("every", "15m"),
     ("limit", "1000"),
     ("payload_bytes", "65536"),
     ("state", "scheduled|ready|leased|dead"),

@@ -68,13 +68,17 @@ impl Gate {
         })
     }
 
-    /// The key that signs sessions and claims.
-    pub(crate) fn signing_key(&self) -> [u8; 32] {
-        let of_file = || {
-            let file = self.tokens.as_ref()?.current().ok()?;
-            file.signing_key()
+    /// The key that signs sessions and claims. While the tokens file cannot be read there is none: with
+    /// another one, a claim could not be repeated later.
+    pub(crate) fn signing_key(&self) -> Result<[u8; 32], Problem> {
+        if let Some(key) = self.key {
+            return Ok(key);
+        }
+        let of_file = match &self.tokens {
+            Some(tokens) => tokens.current().map_err(unreadable)?.signing_key(),
+            None => None,
         };
-        self.key.or_else(of_file).unwrap_or(self.random_key)
+        Ok(of_file.unwrap_or(self.random_key))
     }
 
     /// Begins a session of the caller with this token: the value of its cookie.
@@ -84,7 +88,7 @@ impl Gate {
             return Err(Problem::new(Code::InvalidInput, detail));
         };
         let file = tokens.current().map_err(unreadable)?;
-        let value = session::begin(&self.signing_key(), &file, token, SystemTime::now());
+        let value = session::begin(&self.signing_key()?, &file, token, SystemTime::now());
         value.ok_or_else(|| self.unauthenticated(true))
     }
 
@@ -108,7 +112,7 @@ impl Gate {
             let found = match token {
                 Some(token) => file.principal(token),
                 None => {
-                    let key = self.signing_key();
+                    let key = self.signing_key()?;
                     session::principal(&key, &file, &parts.headers, SystemTime::now())
                 }
             };

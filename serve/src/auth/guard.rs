@@ -54,19 +54,7 @@ fn allow(
         let detail = "the server was started with --read-only";
         return Err(Problem::new(Code::ReadOnly, detail));
     }
-    if !principal.has(right) {
-        let names: Vec<_> = principal.roles().iter().map(|role| role.name()).collect();
-        let roles = match names.join(", ") {
-            roles if roles.is_empty() => "no role".to_owned(),
-            roles => format!("the role {roles}"),
-        };
-        let detail = format!(
-            "{} has {roles}, and this request needs the right {}",
-            quoted(principal.name()),
-            right.name()
-        );
-        return Err(Problem::new(Code::Forbidden, detail));
-    }
+    check_right(&principal, right)?;
     let queue = queue_in(parts)?;
     if let Some(queue) = &queue {
         if !app.serves(queue.as_str()) {
@@ -83,4 +71,22 @@ fn allow(
         }
     }
     Ok((principal, queue))
+}
+
+/// Refuses a caller without this right.
+pub(crate) fn check_right(principal: &Principal, right: Right) -> Result<(), Problem> {
+    if principal.has(right) {
+        return Ok(());
+    }
+    let names: Vec<_> = principal.roles().iter().map(|role| role.name()).collect();
+    let roles = match names.join(", ") {
+        roles if roles.is_empty() => "no role".to_owned(),
+        roles => format!("the role {roles}"),
+    };
+    let detail = format!(
+        "{} has {roles}, and this request needs the right {}",
+        quoted(principal.name()),
+        right.name()
+    );
+    Err(Problem::new(Code::Forbidden, detail))
 }

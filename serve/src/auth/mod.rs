@@ -20,7 +20,7 @@ pub(crate) use access::Gate;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use access::bearer;
 pub(crate) use front::{front, open_front};
-pub(crate) use guard::guard;
+pub(crate) use guard::{check_right, guard};
 pub(crate) use host::{Hosts, LocalAddr};
 pub use pattern::QueuePattern;
 pub(crate) use principal::{Principal, Via};

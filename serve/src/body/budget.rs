@@ -97,6 +97,7 @@ impl Reserved {
     pub(crate) fn split_but(&mut self, kept: usize) -> Self {
         let bytes = self.bytes.saturating_sub(kept);
         self.bytes -= bytes;
+        self.bodies.0.bodies.fetch_add(1, Ordering::Relaxed);
         Self {
             bodies: self.bodies.clone(),
             bytes,
@@ -127,7 +128,8 @@ mod tests {
         let (part, nothing) = (other.split_but(10), other.split_but(11));
         drop((other, nothing));
         assert!(bodies.check(10).is_ok() && bodies.check(11).is_err());
+        assert_eq!(bodies.in_use(), (1, 90));
         drop(part);
-        assert!(bodies.check(100).is_ok());
+        assert_eq!(bodies.in_use(), (0, 0));
     }
 }

@@ -47,8 +47,7 @@ struct Entry {
 
 /// The puller of a queue; none before the node attends the queue. Locked while the node begins to,
 /// and while it leaves the queue.
-#[derive(Default)]
-struct Slot(tokio::sync::Mutex<Option<Puller>>);
+type Slot = tokio::sync::Mutex<Option<Puller>>;
 
 /// One claim's use of a queue: the node does not leave the queue meanwhile.
 pub(crate) struct Attention {
@@ -115,14 +114,7 @@ impl Attended {
 
     /// Forgets the node if it has ended: the next claim begins another one.
     pub(crate) fn check_node(&self) {
-        let mut state = self.lock();
-        let has_ended = |node: &Pullers| !node.health().is_running();
-        if state.node.as_ref().is_some_and(has_ended) {
-            state.node = None;
-            for entry in state.queues.values_mut() {
-                entry.slot = Arc::default();
-            }
-        }
+        self.lock().check_node();
     }
 
     /// Ends the node. No claim runs.
@@ -140,12 +132,15 @@ impl Attended {
         }
     }
 
-    fn node(&self) -> Pullers {
+    /// The node that runs.
+    fn node(&self) -> Result<Pullers, Problem> {
         let mut state = self.lock();
-        state
-            .node
-            .get_or_insert_with(|| self.client.pullers())
-            .clone()
+        if state.is_ended {
+            return Err(Problem::new(Code::Stopping, "the server has stopped"));
+        }
+        state.check_node();
+        let node = state.node.get_or_insert_with(|| self.client.pullers());
+        Ok(node.clone())
     }
 
     /// Leaves a queue that no claim uses. A claim that comes meanwhile attends it again.
@@ -154,7 +149,7 @@ impl Attended {
             Some(entry) => Arc::clone(&entry.slot),
             None => return,
         };
-        let mut puller = slot.0.lock().await;
+        let mut puller = slot.lock().await;
         let is_used = {
             let mut state = self.lock();
             let entry = state.queues.get_mut(&queue);
@@ -186,6 +181,17 @@ impl Attended {
 }
 
 impl State {
+    /// Forgets the node if it has ended, with its pullers.
+    fn check_node(&mut self) {
+        let has_ended = |node: &Pullers| !node.health().is_running();
+        if self.node.as_ref().is_some_and(has_ended) {
+            self.node = None;
+            for entry in self.queues.values_mut() {
+                entry.slot = Arc::default();
+            }
+        }
+    }
+
     /// The unused queue whose last claim is the longest ago.
     fn oldest(&mut self) -> Option<Arc<str>> {
         let unused = self.queues.iter_mut();
@@ -240,18 +246,38 @@ async fn watch(attended: Weak<Attended>) {
 }
 
 impl Attention {
+    /// Another use of the queue.
+    fn another(&self) -> Self {
+        if let Some(entry) = self.attended.lock().queues.get_mut(&self.queue) {
+            entry.claims += 1;
+        }
+        Self {
+            attended: Arc::clone(&self.attended),
+            queue: Arc::clone(&self.queue),
+            slot: Arc::clone(&self.slot),
+        }
+    }
+
     /// The puller of the queue.
     pub(crate) async fn puller(&self, queue: &Queue) -> Result<Puller, Problem> {
-        let attend = async {
-            let mut puller = self.slot.0.lock().await;
-            if let Some(puller) = &*puller {
+        if let Ok(slot) = self.slot.try_lock()
+            && let Some(puller) = &*slot
+        {
+            return Ok(puller.clone());
+        }
+        // In a task: were it dropped half-way, the node would attend a queue that nobody makes it leave.
+        let (own, queue) = (self.another(), queue.clone());
+        let attend = tokio::spawn(async move {
+            let mut slot = own.slot.lock().await;
+            if let Some(puller) = &*slot {
                 return Ok(puller.clone());
             }
-            let attended = self.attended.node().attend(queue).await?;
-            Ok(puller.insert(attended).clone())
-        };
+            let attended = own.attended.node()?.attend(&queue).await?;
+            Ok(slot.insert(attended).clone())
+        });
         match timeout(PATIENCE, attend).await {
-            Ok(attended) => attended,
+            Ok(Ok(attended)) => attended,
+            Ok(Err(_)) => Err(Problem::new(Code::Internal, "the claim panicked")),
             Err(_) => {
                 let detail = "the server still leaves the queue; claim again later";
                 Err(Problem::new(Code::Busy, detail).retry_after_s(5))

@@ -293,7 +293,10 @@ mod tests {
         assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
         assert_eq!((requeue.canary, requeue.selected()), (None, State::Dead));
         let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
-        assert_eq!(later, requeue);
+        assert_eq!(later.before_ms, requeue.before_ms);
+        // Without a time it is the running one, and with another it is not.
+        let earlier = plan(r#"{"kind": "requeue", "before_ms": 5}"#).expect("a plan");
+        assert!(earlier.is_wished_by(&requeue) && !requeue.is_wished_by(&earlier));
         let dry = plan(r#"{"kind": "purge", "state": "ready", "dry_run": true}"#).expect("a plan");
         assert_eq!((dry.before_ms, dry.pace), (Some(NOW_MS), 10_000));
         // The due time of scheduled messages is in the future.

@@ -17,7 +17,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::app::{App, Shared};
-use crate::auth::Principal;
+use crate::auth::{Principal, Right, check_right};
 use crate::body::JsonBody;
 use crate::claims::{Attention, Outbox, Permit, Unreceived, lease_token};
 use crate::path::QueueName;
@@ -107,8 +107,10 @@ impl Claim {
                 "claim_id: write 1 to {MAX_ID_CHARS} characters from ! to ~"
             ));
         }
-        let key = app.gate.signing_key();
-        let token = claim_id.map(|id| lease_token(&key, caller, queue, &id));
+        let token = match claim_id {
+            Some(id) => Some(lease_token(&app.gate.signing_key()?, caller, queue, &id)),
+            None => None,
+        };
         Ok(Request {
             max: usize::try_from(max).unwrap_or(Puller::MAX),
             lease: Duration::from_millis(lease_ms),
@@ -129,7 +131,7 @@ impl Claim {
     path = "/v1/queues/{queue}/claims",
     tag = "consumers",
     params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
-    request_body = Claim,
+    request_body = Option<Claim>,
     responses(
         (status = 200, description = "The deliveries", body = Grant),
         (status = 204, description = "No message was due"),
@@ -172,27 +174,25 @@ async fn claim_messages(
     if deliveries.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    // Until the answer has its memory, its deliveries are released; those of a repetition are not,
-    // because an earlier answer may have arrived.
+    // The caller may have lost access meanwhile.
+    let access = app.gate.principal(&parts).and_then(|now| {
+        check_right(&now, Right::Consume)?;
+        app.allow(&now, name.as_str())
+    });
+    // What the same call can answer again stays leased: released now, it could be handed out twice. A
+    // caller without access cannot repeat the call, but an earlier answer may have arrived.
+    let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
+    let is_kept = request.token.is_some() && (is_repeated || can_repeat);
     let unreceived = Unreceived::new(&queue, &deliveries, &app.claims.tasks);
-    let unreceived = match is_repeated {
+    let unreceived = match is_kept {
         true => {
             unreceived.received();
             None
         }
         false => Some(unreceived),
     };
-    // The token of the caller may have been removed meanwhile.
-    let now = app.gate.principal(&parts)?;
-    app.allow(&now, name.as_str())?;
+    access?;
     let grant = answer::Encoded::new(deliveries, more, &app.bodies)?;
-    let unreceived = match request.token {
-        Some(_) => {
-            unreceived.into_iter().for_each(Unreceived::received);
-            None
-        }
-        None => unreceived,
-    };
     let outbox = parts.extensions.get::<Outbox>().cloned();
     Ok(grant.into_response(unreceived, outbox))
 }

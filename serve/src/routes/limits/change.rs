@@ -47,11 +47,13 @@ pub(super) struct Change {
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     rate: Option<Option<u64>>,
     /// The window of the rate: up to 30 days. It is set together with `rate`.
-    #[schema(minimum = 1, maximum = 2_592_000_000_u64)]
+    #[serde(default, deserialize_with = "number")]
+    #[schema(value_type = u64, required = false, minimum = 1, maximum = 2_592_000_000_u64)]
     rate_window_ms: Option<u64>,
     /// How many messages of the rate may start at once: 1 to `rate`. It is set together with `rate`;
     /// without it 1, or as many as 5 ms hold at a rate above 200 a second.
-    #[schema(minimum = 1, maximum = 1_000_000)]
+    #[serde(default, deserialize_with = "number")]
+    #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000)]
     burst: Option<u64>,
     /// How many messages may be leased at once; null for no limit.
     #[serde(default, deserialize_with = "number_or_null")]

@@ -33,7 +33,7 @@ pub(super) struct QueueDeleted {
     tag = "queues",
     params(
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("If-Match" = String, Header, description = "The `ETag` of the queue", pattern = "^\"[!#-~]+\"$"),
+        ("If-Match" = String, Header, description = "The `ETag` of the queue", pattern = "^\"[!#-+.-~-]+\"$"),
     ),
     responses(
         (status = 200, body = QueueDeleted),

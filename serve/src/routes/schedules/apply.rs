@@ -127,7 +127,7 @@ pub(super) struct AppliedSchedules {
     request_body = NewSchedules,
     responses(
         (status = 200, body = AppliedSchedules),
-        (status = 409, description = "A newer revision has declared the set, or live workers are too old", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "A newer revision has declared the set, a schedule belongs to another set, or live workers are too old", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
         (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
@@ -180,12 +180,21 @@ impl Declaring {
             .prune(self.prune)
             .fire_now(self.now)
             .dry_run(self.dry_run);
-        set.apply(schedules)
-            .await
-            .map_err(|error| match error.code() {
-                Some("STALE") => Problem::new(Code::Stale, error.to_string()),
-                _ => Problem::from(error),
-            })
+        let error = match set.apply(schedules).await {
+            Ok(changes) => return Ok(changes),
+            Err(error) => error,
+        };
+        if error.code() == Some("STALE") {
+            return Err(Problem::new(Code::Stale, error.to_string()));
+        }
+        // Each refused schedule of another set is one reason; a few of them tell.
+        for (name, _) in error.refused_schedules().iter().take(5) {
+            let stored = queue.schedule(name.as_str()).get().await;
+            if matches!(stored, Ok(Some(stored)) if stored.set != self.set()) {
+                return Err(Problem::new(Code::OtherSet, error.to_string()));
+            }
+        }
+        Err(Problem::from(error))
     }
 }
 

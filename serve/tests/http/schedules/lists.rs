@@ -41,7 +41,7 @@ async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
     let stale = apply("set=billing&revision=41&prune=true", json!([])).await?;
     assert_refused!(&stale, 409, "stale");
     let foreign = apply("set=mail", json!([{ "name": "a", "every": "1h" }])).await?;
-    assert_refused!(&foreign, 400, "invalid_input");
+    assert_refused!(&foreign, 409, "other_set");
     assert!(
         foreign.body.contains("belongs to the set billing"),
         "{foreign:?}"
