@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use dueq::Client;
+use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
 use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
@@ -28,6 +29,8 @@ pub(crate) struct App {
     pub(crate) gate: Gate,
     pub(crate) rate_limit: RateLimit,
     pub(crate) audit: Audit,
+    /// The actions of operators: they go on when their caller disconnects.
+    pub(crate) actions: TaskTracker,
     pub(crate) bodies: Bodies,
     pub(crate) life: Life,
     pub(crate) is_read_only: bool,
@@ -54,6 +57,7 @@ impl App {
             hosts,
             gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
             rate_limit: RateLimit::new(config.rate_limit),
+            actions: TaskTracker::new(),
             audit: Audit::open(config.audit_log.as_deref())?,
             bodies: Bodies::new(config.max_body_bytes),
             life: Life::default(),

@@ -63,6 +63,9 @@ pub(crate) async fn run(
     running.close();
     let ended = async {
         running.wait().await;
+        // Those whose callers left. One of them can begin an operation.
+        app.actions.close();
+        app.actions.wait().await;
         // Each stops after its step, and writes its line to the audit log.
         app.operations.ended().await;
     };

@@ -94,8 +94,9 @@ pub(crate) async fn audited(
     });
     let request = Request::from_parts(parts, Body::from(body.bytes.clone()));
     let audit = app.audit.clone();
-    // A task of its own: the server drops this future if the caller disconnects.
-    let run = tokio::spawn(async move {
+    // A task of its own: the server drops this future if the caller disconnects. The end of the
+    // server waits for it.
+    let run = app.actions.spawn(async move {
         let _body = body; // Its share of the budget.
         if let Err(error) = audit.write(&start).await {
             return refusal(&error).into_response();

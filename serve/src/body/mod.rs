@@ -1,10 +1,12 @@
 //! Request bodies: a budget for all of them, and the extractor of JSON.
 
+mod bounded;
 mod budget;
 mod json;
 mod paused;
 mod whole;
 
+pub(crate) use bounded::Bounded;
 pub(crate) use budget::{Bodies, Reserved};
 pub(crate) use json::{JsonBody, media_type, require_json};
 pub(crate) use paused::{BodyPaused, Watchful};

@@ -99,6 +99,34 @@ async fn unopenable_audit_log_stops_the_start() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn stop_waits_for_an_action_whose_caller_left() -> Result<()> {
+    use tokio::io::AsyncWriteExt;
+    let mut instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    // The action waits in Redis.
+    instance
+        .redis
+        .command(&["CLIENT", "PAUSE", "2000", "WRITE"])?;
+    let mut stream = instance.connect().await?;
+    let head = format!(
+        "PUT /v1/queues/orders/pause HTTP/1.1\r\nHost: {}\r\n\r\n",
+        instance.address
+    );
+    stream.write_all(head.as_bytes()).await?;
+    while instance.audit()?.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    drop(stream);
+    instance.stop.cancel();
+    instance.stopped().await?;
+    let lines = instance.audit()?;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[1]["status"], 200);
+    assert!(queue.stats().await?.paused);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn action_goes_on_if_its_caller_disconnects() -> Result<()> {
     use tokio::io::AsyncWriteExt;
     let mut instance = Instance::open().await?;

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::app::Shared;
 use crate::auth::Principal;
-use crate::body::{media_type, whole};
+use crate::body::{Bounded, media_type, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::fields::PushedMessage;
@@ -120,7 +120,7 @@ struct Probe {
 #[serde(deny_unknown_fields)]
 struct Many<'a> {
     #[serde(borrow)]
-    messages: Vec<&'a RawValue>,
+    messages: Bounded<&'a RawValue, MAX_MESSAGES>,
 }
 
 async fn json(
@@ -142,7 +142,9 @@ async fn json(
         let message = keyed(message, &body.bytes, key.as_ref(), 1);
         return push_one(app, name, message, address).await;
     }
-    let many: Many<'_> = serde_json::from_slice(&body.bytes).map_err(|error| {
+    let Many {
+        messages: Bounded(many),
+    } = serde_json::from_slice(&body.bytes).map_err(|error| {
         let code = if error.is_data() {
             Code::InvalidInput
         } else {
@@ -150,16 +152,9 @@ async fn json(
         };
         Problem::new(code, format!("the body cannot be read: {error}"))
     })?;
-    if many.messages.len() > MAX_MESSAGES {
-        let detail = format!(
-            "messages: {} are too many; send up to {MAX_MESSAGES}, or lines of JSON as application/x-ndjson",
-            many.messages.len()
-        );
-        return Err(Problem::new(Code::InvalidInput, detail));
-    }
     let (mut tally, mut outcomes) = (Tally::default(), Vec::new());
     let (mut sent, mut messages) = (Vec::new(), Vec::new());
-    for (number, element) in (1..).zip(&many.messages) {
+    for (number, element) in (1..).zip(&many) {
         let text = element.get().as_bytes();
         match reader.read(&app.client, text).await? {
             Ok(message) => {
@@ -187,7 +182,7 @@ async fn json(
             None => pushed.map(Outcome::Pushed),
         };
     }
-    tally.done(u64::try_from(many.messages.len()).unwrap_or(u64::MAX));
+    tally.done(u64::try_from(many.len()).unwrap_or(u64::MAX));
     let summary = tally.finish()?;
     // Without a failure every message has an outcome.
     let results = Some(outcomes.into_iter().flatten().collect());

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::auth::{Principal, Right};
-use crate::body::{Whole, require_json, whole};
+use crate::body::{Bounded, Whole, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::{MAX_BYTES, Reader};
@@ -45,14 +45,17 @@ impl FromRequest<Shared> for Items {
     }
 }
 
+/// The items of a request, not yet read.
+type List<'a> = Bounded<&'a RawValue, MAX_ITEMS>;
+
 /// The fields of a request: one of the two lists.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Lists<'a> {
     #[serde(borrow)]
-    settlements: Option<Vec<&'a RawValue>>,
+    settlements: Option<List<'a>>,
     #[serde(borrow)]
-    extensions: Option<Vec<&'a RawValue>>,
+    extensions: Option<List<'a>>,
 }
 
 impl Items {
@@ -76,19 +79,13 @@ impl Items {
 /// The list that a request must have, and not the other one.
 fn only<'a>(
     field: &str,
-    list: Option<Vec<&'a RawValue>>,
-    other: Option<Vec<&'a RawValue>>,
+    list: Option<List<'a>>,
+    other: Option<List<'a>>,
 ) -> Result<Vec<&'a RawValue>, Problem> {
-    let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
-    let (Some(list), None) = (list, other) else {
-        return wrong(format!("write an object with the one field {field}"));
+    let (Some(Bounded(list)), None) = (list, other) else {
+        let detail = format!("write an object with the one field {field}");
+        return Err(Problem::new(Code::InvalidInput, detail));
     };
-    if list.len() > MAX_ITEMS {
-        let many = list.len();
-        return wrong(format!(
-            "{field}: {many} are too many; send up to {MAX_ITEMS}"
-        ));
-    }
     Ok(list)
 }
 

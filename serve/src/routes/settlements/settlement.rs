@@ -8,10 +8,13 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::body::Bounded;
 use crate::problem::{Code, Problem};
 use crate::routes::messages::{NewMessage, Reader, unread};
 use crate::routes::timing::Timing;
 
+/// How many messages can follow a delivery.
+const MAX_PUSHED: usize = 100;
 /// How many characters of a text are in a detail.
 const MAX_DETAIL: usize = 300;
 
@@ -62,7 +65,7 @@ pub(super) struct Settlement {
     /// For `ack`: up to 100 messages that are pushed in the same step. The caller needs the right to
     /// push.
     #[schema(value_type = Option<Vec<NewMessage>>, max_items = 100)]
-    push: Option<Vec<Box<RawValue>>>,
+    push: Option<Bounded<Box<RawValue>, MAX_PUSHED>>,
 }
 
 /// A settlement whose fields fit its action.
@@ -169,12 +172,13 @@ impl Settlement {
         client: &Client,
         reader: &Reader,
     ) -> Result<Vec<Message>, Problem> {
+        let texts = self.push.as_ref().map_or(&[][..], |push| &push.0);
+        if !texts.is_empty() && !may_push {
+            let detail = "push: it needs the right produce, which no role of yours has";
+            return Err(Problem::new(Code::Forbidden, detail));
+        }
         let mut messages = Vec::new();
-        for text in self.push.iter().flatten() {
-            if !may_push {
-                let detail = "push: it needs the right produce, which no role of yours has";
-                return Err(Problem::new(Code::Forbidden, detail));
-            }
+        for text in texts {
             let text = text.get().as_bytes();
             let message = reader.read(client, text).await?;
             messages.push(message.map_err(|error| unread(text, &error))?);

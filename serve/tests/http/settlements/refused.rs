@@ -117,6 +117,8 @@ async fn broken_requests_settle_nothing() -> Result<()> {
         ),
         (format!("{{\"extensions\": [{item}]}}"), "invalid_input"),
         (format!("{{\"settlements\": [{many}]}}"), "invalid_input"),
+        // It is read up to the first item too many.
+        (format!("{{\"settlements\": [{many}"), "invalid_input"),
         (format!("{{\"settlements\": [{item}"), "bad_request"),
         (format!("{{\"settlements\": [{item}, NaN]}}"), "bad_request"),
     ] {
