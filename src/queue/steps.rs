@@ -15,7 +15,7 @@ use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::administer::refuse_leased;
 use crate::router::{Partitions, Router};
-use crate::server::patience::Repeat;
+use crate::server::patience::{Repeat, patiently};
 
 /// What a call in steps does to each message.
 #[derive(Debug, Clone, Copy)]
@@ -145,6 +145,11 @@ impl BulkSteps {
     /// message. The partitions of a queue take turns, the home first. After the end it makes no
     /// call.
     ///
+    /// Each step but the first of a partition looks first whether it is still the same queue, which
+    /// costs a read. If it was deleted, the step changes nothing and is the last one. What remains: of
+    /// a queue that is deleted and created again between that look and the call, the step takes up to
+    /// `limit` messages that are selected. It is the last one too.
+    ///
     /// # Errors
     /// If the call fails, it can be made again: the next step takes what is left. If its reply was
     /// lost ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages are done and
@@ -159,6 +164,10 @@ impl BulkSteps {
         let Some(index) = self.next() else {
             return Ok(self.progress());
         };
+        if !self.parts[index].is_same().await? {
+            self.is_gone = true;
+            return Ok(self.progress());
+        }
         let part = &mut self.parts[index];
         let until_ms = Some(part.until_ms);
         let step = self.bulk.step(&part.partition, limit, until_ms).await?;
@@ -253,6 +262,18 @@ impl BulkSteps {
 }
 
 impl Part {
+    /// Whether the partition was not deleted since its first step.
+    async fn is_same(&self) -> Result<bool, Error> {
+        if self.incarnation.is_empty() {
+            return Ok(true);
+        }
+        let names = ["incarnation", "layout"];
+        let (lane, meta) = (self.partition.control(), self.partition.keys().meta());
+        let read = patiently(|| lane.fields(meta, names)).await;
+        let [incarnation, layout] = read.map_err(Error::of_read)?;
+        Ok(layout.is_some() && incarnation.as_ref() == Some(&self.incarnation))
+    }
+
     fn took(&mut self, step: &Step, bulk: Bulk) {
         if self.left.is_none() {
             self.selected = step.done + step.left;

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use dueq::{BulkSteps, Error, Queue, State, Stored};
+use dueq::{Applied, BulkSteps, Error, Queue, State, Stored};
 
 use crate::operations::progress::CanaryProgress;
 use crate::shown::shown;
@@ -11,6 +11,9 @@ use crate::shown::shown;
 /// The pauses between two looks at the messages of a canary.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Why a canary without messages stops.
+const NONE: &str = "no message of the canary was requeued: another call changed them, or the call did not reach Redis";
 
 /// The messages of a canary.
 pub(super) struct Watched {
@@ -49,14 +52,18 @@ enum Fate {
 
 /// Requeues the first messages.
 pub(super) struct Release {
-    left: usize,
+    messages: usize,
+    /// How many the steps with a lost reply may have requeued. They count as requeued: more than the
+    /// canary must not go.
+    lost: usize,
     ids: Vec<Vec<u8>>,
 }
 
 impl Release {
     pub(super) fn new(messages: usize) -> Self {
         Self {
-            left: messages,
+            messages,
+            lost: 0,
             ids: Vec::new(),
         }
     }
@@ -64,13 +71,32 @@ impl Release {
     /// One step. Returns whether all are requeued that shall be. It can be made again after an error:
     /// then ids of a step with a lost reply are watched too.
     pub(super) async fn step(&mut self, steps: &mut BulkSteps) -> Result<bool, Error> {
-        let next = steps.peek(self.left).await?;
+        let left = self.left(steps);
+        if left == 0 {
+            return Ok(true);
+        }
+        let next = steps.peek(left).await?;
         self.ids.extend(next);
-        let before = steps.done();
-        let stepped = steps.step(self.left).await?;
-        let requeued = usize::try_from(stepped.done - before).unwrap_or(self.left);
-        self.left -= requeued.min(self.left);
-        Ok(self.left == 0 || stepped.end.is_some())
+        match steps.step(left).await {
+            Ok(stepped) => Ok(self.left(steps) == 0 || stepped.end.is_some()),
+            Err(error) => {
+                if error.was_applied() == Applied::Unknown {
+                    self.lost += left;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// How many may still be requeued. A step can have counted some, and failed after that.
+    fn left(&self, steps: &BulkSteps) -> usize {
+        let done = usize::try_from(steps.done()).unwrap_or(usize::MAX);
+        self.messages.saturating_sub(done.saturating_add(self.lost))
+    }
+
+    /// How many were perhaps requeued, and are not counted.
+    pub(super) fn lost(&self) -> usize {
+        self.lost
     }
 
     pub(super) fn watched(mut self, queue: &Queue, before_ms: u64, wait_ms: u64) -> Watched {
@@ -130,7 +156,7 @@ impl Watched {
         }
         if self.waiting.is_empty() {
             return Ok(match self.settled {
-                0 => Verdict::Stop("another call changed all messages of the canary".to_owned()),
+                0 => Verdict::Stop(NONE.to_owned()),
                 _ => Verdict::GoOn,
             });
         }

@@ -116,14 +116,15 @@ impl Operation {
         let mut patience = Patience::default();
         let mut release = Release::new(canary.messages);
         loop {
+            let before = release.lost();
             let stepped = release.step(steps).await;
             self.update(|progress| progress.done = steps.done());
             match stepped {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) => {
-                    self.wait_for_redis(&mut patience, error, canary.messages)
-                        .await?
+                    let lost = release.lost() - before;
+                    self.wait_for_redis(&mut patience, error, lost).await?
                 }
             }
             self.until(Instant::now()).await?;

@@ -154,6 +154,26 @@ async fn steps_end_when_the_queue_is_created_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_a_queue_that_is_created_again_stay() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let due = |id: String| Message::new("").id(id).due(Due::at_ms(FAR_MS));
+    push_all(queue, ids(20).into_iter().map(due).collect()).await?;
+    let mut steps = queue.purge_steps(State::Scheduled, FAR_MS)?;
+    assert_eq!(steps.step(5).await?.end, None);
+    queue.delete().await?;
+    push_all(queue, ids(3).into_iter().map(due).collect()).await?;
+    let progress = steps.step(5).await?;
+    assert_eq!((progress.done, progress.end), (5, Some(BulkEnd::QueueGone)));
+    assert_eq!(
+        queue.stats().await?.scheduled,
+        3,
+        "they are of another queue"
+    );
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn step_with_a_lost_reply_is_not_repeated() -> Result<()> {
     let (setup, before_ms) = dead(1, 20).await?;
     let proxy = Proxy::start(setup.server.port()).await?;

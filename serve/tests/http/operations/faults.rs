@@ -62,6 +62,37 @@ async fn lost_reply_is_counted_as_unknown() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn canary_with_a_lost_reply_does_not_grow() -> Result<()> {
+    let instance = Instance::open().await?;
+    let (queue, before_ms) = dead(&instance, 100).await?;
+    let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
+    let other = Instance::before(&proxy.url()).await?;
+    // Redis knows the script from now on: the reply that is lost is that of the step.
+    queue.requeue_steps(0).step(1).await?;
+    proxy.cut_reply_of("oldest");
+    let body = json!({
+        "kind": "requeue", "before_ms": before_ms, "canary": 10, "canary_wait_ms": 600_000,
+    });
+    let (address, _) = begun(&other, body).await?;
+    let shown = until(&other, &address, |shown| {
+        shown["canary"]["waiting"] != json!(null)
+    })
+    .await?;
+    assert_eq!(proxy.cuts(), 1);
+    assert_eq!(
+        (
+            &shown["done"],
+            &shown["unknown"],
+            &shown["canary"]["waiting"]
+        ),
+        (&json!(0), &json!(10), &json!(10)),
+        "{shown}"
+    );
+    assert_eq!(queue.stats().await?.requeued, 10);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn damaged_queue_fails_the_operation() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, before_ms) = dead(&instance, 100).await?;
