@@ -33,11 +33,19 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
-    operation: Option<String>,
-    due_ms: Option<u64>,
+    obstacle: Option<Box<Obstacle>>,
     ended: Option<Box<Ended>>,
     pushed: Option<Box<Summary>>,
     settled: Option<Box<Settlements>>,
+}
+
+/// What is in the way of a call.
+#[derive(Debug, Clone)]
+enum Obstacle {
+    /// The operation of this id runs.
+    Operation(String),
+    /// The message is due at this time.
+    DueMs(u64),
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -152,8 +160,7 @@ impl Problem {
             ),
             retry_after_s: None,
             id: None,
-            operation: None,
-            due_ms: None,
+            obstacle: None,
             ended: None,
             pushed: None,
             settled: None,
@@ -174,13 +181,13 @@ impl Problem {
 
     /// The same with the id of the operation that runs.
     pub(crate) fn operation(mut self, id: &str) -> Self {
-        self.operation = Some(id.to_owned());
+        self.obstacle = Some(Box::new(Obstacle::Operation(id.to_owned())));
         self
     }
 
     /// The same with the time at which the message is due.
     pub(crate) fn due_ms(mut self, due_ms: u64) -> Self {
-        self.due_ms = Some(due_ms);
+        self.obstacle = Some(Box::new(Obstacle::DueMs(due_ms)));
         self
     }
 
@@ -234,8 +241,14 @@ impl Problem {
                 use base64::Engine;
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
-            operation: self.operation.clone(),
-            due_ms: self.due_ms,
+            operation: match self.obstacle.as_deref() {
+                Some(Obstacle::Operation(id)) => Some(id.clone()),
+                _ => None,
+            },
+            due_ms: match self.obstacle.as_deref() {
+                Some(Obstacle::DueMs(due_ms)) => Some(*due_ms),
+                _ => None,
+            },
             ended: self.ended.clone(),
             pushed: self.pushed.clone(),
             settled: self.settled.clone(),
