@@ -163,6 +163,10 @@ async fn claim_messages(
         Some(_) => repeatable(&app, puller, request, (permit, attention)).await?,
     };
     let (deliveries, more) = match pulled {
+        // Another call with this `claim_id`, which waited too, may have been granted what was due.
+        Ok(deliveries) if deliveries.is_empty() && request.token.is_some() => {
+            held(&queue, request.token).await?
+        }
         Ok(deliveries) => (deliveries, None),
         Err(error) if error.code() == Some("HELD") => held(&queue, request.token).await?,
         Err(error) => {

@@ -46,15 +46,15 @@ pub(super) struct Change {
     #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     rate: Option<Option<u64>>,
-    /// The window of the rate: up to 30 days. It is set together with `rate`.
-    #[serde(default, deserialize_with = "number")]
-    #[schema(value_type = u64, required = false, minimum = 1, maximum = 2_592_000_000_u64)]
-    rate_window_ms: Option<u64>,
+    /// The window of the rate: up to 30 days. It is set together with `rate`; null changes nothing.
+    #[serde(default, deserialize_with = "number_or_null")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 2_592_000_000_u64)]
+    rate_window_ms: Option<Option<u64>>,
     /// How many messages of the rate may start at once: 1 to `rate`. It is set together with `rate`;
-    /// without it 1, or as many as 5 ms hold at a rate above 200 a second.
-    #[serde(default, deserialize_with = "number")]
-    #[schema(value_type = u64, required = false, minimum = 1, maximum = 1_000_000)]
-    burst: Option<u64>,
+    /// without it 1, or as many as 5 ms hold at a rate above 200 a second. Null changes nothing.
+    #[serde(default, deserialize_with = "number_or_null")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
+    burst: Option<Option<u64>>,
     /// How many messages may be leased at once; null for no limit.
     #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
@@ -121,8 +121,18 @@ impl Change {
             limits = limits.max_remembered(ids);
         }
         let starts = given("rate", self.rate.flatten(), 1, 1_000_000)?;
-        let window = given("rate_window_ms", self.rate_window_ms, 1, 2_592_000_000)?;
-        let burst = given("burst", self.burst, 1, starts.unwrap_or(1_000_000))?;
+        let window = given(
+            "rate_window_ms",
+            self.rate_window_ms.flatten(),
+            1,
+            2_592_000_000,
+        )?;
+        let burst = given(
+            "burst",
+            self.burst.flatten(),
+            1,
+            starts.unwrap_or(1_000_000),
+        )?;
         limits = match (starts, window) {
             (Some(starts), Some(ms)) => limits.rate(small(starts), Duration::from_millis(ms)),
             (None, None) if burst.is_none() => limits,
@@ -144,7 +154,9 @@ impl Change {
         if self.max_messages == Some(None) {
             (limits, is_empty) = (limits.max_messages(None), false);
         }
-        if is_empty {
+        // As reads show them for a queue without a rate.
+        let has_null = self.rate_window_ms.is_some() || self.burst.is_some();
+        if is_empty && !has_null {
             let reason = "no limit is named: add one, such as \"max_attempts\": 5";
             return Err(Problem::new(Code::InvalidInput, reason));
         }
