@@ -24,6 +24,8 @@ pub(crate) struct Attended {
     client: Client,
     idle: Duration,
     max_queues: usize,
+    /// How long a claim waits for the node.
+    patience: Duration,
     state: Mutex<State>,
 }
 
@@ -58,14 +60,20 @@ pub(crate) struct Attention {
 
 impl Attended {
     pub(crate) fn new(client: Client) -> Arc<Self> {
-        Self::with_limits(client, IDLE, MAX_QUEUES)
+        Self::with_limits(client, IDLE, MAX_QUEUES, PATIENCE)
     }
 
-    pub(super) fn with_limits(client: Client, idle: Duration, max_queues: usize) -> Arc<Self> {
+    pub(super) fn with_limits(
+        client: Client,
+        idle: Duration,
+        max_queues: usize,
+        patience: Duration,
+    ) -> Arc<Self> {
         Arc::new(Self {
             client,
             idle,
             max_queues,
+            patience,
             state: Mutex::default(),
         })
     }
@@ -275,7 +283,7 @@ impl Attention {
             let attended = own.attended.node()?.attend(&queue).await?;
             Ok(slot.insert(attended).clone())
         });
-        match timeout(PATIENCE, attend).await {
+        match timeout(self.attended.patience, attend).await {
             Ok(Ok(attended)) => attended,
             Ok(Err(_)) => Err(Problem::new(Code::Internal, "the claim panicked")),
             Err(_) => {

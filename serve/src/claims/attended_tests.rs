@@ -46,7 +46,7 @@ async fn until(what: &str, is_so: impl AsyncFn() -> Result<bool>) -> Result<()> 
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_queue_is_left_and_attended_again() -> Result<()> {
     let (_server, client) = client().await?;
-    let attended = Attended::with_limits(client.clone(), Duration::from_millis(50), 10);
+    let attended = Attended::with_limits(client.clone(), Duration::from_millis(50), 10, LIMIT);
     let queue = client.queue("orders")?;
     queue.push("x").delay(LONG).await?;
     for _ in 0..3 {
@@ -74,7 +74,7 @@ async fn idle_queue_is_left_and_attended_again() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn queues_beyond_the_limit_take_the_place_of_idle_ones() -> Result<()> {
     let (_server, client) = client().await?;
-    let attended = Attended::with_limits(client.clone(), LONG, 2);
+    let attended = Attended::with_limits(client.clone(), LONG, 2, LIMIT);
     client.queue("b")?.push("x").delay(LONG).await?;
     for name in ["a", "b", "a", "c"] {
         claim(&attended, &client, name).await?;
@@ -95,7 +95,7 @@ async fn queues_beyond_the_limit_take_the_place_of_idle_ones() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_during_the_end_of_attention_find_their_queue() -> Result<()> {
     let (_server, client) = client().await?;
-    let attended = Attended::with_limits(client.clone(), Duration::from_millis(1), 2);
+    let attended = Attended::with_limits(client.clone(), Duration::from_millis(1), 2, LIMIT);
     let mut claims = tokio::task::JoinSet::new();
     for number in 0..8 {
         let (attended, client) = (Arc::clone(&attended), client.clone());
