@@ -46,12 +46,12 @@ pub(super) struct Change {
     #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     rate: Option<Option<u64>>,
-    /// The window of the rate: up to 30 days. It is set together with `rate`; null changes nothing.
+    /// The window of the rate: up to 30 days. It is set together with `rate`, and goes with it.
     #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 2_592_000_000_u64)]
     rate_window_ms: Option<Option<u64>>,
     /// How many messages of the rate may start at once: 1 to `rate`. It is set together with `rate`;
-    /// without it 1, or as many as 5 ms hold at a rate above 200 a second. Null changes nothing.
+    /// without it 1, or as many as 5 ms hold at a rate above 200 a second.
     #[serde(default, deserialize_with = "number_or_null")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 1_000_000)]
     burst: Option<Option<u64>>,
@@ -154,9 +154,7 @@ impl Change {
         if self.max_messages == Some(None) {
             (limits, is_empty) = (limits.max_messages(None), false);
         }
-        // As reads show them for a queue without a rate.
-        let has_null = self.rate_window_ms.is_some() || self.burst.is_some();
-        if is_empty && !has_null {
+        if is_empty {
             let reason = "no limit is named: add one, such as \"max_attempts\": 5";
             return Err(Problem::new(Code::InvalidInput, reason));
         }
