@@ -127,6 +127,11 @@ impl Epoch {
             .position(|(survived, next)| *survived < seq && seq <= *next)
     }
 
+    /// Whether a rollback came before this change.
+    pub(super) fn undone_before(&self, seq: u64) -> bool {
+        self.undone.iter().any(|(_, next)| *next < seq)
+    }
+
     /// The changes between two `seq` that a call without an answer can have made.
     pub(super) fn gaps(&self, after: u64, until: u64) -> &[MissingChange] {
         let first = self.gaps.partition_point(|gap| gap.seq <= after);

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::collect::Collection;
 use super::context::{Context, Epoch};
-use super::hypothesis::{Hypothesis, Status};
+use super::hypothesis::{Gone, Hypothesis, Status};
 use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
@@ -354,6 +354,10 @@ impl Hypothesis {
         let tick = context.tick.filter(|_| !self.is_there())?;
         let first = context.records.first().map_or(0, Record::seq);
         let may = match tick.again {
+            // A settlement with a token that a failover voided came before the claim that makes it.
+            _ if self.status == Status::Absent(Gone::NeverPushed) => {
+                context.epoch.undone_before(record.seq())
+            }
             Again::Never => false,
             Again::AfterStep => context.epoch.stepped(first, record.seq()),
             Again::Once => true,
@@ -377,7 +381,7 @@ impl Hypothesis {
             life.version = u16::try_from(version).unwrap_or(u16::MAX);
             (life.bytes, life.options, life.expiry) = (bytes, options, expiry);
         }
-        (may && self.status != Status::Absent(super::hypothesis::Gone::Vanished)).then_some(life)
+        (may && self.status != Status::Absent(Gone::Vanished)).then_some(life)
     }
 }
 

@@ -127,6 +127,31 @@ fn a_tick_that_is_gone_after_a_flushall() {
         .is_clean();
 }
 
+/// The new master has the schedule as it was before a claim made the tick: until a claim makes it
+/// again, a settlement with the old token finds none.
+#[test]
+fn a_tick_that_a_failover_has_undone_is_made_again() {
+    let made_again = |fails_over: bool| {
+        let mut story = declared("");
+        let token = tick(story.at(1_005), 1_000, 1);
+        if fails_over {
+            story.failed_over(1);
+        }
+        apply(&mut story, "8", "", &["OK", "KEPT 1000001000"]);
+        story
+            .at(1_050)
+            .settle(Verb::Ack, &id(1_000), &token, "GONE");
+        let token = tick(&mut story, 1_000, 1);
+        story.ack(&id(1_000), &token);
+        story
+    };
+    made_again(true).is_clean();
+    assert_eq!(made_again(false).verdict().count(Kind::Lost), 1);
+    let mut twice = made_again(true);
+    let token = tick(&mut twice, 1_000, 1);
+    twice.ack(&id(1_000), &token).has(Kind::ClaimedAfterAck);
+}
+
 #[test]
 fn a_removed_schedule_may_repeat_after_a_step_back() {
     for removed in [false, true] {

@@ -28,7 +28,7 @@ impl Story {
     pub(crate) fn failed_over(&mut self, survived: u64) -> &mut Self {
         self.seq = survived + 1_000_000;
         self.write(Event::Undone {
-            queue: "q".into(),
+            queue: self.queue.into(),
             incarnation: self.incarnation.into(),
             survived,
             next: self.seq,
