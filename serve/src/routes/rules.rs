@@ -120,8 +120,23 @@ fn change() -> Vec<Value> {
     vec![any([now, later])]
 }
 
+/// The fields that each name a limit: `rate_window_ms` and `burst` belong to `rate`.
+const LIMITS: [&str; 10] = [
+    "max_attempts",
+    "max_crashes",
+    "max_messages",
+    "max_payload_bytes",
+    "keep_dead_ms",
+    "keep_dead",
+    "rate",
+    "max_leased",
+    "max_throttle_ms",
+    "max_remembered",
+];
+
 fn limits() -> Vec<Value> {
     vec![
+        any(LIMITS.map(is_there)),
         any([lacks("rate"), has("rate_window_ms")]),
         any([lacks("rate_window_ms"), has("rate")]),
         any([lacks("burst"), has("rate")]),
@@ -163,7 +178,6 @@ fn new_operation() -> Vec<Value> {
 }
 
 fn new_schedule() -> Vec<Value> {
-    let is_there = |field: &str| json!({ "required": [field], "properties": { field: {} } });
     let is_absent = |field: &str| json!({ "not": is_there(field) });
     vec![
         json!({ "oneOf": [is_there("every"), is_there("cron")] }),
@@ -180,7 +194,12 @@ fn is(field: &str, words: &[&str]) -> Value {
     json!({ "required": [field], "properties": { field: { "enum": words } } })
 }
 
-/// The field is there.
+/// The field is there, and may be null.
+fn is_there(field: &str) -> Value {
+    json!({ "required": [field], "properties": { field: {} } })
+}
+
+/// The field is there, and not null.
 fn has(field: &str) -> Value {
     json!({ "required": [field], "properties": { field: { "not": { "type": "null" } } } })
 }

@@ -13,10 +13,10 @@ const CENTURY_MS: u64 = 3_155_760_000_000;
 /// The most that scripts count to.
 const MOST: u64 = 1_000_000_000_000_000;
 
-/// The limits to set. At least one.
+/// The limits to set. At least one; `rate_window_ms` and `burst` alone are none.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-#[schema(as = LimitsChange, min_properties = 1)]
+#[schema(as = LimitsChange)]
 pub(super) struct Change {
     /// After how many failed attempts a message is dead, unless it has its own limit.
     #[serde(default, deserialize_with = "number")]

@@ -28,7 +28,7 @@ pub(super) struct NewSchedule {
     anchor: Option<String>,
     /// The payload of each tick.
     payload: Option<String>,
-    /// A value whose JSON is the payload.
+    /// A value whose JSON is the payload. Its numbers are within the range of a double.
     payload_json: Option<Value>,
     /// The bytes of the payload.
     #[schema(format = "byte")]
