@@ -25,6 +25,7 @@ mod body;
 pub mod checks;
 mod claims;
 mod config;
+mod dashboard;
 mod error;
 mod events;
 mod life;

@@ -14,6 +14,7 @@ use dueq::Client;
 use crate::app::{App, Shared};
 use crate::auth::{Access, Hosts, front, open_front};
 use crate::config::Config;
+use crate::dashboard;
 use crate::error::Error;
 use crate::metrics::counted;
 use crate::problem::everywhere;
@@ -41,12 +42,16 @@ pub(crate) fn routed(app: &Shared) -> Router {
     let _ = app.document.set(document);
     let (health, _) = routes::health().split_for_parts();
     let (open, _) = routes::open().split_for_parts();
+    let open = open.merge(dashboard::open());
+    let pages = dashboard::routes(router.clone().with_state(app.clone()));
     router
+        .merge(pages)
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(from_fn_with_state(app.clone(), front))
         .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
         .merge(health)
         .layer(from_fn(everywhere))
+        .layer(from_fn(dashboard::problems_shown))
         .layer(from_fn_with_state(app.clone(), counted))
         .layer(map_response(hardened))
         .with_state(app.clone())

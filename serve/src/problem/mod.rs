@@ -257,6 +257,11 @@ impl Problem {
 }
 
 impl Problem {
+    /// What failed and why.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// The document as it is sent.
     pub(crate) fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(&self.document()).unwrap_or_default()

@@ -1,0 +1,127 @@
+//! Calls of `/v1` within this process.
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, Request, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::auth::Principal;
+use crate::problem::{Code, MEDIA_TYPE, Problem};
+
+/// The most bytes of an answer that a page reads.
+const MAX_BYTES: usize = 32 << 20;
+
+/// The routes of `/v1` behind their guards, without the layer that finds out who calls.
+#[derive(Clone)]
+pub(super) struct Routes(pub(super) Router);
+
+/// Calls `/v1` as the caller of a page.
+pub(super) struct Api {
+    routes: Router,
+    principal: Principal,
+}
+
+/// A call that failed. Its problem document becomes the answer to the request.
+#[derive(Debug)]
+pub(super) struct Failure {
+    status: StatusCode,
+    document: Value,
+}
+
+impl Api {
+    pub(super) fn new(routes: Routes, principal: Principal) -> Self {
+        Self {
+            routes: routes.0,
+            principal,
+        }
+    }
+
+    /// Reads an address, such as `/v1/queues`.
+    pub(super) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
+        self.call(Method::GET, path, None).await
+    }
+
+    /// Sends a call that changes something. An answer without a body reads as null.
+    pub(super) async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        self.call(method, path, body).await
+    }
+
+    async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, Failure> {
+        let mut request = Request::builder().method(method).uri(path);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
+        let mut request = request.body(body).map_err(|error| internal(path, &error))?;
+        request.extensions_mut().insert(self.principal.clone());
+        let Ok(response) = self.routes.clone().oneshot(request).await;
+        let status = response.status();
+        let bytes = to_bytes(response.into_body(), MAX_BYTES).await;
+        let bytes = bytes.map_err(|error| internal(path, &error))?;
+        if !status.is_success() {
+            let document = serde_json::from_slice(&bytes).unwrap_or_default();
+            return Err(Failure { status, document });
+        }
+        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(text).map_err(|error| internal(path, &error))
+    }
+}
+
+fn internal(path: &str, error: &dyn std::fmt::Display) -> Failure {
+    let problem = Problem::new(Code::Internal, format!("{path}: {error}"));
+    Failure {
+        status: Code::Internal.status(),
+        document: serde_json::from_slice(&problem.to_json()).unwrap_or_default(),
+    }
+}
+
+impl Failure {
+    /// The word of the problem, such as `no_such_queue`.
+    pub(super) fn code(&self) -> &str {
+        self.document["code"].as_str().unwrap_or_default()
+    }
+
+    /// What failed and why.
+    pub(super) fn detail(&self) -> &str {
+        self.document["detail"].as_str().unwrap_or_default()
+    }
+
+    /// The whole problem document.
+    pub(super) fn document(&self) -> &Value {
+        &self.document
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let document = match self.document {
+            Value::Null => json!({ "status": self.status.as_u16() }),
+            document => document,
+        };
+        let headers = [(CONTENT_TYPE, MEDIA_TYPE)];
+        (self.status, headers, document.to_string()).into_response()
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self {
+            status: problem.code.status(),
+            document: serde_json::from_slice(&problem.to_json()).unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Charts as SVG. Each chart has a table with the same numbers.

@@ -1,0 +1,203 @@
+//! The frame of a page: head, navigation, caller, preferences, what is wrong.
+
+use axum::http::HeaderMap;
+use axum::http::header::COOKIE;
+
+use crate::dashboard::assets::{ICON, SCRIPT, STYLE};
+use crate::dashboard::show::{Clock, Zone};
+
+/// Where in the navigation a page is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Here {
+    Queues,
+    Queue,
+    Messages,
+    Dead,
+    Operations,
+    Workers,
+    Server,
+    Search,
+    Nowhere,
+}
+
+/// Who looks at the page, and what they may do.
+#[derive(Debug, Clone)]
+pub(super) struct Caller {
+    pub(super) name: String,
+    pub(super) roles: Vec<&'static str>,
+    /// Whether the caller can log out.
+    pub(super) has_session: bool,
+    pub(super) may_produce: bool,
+    pub(super) may_operate: bool,
+    pub(super) may_read_payloads: bool,
+    pub(super) is_read_only: bool,
+}
+
+/// What a browser keeps in cookies.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Preferences {
+    zone: Option<String>,
+    theme: Theme,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// As the system is.
+    #[default]
+    System,
+    Light,
+    Dark,
+}
+
+pub(super) const ZONE_COOKIE: &str = "dueq_zone";
+pub(super) const THEME_COOKIE: &str = "dueq_theme";
+
+impl Theme {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let all = [Self::System, Self::Light, Self::Dark];
+        all.into_iter().find(|theme| theme.name() == name)
+    }
+}
+
+impl Preferences {
+    /// As the cookies say. What cannot be read is as if it were absent.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let cookies = headers.get_all(COOKIE).iter();
+        let pairs: Vec<_> = cookies
+            .filter_map(|header| header.to_str().ok())
+            .flat_map(|header| header.split(';'))
+            .filter_map(|pair| pair.trim().split_once('='))
+            .collect();
+        let value = |name: &str| pairs.iter().find(|(cookie, _)| *cookie == name);
+        Self {
+            zone: value(ZONE_COOKIE).map(|(_, value)| (*value).to_owned()),
+            theme: value(THEME_COOKIE)
+                .and_then(|(_, value)| Theme::named(value))
+                .unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn zone(&self) -> Zone {
+        let zone = self.zone.as_deref().map(Zone::named);
+        zone.and_then(Result::ok).unwrap_or_default()
+    }
+}
+
+/// The data of `base.html`.
+pub(super) struct Frame {
+    pub(super) title: String,
+    pub(super) here: Here,
+    /// What stands before each address.
+    pub(super) base: String,
+    /// This page, below the base.
+    pub(super) address: String,
+    pub(super) theme: &'static str,
+    pub(super) zone: String,
+    pub(super) now_ms: u64,
+    pub(super) caller: Option<Caller>,
+    /// The queue's name, and its segment of an address.
+    pub(super) queue: Option<(String, String)>,
+    /// Why the numbers may be old.
+    pub(super) redis: Option<String>,
+    /// What was done just now.
+    pub(super) done: Option<&'static str>,
+    pub(super) style: &'static str,
+    pub(super) script: &'static str,
+    pub(super) icon: &'static str,
+}
+
+impl Frame {
+    pub(super) fn new(
+        title: String,
+        here: Here,
+        base: String,
+        address: String,
+        preferences: &Preferences,
+        caller: Option<Caller>,
+    ) -> Self {
+        Self {
+            title,
+            here,
+            base,
+            address,
+            theme: preferences.theme.name(),
+            zone: preferences.zone().name().to_owned(),
+            now_ms: 0,
+            caller,
+            queue: None,
+            redis: None,
+            done: None,
+            style: &STYLE.path,
+            script: &SCRIPT.path,
+            icon: &ICON.path,
+        }
+    }
+
+    pub(super) fn of_queue(mut self, queue: Option<&str>) -> Self {
+        self.queue = queue.map(|name| (name.to_owned(), segment(name)));
+        self
+    }
+
+    pub(super) fn at(mut self, clock: &Clock) -> Self {
+        clock.zone().name().clone_into(&mut self.zone);
+        self.now_ms = clock.now_ms();
+        self
+    }
+
+    pub(super) fn with_redis(mut self, redis: Option<String>) -> Self {
+        self.redis = redis;
+        self
+    }
+
+    /// Says what the form before this page has done. Only known words have a sentence: the word is
+    /// in the address, which anybody can write.
+    pub(super) fn did(mut self, word: Option<&str>) -> Self {
+        let sentence = word.and_then(|word| DONE.iter().find(|(known, _)| *known == word));
+        self.done = sentence.map(|(_, sentence)| *sentence);
+        self
+    }
+
+    pub(super) fn is(&self, here: Here) -> bool {
+        self.here == here
+    }
+}
+
+/// The words of `?did=`, and their sentences.
+const DONE: [(&str, &str); 14] = [
+    ("paused", "The queue is paused: workers claim nothing."),
+    ("resumed", "The queue is open again."),
+    ("limits", "The limits are set."),
+    ("moved", "The message has its new due time."),
+    ("due", "The message is due now."),
+    (
+        "cancelled",
+        "The message is cancelled: it will never be delivered.",
+    ),
+    ("undone", "The message is back, with its id and due time."),
+    (
+        "requeued",
+        "The message is due again; its attempts count from none.",
+    ),
+    ("begun", "The operation has begun."),
+    ("stopping", "The operation stops after its step."),
+    ("triggered", "A tick was made."),
+    ("schedule_paused", "The schedule is paused."),
+    ("schedule_resumed", "The schedule is active again."),
+    (
+        "schedule_removed",
+        "The schedule is removed; its ticks stay.",
+    ),
+];
+
+/// The name as a segment of an address.
+pub(super) fn segment(name: &str) -> String {
+    dueq_input::id_path(name.as_bytes())
+}

@@ -1,0 +1,65 @@
+//! The dashboard: pages for people, made on the server.
+//!
+//! It is a client of `/v1`: a page reads and acts by the same calls as everybody else, in this
+//! process ([`api::Api`]). So the same guard, limits and audit log apply, and a page can say which
+//! call it stands for. Only [`views`] knows pages, only [`show`] and [`chart`] know how values look.
+//! A problem becomes a page in one layer, [`problems::shown`].
+
+mod api;
+mod assets;
+mod chart;
+mod form;
+mod frame;
+mod page;
+mod problems;
+mod show;
+mod views;
+
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use axum::http::{HeaderName, HeaderValue};
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::{Extension, Router};
+use tower_http::compression::CompressionLayer;
+
+use crate::app::Shared;
+
+pub(crate) use problems::shown as problems_shown;
+
+/// What a page may load: its own style sheet, script and data. A script can make no markup of text.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types 'none'";
+
+/// The pages that need a caller. `api` has the routes of `/v1` behind their guards.
+pub(crate) fn routes(api: Router) -> Router<Shared> {
+    let pages = views::routes().layer(Extension(api::Routes(api)));
+    hardened(pages)
+}
+
+/// The pages that need none: login, style sheet and script.
+pub(crate) fn open() -> Router<Shared> {
+    hardened(views::open()).merge(assets::routes())
+}
+
+fn hardened(pages: Router<Shared>) -> Router<Shared> {
+    pages
+        .layer(map_response(with_headers))
+        .layer(CompressionLayer::new())
+}
+
+/// The headers of a page.
+async fn with_headers(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,139 @@
+//! What every page needs of its request: the caller, the base path, the zone, the parameters.
+
+use axum::Extension;
+use axum::extract::{FromRequestParts, OriginalUri};
+use axum::http::request::Parts;
+
+use crate::app::Shared;
+use crate::auth::{Principal, Right};
+use crate::dashboard::api::{Api, Routes};
+use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
+use crate::dashboard::show::{Clock, Zone};
+use crate::path::QueueName;
+use crate::problem::{Code, Problem};
+
+/// A request for a page.
+pub(super) struct Page {
+    /// Calls `/v1` as the caller.
+    pub(super) api: Api,
+    /// The path that stands before all addresses: empty, or `/ops/dueq`.
+    pub(super) base: String,
+    /// The queue in the path.
+    pub(super) queue: Option<QueueName>,
+    /// Shows times.
+    pub(super) clock: Clock,
+    /// Path and parameters, below the base.
+    address: String,
+    params: Vec<(String, String)>,
+    preferences: Preferences,
+    caller: Caller,
+    redis: Option<String>,
+}
+
+impl FromRequestParts<Shared> for Page {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Problem> {
+        let missing = || Problem::new(Code::Internal, "the page is not behind its layers");
+        let principal = parts.extensions.get::<Principal>().cloned();
+        let principal = principal.ok_or_else(missing)?;
+        let Extension(routes) = Extension::<Routes>::from_request_parts(parts, app)
+            .await
+            .map_err(|_| missing())?;
+        let query = parts.uri.query().unwrap_or_default();
+        let params: Vec<_> = form_urlencoded::parse(query.as_bytes())
+            .into_owned()
+            .collect();
+        let preferences = Preferences::of(&parts.headers);
+        let chosen = params.iter().find(|(name, _)| name == "tz");
+        let zone = match chosen {
+            Some((_, name)) => Zone::named(name)?,
+            None => preferences.zone(),
+        };
+        let allowed = |right: Right| principal.has(right) && (right.is_read() || !app.is_read_only);
+        app.poller.look([]);
+        Ok(Self {
+            base: base(parts),
+            queue: crate::path::queue_in(parts)?,
+            clock: Clock::now(zone),
+            address: parts
+                .uri
+                .path_and_query()
+                .map_or_else(|| "/".to_owned(), ToString::to_string),
+            params,
+            preferences,
+            caller: Caller {
+                name: principal.name().to_owned(),
+                roles: principal.roles().iter().map(|role| role.name()).collect(),
+                has_session: principal.via() == crate::auth::Via::Session,
+                may_produce: allowed(Right::Produce),
+                may_operate: allowed(Right::Operate),
+                may_read_payloads: allowed(Right::ReadPayload),
+                is_read_only: app.is_read_only,
+            },
+            redis: redis(app),
+            api: Api::new(routes, principal),
+        })
+    }
+}
+
+/// The path before the routes: of `--public-url`, or where another service mounts the router.
+pub(super) fn base(parts: &Parts) -> String {
+    let whole = parts.extensions.get::<OriginalUri>();
+    let whole = whole.map_or_else(|| parts.uri.path(), |uri| uri.0.path());
+    let base = whole.strip_suffix(parts.uri.path());
+    base.unwrap_or_default().to_owned()
+}
+
+/// After how long without an answer of Redis a page says so.
+const STALE_MS: u128 = 10_000;
+
+/// Why the numbers may be old, if they may.
+fn redis(app: &Shared) -> Option<String> {
+    let snapshot = app.poller.snapshot();
+    let age = snapshot.age().map(|age| age.as_millis());
+    let seconds = age.unwrap_or_default() / 1_000;
+    match (snapshot.failure(), age) {
+        (Some(failure), None) => Some(format!("Redis does not answer: {failure}")),
+        (Some(failure), Some(_)) => Some(format!(
+            "Redis does not answer; counts are {seconds} s old: {failure}"
+        )),
+        (None, Some(age)) if age > STALE_MS => Some(format!("The counts are {seconds} s old")),
+        _ => None,
+    }
+}
+
+impl Page {
+    /// The value of this parameter.
+    pub(super) fn param(&self, name: &str) -> Option<&str> {
+        let found = self.params.iter().find(|(param, _)| param == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The name of the queue in the path.
+    pub(super) fn queue_name(&self) -> Result<&str, Problem> {
+        let name = self.queue.as_ref().map(QueueName::as_str);
+        name.ok_or_else(|| Problem::new(Code::Internal, "the page has no queue in its path"))
+    }
+
+    pub(super) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// The frame around the page.
+    pub(super) fn frame(&self, title: impl Into<String>, here: Here) -> Frame {
+        let queue = self.queue.as_ref().map(QueueName::as_str);
+        Frame::new(
+            title.into(),
+            here,
+            self.base.clone(),
+            self.address.clone(),
+            &self.preferences,
+            Some(self.caller.clone()),
+        )
+        .of_queue(queue)
+        .at(&self.clock)
+        .with_redis(self.redis.clone())
+        .did(self.param("did"))
+    }
+}

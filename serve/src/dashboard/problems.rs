@@ -1,0 +1,96 @@
+//! Problems as pages: for browsers, outside of `/v1`.
+
+use askama::Template;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::dashboard::frame::{Frame, Here, Preferences};
+use crate::dashboard::{page, show, with_headers};
+use crate::problem::MEDIA_TYPE;
+
+/// The most bytes of a problem document.
+const MAX_BYTES: usize = 1 << 20;
+
+#[derive(Template)]
+#[template(path = "problem.html")]
+struct ProblemPage {
+    frame: Frame,
+    status: u16,
+    detail: String,
+    code: String,
+    /// Whether the request changed something, if it was to.
+    applied: Option<&'static str>,
+}
+
+/// Answers a browser with a page where others get a problem document, and leads it to the login.
+pub(crate) async fn shown(request: Request, next: Next) -> Response {
+    let accept = request.headers().get(ACCEPT);
+    let wants_page = accept.is_some_and(|accept| contains(accept, "text/html"));
+    let is_api = request.uri().path().starts_with("/v1/");
+    if !wants_page || is_api {
+        return next.run(request).await;
+    }
+    let (parts, body) = request.into_parts();
+    let base = page::base(&parts);
+    let address = parts
+        .uri
+        .path_and_query()
+        .map_or_else(|| "/".to_owned(), ToString::to_string);
+    let preferences = Preferences::of(&parts.headers);
+    let is_read = matches!(parts.method, Method::GET | Method::HEAD);
+    let response = next.run(Request::from_parts(parts, body)).await;
+    let media = response.headers().get(CONTENT_TYPE);
+    if !media.is_some_and(|media| media.as_bytes() == MEDIA_TYPE.as_bytes()) {
+        return response;
+    }
+    let (mut head, body) = response.into_parts();
+    let document: Value = match to_bytes(body, MAX_BYTES).await {
+        Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+        Err(_) => Value::Null,
+    };
+    let text = |name: &str| document[name].as_str().unwrap_or_default().to_owned();
+    if head.status == StatusCode::UNAUTHORIZED && is_read {
+        let back = utf8_percent_encode(&address, NON_ALPHANUMERIC);
+        let login = HeaderValue::try_from(format!("{base}/login?next={back}"));
+        if let Ok(login) = login {
+            return (StatusCode::SEE_OTHER, [(LOCATION, login)]).into_response();
+        }
+    }
+    let title = match text("title") {
+        title if title.is_empty() => head.status.to_string(),
+        title => title,
+    };
+    let page = ProblemPage {
+        frame: Frame::new(title, Here::Nowhere, base, address, &preferences, None),
+        status: head.status.as_u16(),
+        detail: show::text(&text("detail")),
+        code: text("code"),
+        applied: (!is_read).then(|| match document["applied"].as_str() {
+            Some("no") => "Nothing was changed.",
+            Some("yes") => "The change was made.",
+            _ => "It is unknown whether the change was made.",
+        }),
+    };
+    head.headers.remove(CONTENT_TYPE);
+    head.headers.remove(CONTENT_LENGTH);
+    let html = page.render().unwrap_or_default();
+    let mut response = with_headers(Html(html).into_response()).await;
+    *response.status_mut() = head.status;
+    for (name, value) in &head.headers {
+        if !response.headers().contains_key(name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    let (head, body) = response.into_parts();
+    Response::from_parts(head, Body::new(body))
+}
+
+fn contains(value: &HeaderValue, wanted: &str) -> bool {
+    value.to_str().is_ok_and(|text| text.contains(wanted))
+}

@@ -1,0 +1,13 @@
+//! How values look: the one place for each kind.
+
+mod clock;
+mod duration;
+mod markup;
+mod number;
+mod text;
+
+pub(super) use clock::{Clock, Zone};
+pub(super) use duration::{duration, micros};
+pub(super) use markup::Markup;
+pub(super) use number::{number, percent, short};
+pub(super) use text::text;

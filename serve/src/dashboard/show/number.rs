@@ -1,0 +1,79 @@
+//! Numbers.
+
+use crate::dashboard::show::Markup;
+
+/// 12,345,678
+pub(in crate::dashboard) fn number(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// 12.3 M with the exact number in its title; below 10,000 the exact number.
+pub(in crate::dashboard) fn short(exact: u64) -> Markup {
+    let (unit, divisor) = match exact {
+        0..10_000 => return Markup::of(number(exact)),
+        10_000..1_000_000 => ("k", 1_000),
+        1_000_000..1_000_000_000 => ("M", 1_000_000),
+        _ => ("G", 1_000_000_000),
+    };
+    let tenths = exact / (divisor / 10);
+    let (whole, tenth) = (number(tenths / 10), tenths % 10);
+    Markup::of(format!(
+        "<span title=\"{}\">{whole}.{tenth} {unit}</span>",
+        number(exact)
+    ))
+}
+
+/// The share of a whole, such as 46.9 %; a dash if there is no whole.
+pub(in crate::dashboard) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "–".to_owned();
+    }
+    let per_mille = (u128::from(part) * 2_000 / u128::from(whole)).div_ceil(2);
+    format!("{}.{} %", per_mille / 10, per_mille % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_groups_and_short_ones_keep_the_exact_number() {
+        for (exact, grouped, shortened) in [
+            (0, "0", "0"),
+            (999, "999", "999"),
+            (9_999, "9,999", "9,999"),
+            (10_000, "10,000", "<span title=\"10,000\">10.0 k</span>"),
+            (999_999, "999,999", "<span title=\"999,999\">999.9 k</span>"),
+            (
+                12_345_678,
+                "12,345,678",
+                "<span title=\"12,345,678\">12.3 M</span>",
+            ),
+            (
+                u64::MAX,
+                "18,446,744,073,709,551,615",
+                "<span title=\"18,446,744,073,709,551,615\">18,446,744,073.7 G</span>",
+            ),
+        ] {
+            assert_eq!(number(exact), grouped);
+            assert_eq!(short(exact).to_string(), shortened);
+        }
+    }
+
+    #[test]
+    fn shares_are_rounded_to_a_tenth_of_a_percent() {
+        assert_eq!(percent(469, 1_000), "46.9 %");
+        assert_eq!(percent(1, 3), "33.3 %");
+        assert_eq!(percent(2, 3), "66.7 %");
+        assert_eq!(percent(u64::MAX, u64::MAX), "100.0 %");
+        assert_eq!(percent(0, 0), "–");
+    }
+}

@@ -1,0 +1,90 @@
+//! Login with a token, and logout.
+
+use askama::Template;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::SET_COOKIE;
+use axum::http::request::Parts;
+use axum::routing::{get, post};
+
+use crate::app::Shared;
+use crate::auth::session::set_cookie;
+use crate::dashboard::form::Form;
+use crate::dashboard::frame::{Frame, Here, Preferences};
+use crate::dashboard::page;
+use crate::dashboard::show;
+use crate::dashboard::views::{Answer, local, render, see};
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage {
+    frame: Frame,
+    next: String,
+    /// Why the token was refused.
+    refused: Option<String>,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/login", get(show_login).post(log_in))
+        .route("/logout", post(log_out))
+}
+
+impl LoginPage {
+    fn new(parts: &Parts, next: &str) -> Self {
+        let preferences = Preferences::of(&parts.headers);
+        let base = page::base(parts);
+        let address = "/login".to_owned();
+        Self {
+            frame: Frame::new(
+                "Log in".to_owned(),
+                Here::Nowhere,
+                base,
+                address,
+                &preferences,
+                None,
+            ),
+            next: local(next).to_owned(),
+            refused: None,
+        }
+    }
+}
+
+async fn show_login(request: Request) -> Answer {
+    let (parts, _) = request.into_parts();
+    let query = parts.uri.query().unwrap_or_default();
+    let next = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "next");
+    let next = next.map_or_else(|| "/".to_owned(), |(_, value)| value.into_owned());
+    render(&LoginPage::new(&parts, &next))
+}
+
+async fn log_in(State(app): State<Shared>, parts: Parts, form: Form) -> Answer {
+    let next = form.get("next").unwrap_or("/");
+    let token = form.get("token").unwrap_or_default().trim();
+    match app.gate.begin_session(token) {
+        Ok(session) => {
+            let mut response = see(&page::base(&parts), local(next))?;
+            if let Some(cookie) = set_cookie(Some(&session), &app.hosts) {
+                response.headers_mut().insert(SET_COOKIE, cookie);
+            }
+            Ok(response)
+        }
+        Err(problem) => {
+            let status = problem.code.status();
+            let mut login = LoginPage::new(&parts, next);
+            login.refused = Some(show::text(problem.detail()));
+            let mut response = render(&login)?;
+            *response.status_mut() = status;
+            Ok(response)
+        }
+    }
+}
+
+async fn log_out(State(app): State<Shared>, request: Request) -> Answer {
+    let (parts, _) = request.into_parts();
+    let mut response = see(&page::base(&parts), "/login")?;
+    if let Some(cookie) = set_cookie(None, &app.hosts) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
