@@ -13,6 +13,7 @@ macro_rules! shipped {
 }
 
 mod maps;
+mod programs;
 mod schedules;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 pub use maps::OF_MAPS;
+pub use programs::{Broken, BrokenProgram, OF_HTTP, Program};
 pub use schedules::OF_SCHEDULES;
 
 /// A broken script.
@@ -41,7 +43,7 @@ pub struct Variant {
 const SECONDS: u64 = 20;
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 18] = [
+pub const VARIANTS: [Variant; 20] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -200,6 +202,28 @@ pub const VARIANTS: [Variant; 18] = [
         shipped: shipped!("ack_push"),
         exchanges: &[("refusal = 'REFUSED'", "refusal = nil")],
         seconds: SECONDS,
+    },
+    Variant {
+        name: "held_finds_nothing",
+        what: "held returns nothing",
+        verb: "held",
+        shipped: shipped!("held"),
+        exchanges: &[(
+            "if claim and string.find(claim, token, 1, true) == 1",
+            "if false",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "claim_grants_twice",
+        what: "claim grants others to a claim whose token has a lease",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "if count > 0 and redis.call('HEXISTS'",
+            "if false and redis.call('HEXISTS'",
+        )],
+        seconds: LIMIT_SECONDS,
     },
     Variant {
         name: "snooze_charges",
