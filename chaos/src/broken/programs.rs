@@ -71,7 +71,7 @@ pub struct BrokenProgram {
 }
 
 /// Claims are repeated all the time.
-const SECONDS: u64 = 8;
+const SECONDS: u64 = 5;
 
 /// Caught by a run on one server.
 pub const OF_HTTP: [BrokenProgram; 4] = [
