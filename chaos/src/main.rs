@@ -202,6 +202,8 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
 
 /// Messages per second beside schedules whose scripts are broken: the ticks have their own.
 const QUIET_RATE: u64 = 100;
+/// The same beside programs over HTTP that are broken: a fourth goes to the queues that they use.
+const MODEST_RATE: u64 = 500;
 
 /// Runs with a broken script or program and prints what caught it, if anything did.
 async fn is_caught(broken: &Broken, options: &BrokenOptions) -> Result<bool> {
@@ -217,14 +219,17 @@ async fn is_caught(broken: &Broken, options: &BrokenOptions) -> Result<bool> {
         let verdict = drills::run(options.server.clone(), scripts.as_deref(), &folder).await?;
         return Ok(tell(broken, &verdict));
     }
-    let of_schedules = OF_SCHEDULES.iter();
-    let mut of_schedules = of_schedules.map(|known| known.name);
+    let mut of_schedules = OF_SCHEDULES.iter();
+    let rate = match broken {
+        Broken::Program(_) => Some(MODEST_RATE),
+        Broken::Script(script) => of_schedules
+            .any(|known| known.name == script.name)
+            .then_some(QUIET_RATE),
+    };
     let options = Options {
         seed: options.seed,
         duration: options.duration.min(broken.seconds()),
-        rate: of_schedules
-            .any(|name| name == broken.name())
-            .then_some(QUIET_RATE),
+        rate,
         messages: None,
         queues: options.queues,
         scripts,

@@ -1,6 +1,6 @@
 //! Broken servers and consumers of HTTP.
 
-use super::{OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
+use super::{HTTP_SECONDS, OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
 
 /// How a process over HTTP is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -70,33 +70,30 @@ pub struct BrokenProgram {
     pub seconds: u64,
 }
 
-/// Claims are repeated all the time.
-const SECONDS: u64 = 5;
-
 /// Caught by a run on one server.
 pub const OF_HTTP: [BrokenProgram; 4] = [
     BrokenProgram {
         name: "serve_keys_differ",
         what: "each server of HTTP signs claims with its own key",
         program: Program::KeysDiffer,
-        seconds: SECONDS,
+        seconds: HTTP_SECONDS,
     },
     BrokenProgram {
         name: "consumer_forgets_claim_id",
         what: "a consumer repeats claims without claim_id",
         program: Program::ClaimIdForgotten,
-        seconds: SECONDS,
+        seconds: HTTP_SECONDS,
     },
     BrokenProgram {
         name: "consumer_renews_claim_id",
         what: "a consumer repeats claims with another claim_id",
         program: Program::ClaimIdRenewed,
-        seconds: SECONDS,
+        seconds: HTTP_SECONDS,
     },
     BrokenProgram {
         name: "consumer_handles_twice",
         what: "a consumer repeats an answered claim and handles both answers",
         program: Program::AnswersHandledTwice,
-        seconds: SECONDS,
+        seconds: HTTP_SECONDS,
     },
 ];

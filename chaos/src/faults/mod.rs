@@ -113,7 +113,11 @@ impl Kind {
             Self::WorkerStop => 4 * stage.options.lease_ms,
             Self::Storm => loads::storm_lead_ms(stage.storm_size()) + 1_000,
             Self::Failover => 8_000,
-            Self::ServerStop | Self::NetHalfOpen | Self::NetDrop | Self::NodeClock => 7_000,
+            Self::ServerStop
+            | Self::ServeStop
+            | Self::NetHalfOpen
+            | Self::NetDrop
+            | Self::NodeClock => 7_000,
             _ => 4_000,
         };
         Duration::from_millis(ms)

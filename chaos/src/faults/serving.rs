@@ -1,43 +1,41 @@
 //! Faults of the servers of HTTP.
 
-use std::sync::Arc;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fastrand::Rng;
 use rustix::process::Signal;
 
 use super::processes::{chosen, froze};
 use super::{Mark, last, target, until};
-use crate::history::{Event, Http, Role, now_us, read};
-use crate::run::crew::Place;
+use crate::history::{Event, Http, Role};
 use crate::run::stage::Stage;
 
-/// Freezes a server until a claim that was sent to it meanwhile got no answer, and resumes it.
+/// How long a server stays frozen after that, in ms: some leases end meanwhile.
+const FROZEN_MS: std::ops::Range<u64> = 500..4_000;
+
+/// Freezes a server until a claim that was sent to it meanwhile got no answer, and for a while longer.
 pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
-    let consumers = stage
-        .crew
-        .iter()
-        .filter(|place| place.role == Role::Consumer);
-    let consumers: Vec<_> = consumers.collect();
+    let mut consumers = stage.crew.iter();
+    let consumer = consumers.find(|place| place.role == Role::Consumer);
+    let consumer = consumer.context("no consumer over HTTP")?;
     let frozen = until("a server that stops", async || {
         let place = chosen(&stage.crew, rng, Role::Serve)?;
         place.until("its start", |status| status.ready).await?;
         Ok(froze(&place).await?.map(|life| (place, life)))
     });
     let (place, life) = frozen.await?;
-    let since_us = now_us();
     mark.begin(&place.process(life));
+    let mut tail = Tail::default();
     let seen = target("claim to a frozen server", async || {
-        for consumer in &consumers {
-            if is_unanswered(consumer, &place.name, since_us)? {
-                return Ok(Some(()));
-            }
-        }
-        Ok(None)
+        tail.follow(consumer.history(consumer.status().life));
+        Ok(tail.is_unanswered(&place.name)?.then_some(()))
     });
     let seen = seen.await;
     if seen.is_ok() {
-        last(rng, 0..2_000).await;
+        last(rng, FROZEN_MS).await;
     }
     place.signal(Signal::CONT)?;
     if seen.is_ok() {
@@ -47,20 +45,48 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     seen
 }
 
-/// Whether a claim that the consumer sent to this server since then has ended without an answer.
-fn is_unanswered(consumer: &Arc<Place>, server: &str, since_us: u64) -> Result<bool> {
-    let mut sent = None;
-    for line in read(&consumer.history(consumer.status().life))? {
-        let Ok((t_us, Event::Http(event))) = line else {
-            continue;
-        };
-        match event {
-            Http::Claim {
-                claim, server: to, ..
-            } if t_us > since_us && to == server => sent = Some(claim),
-            Http::Unanswered { claim, .. } if sent == Some(claim) => return Ok(true),
-            _ => {}
+/// The end of a consumer's history.
+#[derive(Default)]
+struct Tail {
+    path: PathBuf,
+    /// Where it begins.
+    from: u64,
+}
+
+impl Tail {
+    /// Begins at the present end of a history, and stays there. A consumer that has just started has
+    /// none yet.
+    fn follow(&mut self, path: PathBuf) {
+        if self.path != path {
+            self.from = std::fs::metadata(&path).map_or(0, |found| found.len());
+            self.path = path;
         }
     }
-    Ok(false)
+
+    /// Whether a claim that was sent to this server since then has ended without an answer.
+    fn is_unanswered(&self, server: &str) -> Result<bool> {
+        let Ok(mut file) = File::open(&self.path) else {
+            return Ok(false);
+        };
+        file.seek(SeekFrom::Start(self.from))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut sent = Vec::new();
+        // The first line and the last one may be torn.
+        let lines = text.lines();
+        let lines = lines.filter_map(|line| serde_json::from_str::<(u64, Event)>(line).ok());
+        for (_, event) in lines {
+            match event {
+                Event::Http(Http::Claim {
+                    claim, server: to, ..
+                }) if to == server => sent.push(claim),
+                Event::Http(Http::Unanswered { claim, .. }) if sent.contains(&claim) => {
+                    return Ok(true);
+                }
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
 }
