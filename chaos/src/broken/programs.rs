@@ -1,6 +1,6 @@
-//! Broken servers and consumers of HTTP.
+//! Broken servers and consumers of HTTP, and scripts on which only they depend.
 
-use super::{HTTP_SECONDS, OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
+use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
 
 /// How a process over HTTP is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -25,7 +25,8 @@ pub enum Broken {
 
 impl Broken {
     pub fn all() -> impl Iterator<Item = Self> {
-        let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES).chain(OF_MAPS);
+        let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES);
+        let scripts = scripts.chain(OF_TOKENS).chain(OF_MAPS);
         let programs = OF_HTTP.into_iter().map(Self::Program);
         programs.chain(scripts.map(Self::Script))
     }
@@ -76,24 +77,50 @@ pub const OF_HTTP: [BrokenProgram; 4] = [
         name: "serve_keys_differ",
         what: "each server of HTTP signs claims with its own key",
         program: Program::KeysDiffer,
-        seconds: HTTP_SECONDS,
+        seconds: LIMIT_SECONDS,
     },
     BrokenProgram {
         name: "consumer_forgets_claim_id",
         what: "a consumer repeats claims without claim_id",
         program: Program::ClaimIdForgotten,
-        seconds: HTTP_SECONDS,
+        seconds: LIMIT_SECONDS,
     },
     BrokenProgram {
         name: "consumer_renews_claim_id",
         what: "a consumer repeats claims with another claim_id",
         program: Program::ClaimIdRenewed,
-        seconds: HTTP_SECONDS,
+        seconds: LIMIT_SECONDS,
     },
     BrokenProgram {
         name: "consumer_handles_twice",
         what: "a consumer repeats an answered claim and handles both answers",
         program: Program::AnswersHandledTwice,
-        seconds: HTTP_SECONDS,
+        seconds: LIMIT_SECONDS,
+    },
+];
+
+/// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
+pub const OF_TOKENS: [Variant; 2] = [
+    Variant {
+        name: "held_finds_nothing",
+        what: "held returns nothing",
+        verb: "held",
+        shipped: shipped!("held"),
+        exchanges: &[(
+            "if claim and string.find(claim, token, 1, true) == 1",
+            "if false",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "claim_grants_twice",
+        what: "claim grants others to a claim whose token has a lease",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "if count > 0 and redis.call('HEXISTS'",
+            "if false and redis.call('HEXISTS'",
+        )],
+        seconds: LIMIT_SECONDS,
     },
 ];
