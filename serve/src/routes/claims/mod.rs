@@ -3,6 +3,7 @@
 mod answer;
 mod deliveries;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,7 +20,7 @@ use utoipa_axum::routes;
 use crate::app::{App, Shared};
 use crate::auth::{Principal, Right, check_right};
 use crate::body::JsonBody;
-use crate::claims::{Attention, Outbox, Permit, Unreceived, lease_token};
+use crate::claims::{Attention, Outbox, Permit, Place, Unreceived, lease_token};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::claims::answer::Grant;
@@ -70,6 +71,7 @@ struct Request {
     max: usize,
     lease: Duration,
     wait: Duration,
+    /// Made of the `claim_id`.
     token: Option<LeaseToken>,
 }
 
@@ -160,7 +162,10 @@ async fn claim_messages(
             let end = over(request.wait, app.life.stopping().clone());
             pull(puller, request, end, (permit, attention)).await
         }
-        Some(_) => repeatable(&app, puller, request, (permit, attention)).await?,
+        Some(token) => {
+            let place = app.claims.turns.join(token);
+            repeatable(&app, puller, request, place, (permit, attention)).await?
+        }
     };
     let (deliveries, more) = match pulled {
         // Another call with this `claim_id`, which waited too, may have been granted what was due.
@@ -222,19 +227,28 @@ async fn pull<T>(
     puller.pull_until(token, max, lease, end).await
 }
 
-/// Pulls in a task: if the caller disconnects, the pull ends, and what a claim under way grants
-/// stays leased. A dropped pull would release it, while the repetition reads it as its grant.
+/// Pulls in a task, when no other claim with this token does: if the caller disconnects, the pull ends,
+/// and what a claim under way grants stays leased. A dropped pull would release it, while the
+/// repetition reads it as its grant.
 async fn repeatable(
     app: &App,
     puller: Puller,
     request: Request,
+    place: Place,
     kept: (Permit, Attention),
 ) -> Result<Result<Vec<Delivery>, Error>, Problem> {
     let gone = app.life.stopping().child_token();
     let _at_drop = gone.clone().drop_guard();
-    let end = over(request.wait, gone);
-    let pulled = app.claims.tasks.spawn(pull(puller, request, end, kept));
-    pulled.await.map_err(|_| {
+    let pull = async move {
+        let mut end = pin!(over(request.wait, gone));
+        let _turn = tokio::select! {
+            biased;
+            turn = place.turn() => turn,
+            () = &mut end => return Ok(Vec::new()),
+        };
+        pull(puller, request, end, kept).await
+    };
+    app.claims.tasks.spawn(pull).await.map_err(|_| {
         let detail = "the claim panicked; the log of the server has the reason";
         Problem::new(Code::Internal, detail).applied(dueq::Applied::Unknown)
     })
