@@ -1,6 +1,8 @@
 //! Claims: takes due messages under a lease, and waits for them.
 
 mod answer;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 mod deliveries;
 
 use std::pin::pin;
@@ -76,13 +78,14 @@ struct Request {
 }
 
 impl Claim {
-    fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
+    /// Refuses values that are out of their ranges.
+    fn check_ranges(&self) -> Result<(), Problem> {
         let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
-        let Self {
+        let &Self {
             max,
             lease_ms,
             wait_ms,
-            claim_id,
+            ref claim_id,
         } = self;
         let most = Puller::MAX as u64;
         if !(1..=most).contains(&max) {
@@ -100,7 +103,7 @@ impl Claim {
                 "wait_ms: {wait_ms} is out of range; a claim waits up to {MAX_WAIT_MS} ms"
             ));
         }
-        if let Some(id) = &claim_id
+        if let Some(id) = claim_id
             && (id.is_empty()
                 || id.len() > MAX_ID_CHARS
                 || !id.bytes().all(|b| b.is_ascii_graphic()))
@@ -109,14 +112,19 @@ impl Claim {
                 "claim_id: write 1 to {MAX_ID_CHARS} characters from ! to ~"
             ));
         }
-        let token = match claim_id {
+        Ok(())
+    }
+
+    fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
+        self.check_ranges()?;
+        let token = match self.claim_id {
             Some(id) => Some(lease_token(&app.gate.signing_key()?, caller, queue, &id)),
             None => None,
         };
         Ok(Request {
-            max: usize::try_from(max).unwrap_or(Puller::MAX),
-            lease: Duration::from_millis(lease_ms),
-            wait: Duration::from_millis(wait_ms),
+            max: usize::try_from(self.max).unwrap_or(Puller::MAX),
+            lease: Duration::from_millis(self.lease_ms),
+            wait: Duration::from_millis(self.wait_ms),
             token,
         })
     }
