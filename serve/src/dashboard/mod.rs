@@ -8,8 +8,10 @@
 mod api;
 mod assets;
 mod chart;
+mod findings;
 mod form;
 mod frame;
+mod overview;
 mod page;
 mod problems;
 mod show;
@@ -24,6 +26,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::app::Shared;
 
+pub(crate) use overview::Overview;
 pub(crate) use problems::shown as problems_shown;
 
 /// What a page may load: its own style sheet, script and data. A script can make no markup of text.

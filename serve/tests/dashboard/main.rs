@@ -4,3 +4,8 @@ mod basics;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
+mod look;
+mod operations;
+mod queues;
+mod server;
+mod workers;

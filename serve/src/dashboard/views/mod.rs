@@ -1,9 +1,13 @@
 //! The pages, a file each, and the routes to them.
 
 mod login;
+mod operations;
+mod pages;
 mod preferences;
 mod queue;
 mod queues;
+mod server;
+mod workers;
 
 use askama::Template;
 use axum::Router;
@@ -22,6 +26,9 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .merge(queues::routes())
         .merge(queue::routes())
+        .merge(operations::routes())
+        .merge(workers::routes())
+        .merge(server::routes())
         .merge(preferences::routes())
 }
 
