@@ -12,6 +12,7 @@ use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
 use crate::claims::Claims;
 use crate::config::Config;
+use crate::dashboard::Undo;
 use crate::error::Error;
 use crate::events::Streams;
 use crate::life::Life;
@@ -44,6 +45,7 @@ pub(crate) struct App {
     pub(crate) poller: Poller,
     pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
+    pub(crate) undo: Undo,
     queues: Vec<QueuePattern>,
 }
 
@@ -69,6 +71,7 @@ impl App {
             searches: Searches::default(),
             operations: Operations::default(),
             redis: RedisProbe::default(),
+            undo: Undo::default(),
             queues: config.queues.clone(),
         })
     }

@@ -171,7 +171,7 @@ impl Frame {
 }
 
 /// The words of `?did=`, and their sentences.
-const DONE: [(&str, &str); 14] = [
+const DONE: &[(&str, &str)] = &[
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
     ("limits", "The limits are set."),
@@ -186,6 +186,21 @@ const DONE: [(&str, &str); 14] = [
         "requeued",
         "The message is due again; its attempts count from none.",
     ),
+    (
+        "next_cancelled",
+        "The message that was to follow is cancelled. The one that a handler has goes on.",
+    ),
+    ("removed", "The dead message is removed."),
+    ("already", "The message was due already."),
+    (
+        "there",
+        "The queue has a message of this id. Nothing was changed.",
+    ),
+    (
+        "nothing_selected",
+        "Nothing was selected, so nothing was changed.",
+    ),
+    ("no_queue", "There is no queue of this name."),
     ("begun", "The operation has begun."),
     ("stopping", "The operation stops after its step."),
     ("triggered", "A tick was made."),

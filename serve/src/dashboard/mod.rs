@@ -13,6 +13,7 @@ mod frame;
 mod page;
 mod problems;
 mod show;
+mod undo;
 mod views;
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
@@ -25,6 +26,7 @@ use tower_http::compression::CompressionLayer;
 use crate::app::Shared;
 
 pub(crate) use problems::shown as problems_shown;
+pub(crate) use undo::Undo;
 
 /// What a page may load: its own style sheet, script and data. A script can make no markup of text.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \

@@ -1,9 +1,14 @@
 //! The pages, a file each, and the routes to them.
 
+mod dead;
+mod each;
 mod login;
+mod message;
+mod messages;
 mod preferences;
 mod queue;
 mod queues;
+mod search;
 
 use askama::Template;
 use axum::Router;
@@ -22,6 +27,10 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .merge(queues::routes())
         .merge(queue::routes())
+        .merge(messages::routes())
+        .merge(message::routes())
+        .merge(dead::routes())
+        .merge(search::routes())
         .merge(preferences::routes())
 }
 
