@@ -8,8 +8,10 @@
 mod api;
 mod assets;
 mod chart;
+mod findings;
 mod form;
 mod frame;
+mod overview;
 mod page;
 mod problems;
 mod show;
@@ -25,6 +27,7 @@ use tower_http::compression::CompressionLayer;
 
 use crate::app::Shared;
 
+pub(crate) use overview::Overview;
 pub(crate) use problems::shown as problems_shown;
 pub(crate) use undo::Undo;
 
