@@ -1,7 +1,7 @@
 // Processes on free ports: Redis, `dueq serve`, workers, proxies and Chromium. All end with the test.
 import { execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer } from "node:net";
+import { connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
@@ -167,6 +167,19 @@ export class Site {
   }
 }
 
+/** Sends a command to Redis. */
+export const command = (port, words) => new Promise((resolve, reject) => {
+  const socket = connect(port, "127.0.0.1").on("error", reject);
+  socket.once("data", (data) => {
+    socket.destroy();
+    if (data[0] === 0x2d) reject(new Error(`${data}`));
+    else resolve(`${data}`);
+  });
+  const parts = words.map((word) => Buffer.from(word));
+  socket.write(`*${parts.length}\r\n`);
+  for (const part of parts) socket.write(Buffer.concat([Buffer.from(`$${part.length}\r\n`), part, Buffer.from("\r\n")]));
+});
+
 /** A name or an id as a segment of an address. */
 export const segment = (text) => {
   const bytes = typeof text === "string" ? Buffer.from(text) : Buffer.from(text);
@@ -195,6 +208,8 @@ export const watch = async (context, origin) => {
     dialog.dismiss();
   });
   context.on("console", (message) => {
+    // Chromium reports the status of a refused page too.
+    if (message.text().startsWith("Failed to load resource: the server responded with a status of 4")) return;
     if (["error", "warning"].includes(message.type())) seen.push(`console: ${message.text()} at ${message.location().url}`);
   });
   context.on("weberror", (error) => seen.push(`error: ${error.error()}`));
