@@ -1,6 +1,10 @@
 //! The pages of the dashboard, as a browser without JavaScript gets them.
 
 mod basics;
+mod dead;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
+mod message;
+mod messages;
+mod search;

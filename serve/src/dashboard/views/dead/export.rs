@@ -45,7 +45,7 @@ struct Export {
     page: VecDeque<String>,
     lines: u64,
     /// The memory of the line that is on its way.
-    _sent: Option<Reserved>,
+    sent: Option<Reserved>,
     is_over: bool,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn export(State(app): State<Shared>, page: Page) -> Answer {
         next: Some(first),
         page: VecDeque::new(),
         lines: 0,
-        _sent: None,
+        sent: None,
         is_over: false,
     };
     // A queue that does not exist, or Redis that does not answer, is a problem and no file.
@@ -108,7 +108,7 @@ impl Export {
         if self.is_over {
             return None;
         }
-        self._sent = None;
+        drop(self.sent.take());
         let line = match self.message().await {
             Ok(Some(line)) => {
                 self.lines += 1;
@@ -163,7 +163,7 @@ impl Export {
             message["payload_base64"] = STANDARD.encode(&payload).into();
             message["payload_truncated"] = false.into();
             message["payload_bytes"] = payload.len().into();
-            self._sent = Some(memory);
+            self.sent = Some(memory);
         }
         Ok(message)
     }

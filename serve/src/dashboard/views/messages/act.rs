@@ -21,13 +21,10 @@ pub(in crate::dashboard::views) struct Operation {
 pub(super) async fn act(page: Page, form: Form) -> Answer {
     let queue = segment(page.queue_name()?);
     let ids: Vec<_> = form.all("id").map(str::to_owned).collect();
-    let back = format!(
-        "/queues/{queue}/messages?{}",
-        form.get("back").unwrap_or_default()
-    );
-    let back = match local(&back) {
-        "/" => format!("/queues/{queue}/messages"),
-        back => back.to_owned(),
+    let list = format!("/queues/{queue}/messages");
+    let back = match form.filled("back").map(|params| format!("{list}?{params}")) {
+        Some(back) if local(&back) == back => back,
+        _ => list,
     };
     if ids.is_empty() {
         let and = if back.contains('?') { '&' } else { '?' };
