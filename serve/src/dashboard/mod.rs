@@ -51,8 +51,8 @@ pub(crate) fn open() -> Router<Shared> {
 
 fn hardened(pages: Router<Shared>) -> Router<Shared> {
     // Problems are read and made into pages by an outer layer.
-    let is_page = NotForContentType::const_new(MEDIA_TYPE);
-    let compressed = DefaultPredicate::new().and(is_page);
+    let is_no_problem = NotForContentType::const_new(MEDIA_TYPE);
+    let compressed = DefaultPredicate::new().and(is_no_problem);
     pages
         .layer(map_response(with_headers))
         .layer(CompressionLayer::new().compress_when(compressed))

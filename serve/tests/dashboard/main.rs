@@ -8,3 +8,8 @@ mod instance;
 mod message;
 mod messages;
 mod search;
+mod look;
+mod operations;
+mod queues;
+mod server;
+mod workers;

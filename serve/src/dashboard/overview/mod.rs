@@ -134,3 +134,37 @@ impl Shared {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far longer than anything takes that is awaited.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn what_is_looked_at_is_read_and_the_task_ends_with_its_owner() {
+        let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
+        let client = Client::connect(&redis.url()).await.expect("a client");
+        let queue = client.queue("orders").expect("a queue");
+        let delay = Duration::from_secs(400);
+        queue.push("x").delay(delay).await.expect("a push");
+        let overview = Overview::new(client);
+        let known = overview
+            .look(View::Queues, &["orders", "absent"], LIMIT)
+            .await;
+        let orders = known.get("orders").expect("the queue is known");
+        let (due, _) = orders.due.as_ref().expect("its dues");
+        assert_eq!(due.0, [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(orders.lately.is_some() && orders.day.is_some());
+        assert!(orders.nodes.is_none(), "nobody looked at workers");
+        let shared = Arc::downgrade(&overview.shared);
+        drop(overview);
+        let ended = async {
+            while shared.strong_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, ended).await.expect("it ends");
+    }
+}

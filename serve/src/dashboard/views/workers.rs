@@ -122,7 +122,10 @@ impl Group {
             counts: counts.clone(),
             more: read.saturating_sub(listed),
             nodes: shown,
-            age: show::duration(age),
+            age: match age {
+                0 => "just now".to_owned(),
+                age => format!("{} ago", show::duration(age)),
+            },
         }
     }
 

@@ -23,6 +23,8 @@ pub(super) struct Row {
 /// The counts of a queue.
 pub(super) struct Shown {
     pub(super) paused: bool,
+    /// Messages whose time has not come.
+    pub(super) waiting: Markup,
     pub(super) due: Markup,
     pub(super) leased: Markup,
     pub(super) dead: Markup,
@@ -76,6 +78,7 @@ impl Shown {
     fn new(counts: &Counts, trouble: Trouble) -> Self {
         Self {
             paused: counts.paused,
+            waiting: show::short(counts.scheduled.saturating_sub(counts.due)),
             due: show::short(counts.due.saturating_add(counts.ready)),
             leased: show::short(counts.leased),
             dead: show::short(counts.dead),
