@@ -20,13 +20,14 @@ const MAX_BYTES: usize = 32 << 20;
 pub(super) struct Routes(pub(super) Router);
 
 /// Calls `/v1` as the caller of a page.
+#[derive(Clone)]
 pub(super) struct Api {
     routes: Router,
     principal: Principal,
 }
 
 /// A call that failed. Its problem document becomes the answer to the request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Failure {
     status: StatusCode,
     document: Value,
@@ -90,6 +91,10 @@ fn internal(path: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 impl Failure {
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The word of the problem, such as `no_such_queue`.
     pub(super) fn code(&self) -> &str {
         self.document["code"].as_str().unwrap_or_default()

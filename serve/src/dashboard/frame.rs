@@ -171,9 +171,13 @@ impl Frame {
 }
 
 /// The words of `?did=`, and their sentences.
-const DONE: [(&str, &str); 14] = [
+const DONE: [(&str, &str); 15] = [
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
+    (
+        "closed",
+        "The queue is closed for that time: workers claim nothing until then.",
+    ),
     ("limits", "The limits are set."),
     ("moved", "The message has its new due time."),
     ("due", "The message is due now."),

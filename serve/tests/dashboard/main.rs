@@ -4,3 +4,4 @@ mod basics;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
+mod queue;
