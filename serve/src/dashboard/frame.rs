@@ -226,6 +226,10 @@ const ZONES: [&str; 24] = [
 const DONE: &[(&str, &str)] = &[
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
+    (
+        "closed",
+        "The queue is closed for that time: workers claim nothing until then.",
+    ),
     ("limits", "The limits are set."),
     ("moved", "The message has its new due time."),
     ("due", "The message is due now."),

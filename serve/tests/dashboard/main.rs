@@ -5,11 +5,12 @@ mod dead;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
+mod look;
 mod message;
 mod messages;
 mod search;
-mod look;
 mod operations;
 mod queues;
 mod server;
 mod workers;
+mod queue;
