@@ -195,6 +195,23 @@ export const shots = () => {
   return folder;
 };
 
+/** Parses documents in a page of its own, without running them. Returns of each its text, and what it must not have. */
+export const inspect = (page, documents) => page.evaluate((all) => all.map((html) => {
+  const parsed = new DOMParser().parseFromString(html, "text/html");
+  const faults = [];
+  for (const element of parsed.querySelectorAll("*")) {
+    const name = element.localName;
+    const isOwn = name !== "script" || /^(\/[\w.-]+)*\/assets\/[\w-]+\.js$/.test(element.getAttribute("src")) && !element.textContent;
+    if (!isOwn || ["iframe", "object", "embed", "base", "style", "template", "noscript", "img"].includes(name)) faults.push(`element ${name}`);
+    if (name === "meta" && element.hasAttribute("http-equiv")) faults.push("element meta");
+    for (const { name: attribute, value } of element.attributes) {
+      const isAddress = ["href", "src", "action", "formaction", "xlink:href", "data", "background", "poster", "srcdoc"].includes(attribute);
+      if (attribute.startsWith("on") || attribute === "style" || isAddress && !/^([/?#](?![/\\])|$)/.test(value)) faults.push(`${name} ${attribute}=${value}`);
+    }
+  }
+  return { text: parsed.documentElement.textContent, faults };
+}), documents);
+
 /** Notes what a page must never cause: dialogs, errors, refusals by the policy, and requests to elsewhere. */
 export const watch = async (context, origin) => {
   const seen = [];
