@@ -11,6 +11,8 @@ help:
 	@echo '               ARGS="--listen 127.0.0.1:9000" passes options on'
 	@echo 'make test      runs every test, each on a Redis server of its own'
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
+	@echo 'make browser   tests the pages of the dashboard in Chromium, behind nginx and Caddy too; 3 minutes. Screenshots are in target/browser'
+	@echo '               (Chromium and node from the distribution, the rest from npm) ARGS=live.test.mjs runs one file'
 	@echo 'make matrix    runs the tests of protocol and library on Redis 7.0, Redis 8.0, Valkey 8.0 and Valkey 9.1, two at a time'
 	@echo '               (scripts/server finds the first server, the others are fetched); DUEQ_TEST_SERVERS names others'
 	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and checks that the tests fail; 10 minutes'
@@ -73,6 +75,12 @@ test:
 	@servers=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && IFS=: && for server in $$servers; do \
 		export DUEQ_TEST_SERVERS=$$server && echo "on $$server" && scripts/test || exit; \
 	done
+
+browser:
+	@echo 'dueq browser: fetches Chromium, compiles (1 to 3 minutes the first time), then runs for 3 minutes'
+	@scripts/browser --install
+	@cargo build --target-dir target --locked --package dueq-cli
+	@scripts/browser $(ARGS)
 
 matrix:
 	@echo 'dueq matrix: finds and fetches servers, compiles (1 to 3 minutes the first time), then takes some minutes a server'

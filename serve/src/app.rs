@@ -14,6 +14,7 @@ use crate::body::Bodies;
 use crate::claims::Claims;
 use crate::config::Config;
 use crate::dashboard::Overview;
+use crate::dashboard::Undo;
 use crate::error::Error;
 use crate::events::Streams;
 use crate::life::Life;
@@ -47,6 +48,7 @@ pub(crate) struct App {
     pub(crate) overview: Overview,
     pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
+    pub(crate) undo: Undo,
     pub(crate) started: Instant,
     queues: Vec<QueuePattern>,
 }
@@ -74,6 +76,7 @@ impl App {
             searches: Searches::default(),
             operations: Operations::default(),
             redis: RedisProbe::default(),
+            undo: Undo::default(),
             started: Instant::now(),
             queues: config.queues.clone(),
         })

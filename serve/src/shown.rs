@@ -29,6 +29,13 @@ pub(crate) fn quoted(text: &str) -> String {
     format!("\"{}{rest}\"", shown(&start).replace('"', "\\\""))
 }
 
+/// A time of `/v1` as its parameters and fields read it. Unix milliseconds of few digits are no moment.
+pub(crate) fn moment(ms: u64) -> String {
+    let time = i64::try_from(ms).ok();
+    let time = time.and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+    time.map_or_else(|| ms.to_string(), |time| time.to_string())
+}
+
 /// Whether a terminal obeys the character instead of showing it: control characters, and those that
 /// change the direction of writing or end a line.
 pub(crate) fn steers(c: char) -> bool {

@@ -75,6 +75,14 @@ impl Principal {
         }))
     }
 
+    /// The same caller with one more role, for what the server does on the caller's behalf and does not
+    /// show.
+    pub(crate) fn with_role(&self, role: Role) -> Self {
+        let mut inner = Inner::clone(&self.0);
+        inner.roles.push(role);
+        Self(Arc::new(inner))
+    }
+
     pub(crate) fn name(&self) -> &str {
         &self.0.name
     }

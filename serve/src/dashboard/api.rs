@@ -1,7 +1,7 @@
 //! Calls of `/v1` within this process.
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::auth::Principal;
+use crate::auth::{Principal, Role};
 use crate::problem::{Code, MEDIA_TYPE, Problem};
 
 /// The most bytes of an answer that a page reads.
@@ -20,13 +20,14 @@ const MAX_BYTES: usize = 32 << 20;
 pub(super) struct Routes(pub(super) Router);
 
 /// Calls `/v1` as the caller of a page.
+#[derive(Clone)]
 pub(super) struct Api {
     routes: Router,
     principal: Principal,
 }
 
 /// A call that failed. Its problem document becomes the answer to the request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Failure {
     status: StatusCode,
     document: Value,
@@ -55,12 +56,36 @@ impl Api {
         self.call(method, path, body).await
     }
 
+    /// Reads a payload.
+    pub(super) async fn bytes(&self, path: &str) -> Result<Bytes, Failure> {
+        self.answer(Method::GET, path, None).await
+    }
+
+    /// The same as a caller who may read payloads: for what the server keeps and does not show.
+    pub(super) fn with_payloads(&self) -> Self {
+        Self {
+            routes: self.routes.clone(),
+            principal: self.principal.with_role(Role::Consumer),
+        }
+    }
+
     async fn call<T: DeserializeOwned>(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, Failure> {
+        let bytes = self.answer(method, path, body).await?;
+        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
+        serde_json::from_slice(text).map_err(|error| internal(path, &error))
+    }
+
+    async fn answer(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Bytes, Failure> {
         let mut request = Request::builder().method(method).uri(path);
         if body.is_some() {
             request = request.header(CONTENT_TYPE, "application/json");
@@ -72,12 +97,11 @@ impl Api {
         let status = response.status();
         let bytes = to_bytes(response.into_body(), MAX_BYTES).await;
         let bytes = bytes.map_err(|error| internal(path, &error))?;
-        if !status.is_success() {
-            let document = serde_json::from_slice(&bytes).unwrap_or_default();
-            return Err(Failure { status, document });
+        if status.is_success() {
+            return Ok(bytes);
         }
-        let text: &[u8] = if bytes.is_empty() { b"null" } else { &bytes };
-        serde_json::from_slice(text).map_err(|error| internal(path, &error))
+        let document = serde_json::from_slice(&bytes).unwrap_or_default();
+        Err(Failure { status, document })
     }
 }
 
@@ -90,9 +114,26 @@ fn internal(path: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 impl Failure {
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The word of the problem, such as `no_such_queue`.
     pub(super) fn code(&self) -> &str {
         self.document["code"].as_str().unwrap_or_default()
+    }
+
+    /// Whether the caller may not do it.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(
+            self.status,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+        )
+    }
+
+    /// Whether the failure is of the server or of Redis, and not of this one call.
+    pub(super) fn is_of_server(&self) -> bool {
+        self.status.is_server_error()
     }
 
     /// What failed and why.

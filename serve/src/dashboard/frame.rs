@@ -223,9 +223,13 @@ const ZONES: [&str; 24] = [
 ];
 
 /// The words of `?did=`, and their sentences.
-const DONE: [(&str, &str); 14] = [
+const DONE: &[(&str, &str)] = &[
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
+    (
+        "closed",
+        "The queue is closed for that time: workers claim nothing until then.",
+    ),
     ("limits", "The limits are set."),
     ("moved", "The message has its new due time."),
     ("due", "The message is due now."),
@@ -238,6 +242,21 @@ const DONE: [(&str, &str); 14] = [
         "requeued",
         "The message is due again; its attempts count from none.",
     ),
+    (
+        "next_cancelled",
+        "The message that was to follow is cancelled. The one that a handler has goes on.",
+    ),
+    ("removed", "The dead message is removed."),
+    ("already", "The message was due already."),
+    (
+        "there",
+        "The queue has a message of this id. Nothing was changed.",
+    ),
+    (
+        "nothing_selected",
+        "Nothing was selected, so nothing was changed.",
+    ),
+    ("no_queue", "There is no queue of this name."),
     ("begun", "The operation has begun."),
     ("stopping", "The operation stops after its step."),
     ("triggered", "A tick was made."),

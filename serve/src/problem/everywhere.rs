@@ -34,7 +34,8 @@ pub(crate) async fn everywhere(request: Request, next: Next) -> Response {
         }
     };
     let status = response.status();
-    if !(status.is_client_error() || status.is_server_error()) || is_problem(response.headers()) {
+    let is_failure = status.is_client_error() || status.is_server_error();
+    if !is_failure || is_problem(response.headers()) || is_page(response.headers()) {
         return response;
     }
     let (parts, body) = response.into_parts();
@@ -50,6 +51,12 @@ fn is_problem(headers: &HeaderMap) -> bool {
     headers
         .get(CONTENT_TYPE)
         .is_some_and(|value| value.as_bytes() == MEDIA_TYPE.as_bytes())
+}
+
+/// Whether it is a page of the dashboard: axum itself answers no HTML.
+fn is_page(headers: &HeaderMap) -> bool {
+    let media = headers.get(CONTENT_TYPE);
+    media.is_some_and(|value| value.as_bytes().starts_with(b"text/html"))
 }
 
 fn code(status: StatusCode) -> Code {

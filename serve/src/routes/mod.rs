@@ -34,6 +34,7 @@ use utoipa_axum::router::OpenApiRouter;
 pub(crate) use doctor::Doctor;
 pub(crate) use health::RedisProbe;
 pub(crate) use messages::Summary;
+pub(crate) use overview::{died_by_crash, error_line};
 pub(crate) use queues::{Listed, known};
 pub(crate) use search::{Searches, read_id};
 pub(crate) use settlements::Settlements;

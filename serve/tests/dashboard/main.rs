@@ -1,11 +1,16 @@
 //! The pages of the dashboard, as a browser without JavaScript gets them.
 
 mod basics;
+mod dead;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
 mod look;
+mod message;
+mod messages;
+mod search;
 mod operations;
 mod queues;
 mod server;
 mod workers;
+mod queue;

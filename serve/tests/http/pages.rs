@@ -136,11 +136,53 @@ async fn foreign_and_forged_cursors_are_refused() -> Result<()> {
         "?state=dead&from=soon",
         "?state=dead&from=NaN",
         "?state=dead&from=1&cursor=MQ",
+        "?state=dead&before=soon",
+        "?state=dead&before=",
     ] {
         let answer = instance.ask(&format!("GET {AT}{query}"), &[], "").await?;
         assert_refused!(answer, 400, "invalid_input", "{query}");
     }
     let absent = "GET /v1/queues/none/messages?state=dead";
     assert_refused!(instance.ask(absent, &[], "").await?, 404, "no_such_queue");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_ends_the_pages_in_both_orders() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = filled(&instance, 20).await?;
+    let at = |k: u64| DUE_MS + k * 1_000;
+    let names = |range: std::ops::Range<u64>| range.map(|k| k.to_string()).collect::<Vec<_>>();
+    for limit in [1, 3, 100] {
+        let of = format!("{AT}?state=scheduled&limit={limit}");
+        let range = format!("{of}&from={}&before={}", at(5), at(9));
+        assert_eq!(ids(&instance, &range).await?, names(5..9), "{limit}");
+        let to_the_next = format!("{of}&before={}", at(2) + 1);
+        assert_eq!(ids(&instance, &to_the_next).await?, names(0..3));
+        let newest = format!("{of}&order=newest&before={}", at(3));
+        let mut expected = names(0..3);
+        expected.reverse();
+        assert_eq!(ids(&instance, &newest).await?, expected);
+        let newest = format!("{of}&order=newest&from={}&before={}", at(9), at(3));
+        assert_eq!(ids(&instance, &newest).await?, expected);
+        assert!(
+            ids(&instance, &format!("{of}&before=1970-01-01T00:00:00Z"))
+                .await?
+                .is_empty()
+        );
+    }
+    // The ready list is in the order of promotion, which may not be that of the times.
+    for (id, due_ms) in [("early", 1_500_000), ("late", 2_000_000)] {
+        let message = Message::new("secret").id(id).due(Due::at_ms(due_ms));
+        assert!(queue.push_message(message).await?.is_created());
+    }
+    let mut deliveries = queue.claim(2, Duration::from_secs(60)).await?;
+    deliveries.sort_by_key(|delivery| std::cmp::Reverse(delivery.id_bytes().to_vec()));
+    for delivery in deliveries {
+        let _ = delivery.release().await?;
+    }
+    assert_eq!(queue.stats().await?.ready, 2);
+    let address = format!("{AT}?state=ready&limit=1&before=1970-01-01T00:26:40Z");
+    assert_eq!(ids(&instance, &address).await?, ["early"]);
     Ok(())
 }

@@ -45,6 +45,11 @@ impl Zone {
     pub(in crate::dashboard) fn name(&self) -> &str {
         &self.name
     }
+
+    /// The rules of the zone.
+    pub(in crate::dashboard) fn rules(&self) -> &TimeZone {
+        &self.zone
+    }
 }
 
 /// The present time, and the zone of the page.

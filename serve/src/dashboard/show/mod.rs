@@ -4,10 +4,12 @@ mod clock;
 mod duration;
 mod markup;
 mod number;
+mod payload;
 mod text;
 
 pub(super) use clock::{Clock, Zone};
 pub(super) use duration::{duration, micros};
 pub(super) use markup::Markup;
 pub(super) use number::{number, percent, short};
+pub(super) use payload::{Payload, payload};
 pub(super) use text::text;

@@ -1,11 +1,16 @@
 //! The pages, a file each, and the routes to them.
 
+mod dead;
+mod each;
 mod login;
+mod message;
+mod messages;
 mod operations;
 mod pages;
 mod preferences;
 mod queue;
 mod queues;
+mod search;
 mod server;
 mod workers;
 
@@ -26,6 +31,10 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new()
         .merge(queues::routes())
         .merge(queue::routes())
+        .merge(messages::routes())
+        .merge(message::routes())
+        .merge(dead::routes())
+        .merge(search::routes())
         .merge(operations::routes())
         .merge(workers::routes())
         .merge(server::routes())

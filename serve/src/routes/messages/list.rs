@@ -15,7 +15,7 @@ use crate::query::Query;
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
 use crate::routes::paged::paged;
-use crate::shown::quoted;
+use crate::shown::{moment, quoted};
 
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -40,6 +40,9 @@ pub(super) struct List {
     /// The page begins at this time: RFC 3339 or Unix milliseconds. Not with `cursor`.
     #[param(format = "moment", min_length = 1)]
     from: Option<String>,
+    /// Only messages whose time is earlier than this one: RFC 3339 or Unix milliseconds. `next` has it too.
+    #[param(format = "moment", min_length = 1)]
+    before: Option<String>,
     /// Where the page before ended: take the address `next`.
     #[param(format = "cursor", pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
@@ -132,10 +135,11 @@ pub(super) async fn list_messages(
         state: list.state.into(),
         newest: list.order == Some(Order::Newest),
     };
-    let cursor = list.begin(of)?;
+    let before_ms = list.before_ms()?;
+    let cursor = list.begin(of, before_ms)?;
     let queue = app.client.queue(name.as_str())?;
     let page = read(&queue, of, cursor.clone(), limit).await;
-    let (listed, next) = page.map_err(|error| {
+    let (mut listed, mut next) = page.map_err(|error| {
         // The partitions of the queue have changed since the cursor was made.
         let is_of_cursor =
             error.kind() == ErrorKind::InvalidInput || error.code() == Some("BADARGS");
@@ -147,12 +151,22 @@ pub(super) async fn list_messages(
     if listed.is_empty() && cursor.is_none() {
         app.existing(&name).await?;
     }
+    if let Some(before_ms) = before_ms {
+        let count = listed.len();
+        listed.retain(|message| message.time_ms < before_ms);
+        // Ready messages are in the order of their promotion: an earlier time may follow a later one.
+        let is_sorted = of.state != dueq::State::Ready;
+        if listed.len() < count && is_sorted && !of.newest {
+            next = None;
+        }
+    }
     let address = uri.path();
+    let before = before_ms.map_or_else(String::new, |ms| format!("&before={}", moment(ms)));
     let next = next.map(|cursor| {
         let order = if of.newest { "newest" } else { "oldest" };
         let cursor = of.text(&cursor);
         let state = of.state;
-        format!("{address}?state={state}&limit={limit}&order={order}&cursor={cursor}")
+        format!("{address}?state={state}&limit={limit}&order={order}{before}&cursor={cursor}")
     });
     let messages = listed.into_iter().map(|message| ListedMessage {
         id: Id::new(&message.id),
@@ -199,25 +213,33 @@ impl List {
             state: self.state.into(),
             newest: self.order == Some(Order::Newest),
         };
-        let begin = self.begin(of)?;
+        let before_ms = self.before_ms()?;
+        let begin = self.begin(of, before_ms)?;
         assert!(begin.is_some() || (self.from.is_none() && self.cursor.is_none()));
         Ok(())
     }
 
+    /// The time that all messages of the page are before.
+    fn before_ms(&self) -> Result<Option<u64>, Problem> {
+        let before = self.before.as_deref();
+        before.map(|text| moment_ms("before", text)).transpose()
+    }
+
     /// Where the page begins.
-    fn begin(&self, of: Of<'_>) -> Result<Option<Cursor>, Problem> {
-        let invalid = |detail: String| Problem::new(Code::InvalidInput, detail);
+    fn begin(&self, of: Of<'_>, before_ms: Option<u64>) -> Result<Option<Cursor>, Problem> {
+        let last_ms = before_ms
+            .filter(|_| of.newest)
+            .map(|ms| ms.saturating_sub(1));
         match (&self.from, &self.cursor) {
-            (Some(_), Some(_)) => Err(invalid(
-                "from and cursor both say where the page begins; leave out one".to_owned(),
+            (Some(_), Some(_)) => Err(Problem::new(
+                Code::InvalidInput,
+                "from and cursor both say where the page begins; leave out one",
             )),
             (Some(text), None) => {
-                let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
-                let moment = moment.map_err(|error| invalid(format!("from: {error}")))?;
-                let since = moment.duration_since(std::time::UNIX_EPOCH);
-                let ms = since.unwrap_or_default().as_millis();
-                let ms = u64::try_from(ms).unwrap_or(u64::MAX);
-                Ok(Some(Cursor::at_ms(ms)))
+                let ms = moment_ms("from", text)?;
+                Ok(Some(Cursor::at_ms(
+                    last_ms.map_or(ms, |last_ms| ms.min(last_ms)),
+                )))
             }
             (None, Some(text)) => of.cursor(text).map(Some).ok_or_else(|| {
                 let detail = format!(
@@ -228,7 +250,17 @@ impl List {
                 );
                 Problem::new(Code::InvalidCursor, detail)
             }),
-            (None, None) => Ok(None),
+            (None, None) => Ok(last_ms.map(Cursor::at_ms)),
         }
     }
+}
+
+/// The moment in Unix milliseconds.
+fn moment_ms(field: &str, text: &str) -> Result<u64, Problem> {
+    let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
+    let moment =
+        moment.map_err(|error| Problem::new(Code::InvalidInput, format!("{field}: {error}")))?;
+    let since = moment.duration_since(std::time::UNIX_EPOCH);
+    let ms = since.unwrap_or_default().as_millis();
+    Ok(u64::try_from(ms).unwrap_or(u64::MAX))
 }

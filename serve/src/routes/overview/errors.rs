@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::State;
-use dueq::State as MessageState;
+use dueq::{Listed, State as MessageState};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -38,6 +38,8 @@ pub(super) struct Errors {
 struct Group {
     /// The first line, or its first 300 characters.
     error: String,
+    /// Whether they died because their leases ran out too often, and not by a handler's failure.
+    crashed: bool,
     count: usize,
     /// When the newest of them died.
     newest_ms: u64,
@@ -58,7 +60,8 @@ struct Example {
 
 /// Group the errors of dead messages
 ///
-/// The newest 1,000 dead messages, by the first line of their errors. Without their payloads.
+/// The newest 1,000 dead messages, by the first line of their errors, and crashed ones apart. Without
+/// their payloads.
 #[utoipa::path(
     get,
     path = "/v1/queues/{queue}/errors",
@@ -81,7 +84,7 @@ pub(super) async fn errors(
             .await?;
         read += page.messages.len();
         for message in &page.messages {
-            groups.add(&message.id, &message.error, message.time_ms);
+            groups.add(message);
         }
         cursor = page.next;
         if cursor.is_none() || read >= MAX_READ {
@@ -97,14 +100,27 @@ pub(super) async fn errors(
 }
 
 #[derive(Default)]
-struct Groups(HashMap<String, Group>);
+struct Groups(HashMap<(bool, String), Group>);
+
+/// What the dead messages of a group have in common: the first line of the error, cut.
+pub(crate) fn error_line(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default().trim();
+    line.chars().take(MAX_LINE).collect()
+}
+
+/// Whether a dead message died because its leases ran out too often: the error then is that of reap.
+pub(crate) fn died_by_crash(crashes: u32, error: &str) -> bool {
+    crashes > 0 && error.starts_with("the lease ran out ")
+}
 
 impl Groups {
-    fn add(&mut self, id: &[u8], error: &str, time_ms: u64) {
-        let line = error.lines().next().unwrap_or_default().trim();
-        let line: String = line.chars().take(MAX_LINE).collect();
-        let group = self.0.entry(line).or_insert_with_key(|line| Group {
+    fn add(&mut self, message: &Listed) {
+        let time_ms = message.time_ms;
+        let crashed = died_by_crash(message.crashes, &message.error);
+        let key = (crashed, error_line(&message.error));
+        let group = self.0.entry(key).or_insert_with_key(|(_, line)| Group {
             error: line.clone(),
+            crashed,
             count: 0,
             newest_ms: time_ms,
             oldest_ms: time_ms,
@@ -114,7 +130,7 @@ impl Groups {
         group.newest_ms = group.newest_ms.max(time_ms);
         group.oldest_ms = group.oldest_ms.min(time_ms);
         if group.examples.len() < EXAMPLES {
-            group.examples.push(Example::new(id));
+            group.examples.push(Example::new(&message.id));
         }
     }
 

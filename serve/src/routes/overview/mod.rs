@@ -13,6 +13,7 @@ use crate::app::Shared;
 
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use dues::check as check_dues;
+pub(crate) use errors::{died_by_crash, error_line};
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![

@@ -1,0 +1,137 @@
+//! `/queues/Q/dead`: dead messages by their errors, and what can be done with all of them.
+
+mod act;
+mod export;
+
+use askama::Template;
+use axum::Router;
+use axum::routing::get;
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use serde::Deserialize;
+
+use crate::app::Shared;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::messages::Now;
+use crate::dashboard::views::{Answer, each, render};
+
+#[derive(Deserialize)]
+struct Queue {
+    dead: u64,
+}
+
+#[derive(Deserialize)]
+struct Errors {
+    read: u64,
+    more: bool,
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    error: String,
+    crashed: bool,
+    count: u64,
+    newest_ms: u64,
+    oldest_ms: u64,
+    examples: Vec<Example>,
+}
+
+#[derive(Deserialize)]
+struct Example {
+    id: String,
+    id_base64: Option<String>,
+}
+
+impl Example {
+    fn segment(&self) -> String {
+        let encoded = self.id_base64.as_ref();
+        let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
+        dueq_input::id_path(&bytes.unwrap_or_else(|| self.id.clone().into_bytes()))
+    }
+}
+
+/// A group as it is shown.
+struct Row {
+    error: String,
+    /// The error as it was read, for the form.
+    key: String,
+    crashed: bool,
+    count: u64,
+    newest: Markup,
+    oldest: Markup,
+    /// Segments and ids.
+    examples: Vec<(String, String)>,
+}
+
+#[derive(Template)]
+#[template(path = "dead.html")]
+struct DeadPage {
+    frame: Frame,
+    name: String,
+    segment: String,
+    dead: u64,
+    read: u64,
+    more: bool,
+    /// Those of crashes, and those of failures.
+    kinds: [(&'static str, Vec<Row>); 2],
+    before_ms: u64,
+    before: Markup,
+    may_operate: bool,
+    may_export: bool,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/queues/{queue}/dead", get(dead).post(act::act))
+        .route("/queues/{queue}/dead.ndjson", get(export::export))
+}
+
+async fn dead(page: Page) -> Answer {
+    let name = page.queue_name()?;
+    let segment = segment(name);
+    let queue = format!("/v1/queues/{segment}");
+    // First the time: the actions leave alone what dies after it.
+    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let counts: Queue = page.api.get(&queue).await?;
+    let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
+    let clock = page.clock.clone().at(now.now_ms);
+    let row = |group: &Group| Row {
+        error: show::text(&group.error),
+        key: URL_SAFE_NO_PAD.encode(&group.error),
+        crashed: group.crashed,
+        count: group.count,
+        newest: clock.time(group.newest_ms),
+        oldest: clock.time(group.oldest_ms),
+        examples: group
+            .examples
+            .iter()
+            .map(|example| (example.segment(), each::shown(&example.segment())))
+            .collect(),
+    };
+    let rows = |crashed: bool| {
+        let groups = errors
+            .groups
+            .iter()
+            .filter(|group| group.crashed == crashed);
+        groups.map(row).collect::<Vec<_>>()
+    };
+    let caller = page.caller();
+    render(&DeadPage {
+        frame: page
+            .frame(format!("Dead messages of {}", show::text(name)), Here::Dead)
+            .at(&clock),
+        name: show::text(name),
+        dead: counts.dead,
+        read: errors.read,
+        more: errors.more,
+        kinds: [("Failed", rows(false)), ("Crashed", rows(true))],
+        before_ms: now.now_ms,
+        before: clock.time(now.now_ms),
+        may_operate: caller.may_operate,
+        may_export: caller.may_read_payloads,
+        segment,
+    })
+}

@@ -1,0 +1,77 @@
+//! The page of a message that the queue does not hold.
+
+use std::time::Instant;
+
+use askama::Template;
+use axum::http::StatusCode;
+
+use crate::app::App;
+use crate::dashboard::api::Failure;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::messages::Now;
+use crate::dashboard::views::{Answer, each, render};
+use crate::path::MessageId;
+
+/// What can be undone.
+struct Kept {
+    seconds: u64,
+    due: Option<Markup>,
+    losses: Vec<&'static str>,
+}
+
+#[derive(Template)]
+#[template(path = "message_ended.html")]
+struct EndedPage {
+    frame: Frame,
+    name: String,
+    segment: String,
+    id: String,
+    id_segment: String,
+    /// `finished`, `expired` or `cancelled`, and when.
+    ended: Option<(String, Markup)>,
+    remembered: Option<Markup>,
+    kept: Option<Kept>,
+}
+
+/// `failure` is that of reading the message.
+pub(super) async fn page(app: &App, page: &Page, id: &MessageId, failure: &Failure) -> Answer {
+    let name = page.queue_name()?;
+    let (segment, id_segment) = (segment(name), dueq_input::id_path(id.as_bytes()));
+    let now: Now = page
+        .api
+        .get(&format!("/v1/queues/{segment}/dues?count=1"))
+        .await?;
+    let clock = page.clock.clone().at(now.now_ms);
+    let ended = &failure.document()["ended"];
+    let time = |field: &str| ended[field].as_u64().map(|ms| clock.time(ms));
+    let kept = app.undo.get(name, id.as_bytes(), Instant::now());
+    let kept = kept.filter(|_| page.caller().may_produce);
+    let shown_id = each::shown(&id_segment);
+    let ended_page = EndedPage {
+        frame: page
+            .frame(
+                format!("{shown_id} in {}", show::text(name)),
+                Here::Messages,
+            )
+            .at(&clock),
+        name: show::text(name),
+        id: shown_id,
+        ended: ended["how"].as_str().map(str::to_owned).zip(time("at_ms")),
+        remembered: time("remembered_until_ms"),
+        kept: kept.map(|(message, left)| Kept {
+            seconds: left.as_secs(),
+            due: message.due_ms().map(|ms| clock.time(ms)),
+            losses: message.losses(),
+        }),
+        segment,
+        id_segment,
+    };
+    let is_known = ended_page.ended.is_some() || ended_page.kept.is_some();
+    let mut response = render(&ended_page)?;
+    if !is_known {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    Ok(response)
+}

@@ -1,0 +1,170 @@
+//! `/queues/Q/messages`: the messages of a queue in one state, a page at a time.
+
+mod act;
+mod asked;
+
+use askama::Template;
+use axum::Router;
+use axum::routing::get;
+use serde::Deserialize;
+
+use crate::app::Shared;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::messages::asked::Asked;
+use crate::dashboard::views::{Answer, render};
+
+pub(super) use act::Operation;
+pub(super) use asked::moment;
+
+/// How many messages a page has.
+pub(super) const PAGE: usize = 100;
+
+#[derive(Deserialize)]
+struct Counts {
+    scheduled: u64,
+    ready: u64,
+    leased: u64,
+    dead: u64,
+}
+
+/// The clock of Redis.
+#[derive(Deserialize)]
+pub(super) struct Now {
+    pub(super) now_ms: u64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct List {
+    pub(super) messages: Vec<Listed>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Listed {
+    id: String,
+    due_ms: Option<u64>,
+    leased_until_ms: Option<u64>,
+    died_ms: Option<u64>,
+    failures: u32,
+    pub(super) crashes: u32,
+    pub(super) error: String,
+    href: String,
+}
+
+impl Listed {
+    fn time_ms(&self) -> u64 {
+        let times = [self.due_ms, self.leased_until_ms, self.died_ms];
+        times.into_iter().flatten().next().unwrap_or_default()
+    }
+
+    /// The id as a segment of an address.
+    pub(super) fn segment(&self) -> &str {
+        self.href.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+struct Tab {
+    state: &'static str,
+    count: u64,
+    address: String,
+}
+
+struct Row {
+    segment: String,
+    id: String,
+    time: Markup,
+    failures: u32,
+    crashes: u32,
+    error: String,
+}
+
+#[derive(Template)]
+#[template(path = "messages.html")]
+struct MessagesPage {
+    frame: Frame,
+    name: String,
+    segment: String,
+    tabs: Vec<Tab>,
+    asked: Asked,
+    /// The parameters of this page.
+    back: String,
+    rows: Vec<Row>,
+    first: Option<String>,
+    next: Option<String>,
+    may_cancel: bool,
+    may_requeue: bool,
+    is_operation: bool,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/queues/{queue}/messages", get(messages).post(act::act))
+}
+
+async fn messages(page: Page) -> Answer {
+    let name = page.queue_name()?;
+    let segment = segment(name);
+    let queue = format!("/v1/queues/{segment}");
+    let asked = Asked::of(&page)?;
+    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let counts: Counts = page.api.get(&queue).await?;
+    let address = format!("{queue}/messages?{}", asked.of_list(PAGE));
+    let list: List = page.api.get(&address).await?;
+    let clock = page.clock.clone().at(now.now_ms);
+    let (mut found, mut next) = (list.messages, list.next);
+    // `/v1` begins with the latest one, and only this page knows where the bar ends.
+    if let Some(least) = asked.least_ms() {
+        let count = found.len();
+        found.retain(|message| message.time_ms() >= least);
+        if found.len() < count && asked.state != "ready" {
+            next = None;
+        }
+    }
+    let rows = found.iter().map(|message| Row {
+        segment: message.segment().to_owned(),
+        id: show::text(&message.id),
+        time: clock.time(message.time_ms()),
+        failures: message.failures,
+        crashes: message.crashes,
+        error: show::text(&message.error),
+    });
+    let counted = [
+        ("scheduled", counts.scheduled),
+        ("ready", counts.ready),
+        ("leased", counts.leased),
+        ("dead", counts.dead),
+    ];
+    let tabs = counted.map(|(state, count)| Tab {
+        state,
+        count,
+        address: asked.in_state(state),
+    });
+    let caller = page.caller();
+    let waits = matches!(asked.state, "scheduled" | "ready");
+    render(&MessagesPage {
+        frame: page
+            .frame(format!("Messages of {}", show::text(name)), Here::Messages)
+            .at(&clock),
+        name: show::text(name),
+        rows: rows.collect(),
+        tabs: tabs.into(),
+        back: asked.address(asked.cursor.as_deref()),
+        first: asked.cursor.is_some().then(|| asked.address(None)),
+        next: next
+            .as_deref()
+            .and_then(cursor_of)
+            .map(|cursor| asked.address(Some(cursor))),
+        may_cancel: waits && caller.may_produce,
+        may_requeue: asked.state == "dead" && caller.may_operate,
+        is_operation: caller.may_operate,
+        asked,
+        segment,
+    })
+}
+
+/// The cursor in the address of a next page. It is base64url.
+fn cursor_of(next: &str) -> Option<&str> {
+    let (_, cursor) = next.split_once("&cursor=")?;
+    cursor.split('&').next()
+}

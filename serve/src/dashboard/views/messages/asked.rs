@@ -1,0 +1,143 @@
+//! Which messages a page was asked for.
+
+use dueq_input::Wording;
+use form_urlencoded::Serializer;
+use jiff::Timestamp;
+
+use crate::dashboard::page::Page;
+use crate::problem::{Code, Problem};
+use crate::shown::{self, quoted};
+
+const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
+
+/// The parameters of the page. Its bounds are as they were typed, and in Unix milliseconds.
+pub(super) struct Asked {
+    pub(super) state: &'static str,
+    pub(super) is_newest: bool,
+    pub(super) from: Option<(String, u64)>,
+    pub(super) before: Option<(String, u64)>,
+    pub(super) cursor: Option<String>,
+}
+
+impl Asked {
+    pub(super) fn of(page: &Page) -> Result<Self, Problem> {
+        let state = page.param("state").unwrap_or("scheduled");
+        let known = STATES.into_iter().find(|known| *known == state);
+        let is_newest = match page.param("order") {
+            None | Some("oldest" | "") => false,
+            Some("newest") => true,
+            Some(other) => {
+                return Err(invalid(format!(
+                    "order: {}; it is oldest or newest",
+                    quoted(other)
+                )));
+            }
+        };
+        let bound = |name: &str| -> Result<_, Problem> {
+            let typed = page.param(name).map(str::trim);
+            let Some(typed) = typed.filter(|typed| !typed.is_empty()) else {
+                return Ok(None);
+            };
+            Ok(Some((typed.to_owned(), moment(page, name, typed)?)))
+        };
+        Ok(Self {
+            state: known.ok_or_else(|| {
+                invalid(format!(
+                    "state: {}; it is one of {}",
+                    quoted(state),
+                    STATES.join(", ")
+                ))
+            })?,
+            is_newest,
+            from: bound("from")?,
+            before: bound("before")?,
+            cursor: page.param("cursor").map(str::to_owned),
+        })
+    }
+
+    /// What is typed in the field of a bound.
+    pub(super) fn typed(&self, bound: &Option<(String, u64)>) -> String {
+        bound
+            .as_ref()
+            .map(|(typed, _)| typed.clone())
+            .unwrap_or_default()
+    }
+
+    fn order(&self) -> &'static str {
+        if self.is_newest { "newest" } else { "oldest" }
+    }
+
+    /// The parameters of the list of `/v1`.
+    pub(super) fn of_list(&self, limit: usize) -> String {
+        let mut params = Serializer::new(String::new());
+        params.append_pair("state", self.state);
+        params.append_pair("order", self.order());
+        params.append_pair("limit", &limit.to_string());
+        match (&self.cursor, &self.from) {
+            (Some(cursor), _) => {
+                params.append_pair("cursor", cursor);
+            }
+            (None, Some((_, ms))) if self.least_ms().is_none() => {
+                params.append_pair("from", &shown::moment(*ms));
+            }
+            _ => {}
+        }
+        if let Some((_, ms)) = &self.before {
+            params.append_pair("before", &shown::moment(*ms));
+        }
+        params.finish()
+    }
+
+    /// The earliest time of all pages, if the latest message comes first and both bounds are given.
+    /// Then `from` is no place to begin at.
+    pub(super) fn least_ms(&self) -> Option<u64> {
+        let (_, ms) = self.from.as_ref()?;
+        (self.is_newest && self.before.is_some()).then_some(*ms)
+    }
+
+    /// The parameters of this page, or of the one with this cursor.
+    pub(super) fn address(&self, cursor: Option<&str>) -> String {
+        self.with(self.state, cursor)
+    }
+
+    /// The parameters of the page with messages in another state.
+    pub(super) fn in_state(&self, state: &str) -> String {
+        if state == self.state {
+            self.with(state, None)
+        } else {
+            format!("state={state}")
+        }
+    }
+
+    fn with(&self, state: &str, cursor: Option<&str>) -> String {
+        let mut params = Serializer::new(String::new());
+        params.append_pair("state", state);
+        params.append_pair("order", self.order());
+        for (name, bound) in [("from", &self.from), ("before", &self.before)] {
+            if let Some((typed, _)) = bound {
+                params.append_pair(name, typed);
+            }
+        }
+        if let Some(cursor) = cursor {
+            params.append_pair("cursor", cursor);
+        }
+        params.finish()
+    }
+}
+
+/// The time that somebody typed, as `/v1` reads it, or as clocks in the zone of the page show it.
+pub(in crate::dashboard::views) fn moment(
+    page: &Page,
+    field: &str,
+    typed: &str,
+) -> Result<u64, Problem> {
+    let zone = page.clock.zone().rules();
+    let moment = dueq_input::moment(typed, Some(zone), Timestamp::now(), Wording::Fields);
+    let moment = moment.map_err(|error| invalid(format!("{field}: {error}")))?;
+    let since = moment.duration_since(std::time::UNIX_EPOCH);
+    Ok(u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX))
+}
+
+fn invalid(detail: String) -> Problem {
+    Problem::new(Code::InvalidInput, detail)
+}

@@ -1,0 +1,141 @@
+//! `/search`: where a message is. `/go`: to a queue by its name.
+
+use askama::Template;
+use axum::Router;
+use axum::routing::get;
+use form_urlencoded::Serializer;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::app::Shared;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::{Answer, render, see};
+use crate::routes::read_id;
+
+/// How many names of queues that were not searched are shown.
+const MAX_NAMES: usize = 20;
+
+#[derive(Deserialize)]
+struct Found {
+    found: Vec<Hit>,
+    asked: u64,
+    failed: Vec<Failed>,
+    not_asked: Vec<String>,
+    complete: bool,
+}
+
+#[derive(Deserialize)]
+struct Hit {
+    queue: String,
+    state: String,
+    time_ms: u64,
+    failures: u32,
+    crashes: u32,
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct Failed {
+    queue: String,
+    error: String,
+}
+
+struct Row {
+    name: String,
+    address: String,
+    state: String,
+    time: Markup,
+    failures: u32,
+    crashes: u32,
+    error: String,
+}
+
+/// What a search found, and where it did not look.
+struct Searched {
+    rows: Vec<Row>,
+    asked: u64,
+    failed: Vec<(String, String)>,
+    not_asked: usize,
+    names: Vec<String>,
+    complete: bool,
+}
+
+#[derive(Template)]
+#[template(path = "search.html")]
+struct SearchPage {
+    frame: Frame,
+    /// What was typed.
+    typed: String,
+    id: String,
+    searched: Option<Searched>,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new()
+        .route("/search", get(search))
+        .route("/go", get(go))
+}
+
+async fn search(page: Page) -> Answer {
+    let typed = page.param("id").unwrap_or_default().to_owned();
+    let spelled = typed.trim();
+    let mut shown = SearchPage {
+        frame: page.frame("Search", Here::Search),
+        id: String::new(),
+        searched: None,
+        typed: typed.clone(),
+    };
+    if spelled.is_empty() {
+        return render(&shown);
+    }
+    let id = read_id(spelled)?;
+    let params = Serializer::new(String::new())
+        .append_pair("id", spelled)
+        .finish();
+    let found: Found = page.api.get(&format!("/v1/search?{params}")).await?;
+    let id_segment = dueq_input::id_path(&id);
+    shown.id = show::text(&String::from_utf8_lossy(&id));
+    let row = |hit: &Hit| Row {
+        name: show::text(&hit.queue),
+        address: format!("/queues/{}/messages/{id_segment}", segment(&hit.queue)),
+        state: hit.state.clone(),
+        time: page.clock.time(hit.time_ms),
+        failures: hit.failures,
+        crashes: hit.crashes,
+        error: show::text(hit.error.lines().next().unwrap_or_default()),
+    };
+    let failed = found.failed.iter();
+    let names = found.not_asked.iter().take(MAX_NAMES);
+    shown.searched = Some(Searched {
+        rows: found.found.iter().map(row).collect(),
+        asked: found.asked,
+        failed: failed
+            .map(|failed| (show::text(&failed.queue), show::text(&failed.error)))
+            .collect(),
+        not_asked: found.not_asked.len(),
+        names: names.map(|name| show::text(name)).collect(),
+        complete: found.complete,
+    });
+    render(&shown)
+}
+
+async fn go(page: Page) -> Answer {
+    let name = page.param("queue").unwrap_or_default().trim();
+    if name.is_empty() {
+        return see(&page.base, "/");
+    }
+    let segment = segment(name);
+    match page
+        .api
+        .get::<Value>(&format!("/v1/queues/{segment}"))
+        .await
+    {
+        Ok(_) => see(&page.base, &format!("/queues/{segment}")),
+        Err(failure) if matches!(failure.code(), "no_such_queue" | "invalid_path") => {
+            see(&page.base, "/?did=no_queue")
+        }
+        Err(failure) => Err(failure),
+    }
+}

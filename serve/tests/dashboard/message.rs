@@ -1,0 +1,408 @@
+//! `/queues/Q/messages/ID`: what it shows, its actions, and undo.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Due, Message, OnExpire, State};
+
+use crate::basics::form;
+use crate::instance::{Answer, Instance};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const AT: &str = "/queues/orders/messages";
+
+pub(crate) async fn page(instance: &Instance, address: &str) -> Result<Answer> {
+    let line = format!("GET {address}");
+    instance.ask(&line, &["Accept: text/html"], "").await
+}
+
+/// Sends a form, as the holder of this token or as anybody.
+pub(crate) async fn post(
+    instance: &Instance,
+    token: Option<&str>,
+    address: &str,
+    body: &str,
+) -> Result<Answer> {
+    let mut headers = form(instance).to_vec();
+    headers.extend(token.map(|name| instance.bearer(name)));
+    let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+    instance
+        .ask(&format!("POST {address}"), &headers, body)
+        .await
+}
+
+/// Asserts that a form led to this address.
+pub(crate) fn led(answer: &Answer, address: &str) {
+    let to = answer.header("location");
+    assert_eq!((answer.status, to), (303, Some(address)), "{}", answer.body);
+}
+
+/// The page after a form.
+async fn after(instance: &Instance, answer: &Answer) -> Result<String> {
+    let address = answer.header("location").context("an address")?;
+    Ok(page(instance, address).await?.body)
+}
+
+#[tokio::test]
+async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let message = Message::new(r#"{"order": 42, "to": "<b>\u202e"}"#)
+        .id("a/b")
+        .due(HOUR)
+        .expires_after(HOUR)
+        .on_expire(OnExpire::Drop)
+        .max_attempts(7);
+    assert!(queue.push_message(message).await?.is_created());
+    let found = page(&instance, &format!("{AT}/~YS9i")).await?;
+    assert_eq!(found.status, 200, "{}", found.body);
+    for part in [
+        "a/b",
+        "state scheduled",
+        "It is due",
+        "in 59 min",
+        "It expires, and is dropped",
+        "of 7 attempts",
+        "{ 2 fields }",
+        "&#60;b&#62;",
+        "dueq run-now orders a/b",
+        "dueq cancel orders a/b",
+        "curl -sS -X DELETE",
+        "messages/~YS9i",
+        "/v1/queues/orders/messages/~YS9i/payload",
+    ] {
+        let is_there = found.body.contains(part)
+            || found
+                .body
+                .contains(&part.replace("&#60;", "&lt;").replace("&#62;", "&gt;"));
+        assert!(is_there, "{part}: {}", found.body);
+    }
+    for part in ["<b>", "Requeue", "value=\"remove\"", "style="] {
+        assert!(!found.body.contains(part), "{part}: {}", found.body);
+    }
+    // Dead: only what fits.
+    queue.run_now("a/b").await?;
+    for delivery in queue.claim(1, HOUR).await? {
+        let leased = page(&instance, &format!("{AT}/~YS9i")).await?;
+        assert!(leased.body.contains("The lease of its handler ends"));
+        assert!(!leased.body.contains("name=\"action\""), "{}", leased.body);
+        let _ = delivery.bury("<script>first\nsecond").await?;
+    }
+    let dead = page(&instance, &format!("{AT}/~YS9i")).await?.body;
+    for part in [
+        "state dead",
+        "It died",
+        "value=\"requeue\"",
+        "value=\"remove\"",
+        "script&#62;first\nsecond",
+    ] {
+        assert!(dead.contains(part), "{part}: {dead}");
+    }
+    assert!(
+        !dead.contains("<script>") && !dead.contains("value=\"cancel\""),
+        "{dead}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    queue.push("x").id("1").due(HOUR).await?;
+    let own = format!("{AT}/1");
+    let due_ms = queue.get("1").await?.context("it waits")?.time_ms;
+    let moved = format!("action=reschedule&when=48h&expected_due_ms={due_ms}");
+    led(
+        &post(&instance, None, &own, &moved).await?,
+        &format!("{own}?did=moved"),
+    );
+    let later = queue.get("1").await?.context("it waits")?.time_ms;
+    assert!(later > due_ms + 40 * 3_600_000, "{later}");
+    // The same form again: the page was made before the move.
+    let again = post(&instance, None, &own, &moved).await?;
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert!(again.body.contains("due_changed") && again.body.contains("Nothing was changed"));
+    assert_eq!(queue.get("1").await?.context("it waits")?.time_ms, later);
+    // A time of clocks in the zone of the page.
+    let paris = post(
+        &instance,
+        None,
+        &format!("{own}?tz=Europe/Paris"),
+        "action=reschedule&when=2099-12-01+20%3A00",
+    )
+    .await?;
+    led(&paris, &format!("{own}?did=moved"));
+    assert_eq!(
+        queue.get("1").await?.context("it waits")?.time_ms,
+        4_099_834_800_000
+    );
+    for (body, status) in [
+        ("action=reschedule&when=soon", 400),
+        ("action=reschedule", 400),
+        ("action=reschedule&when=1h&expected_due_ms=x", 400),
+        ("action=drop", 400),
+        ("", 400),
+        ("action=requeue", 409),
+        ("action=undo", 303),
+    ] {
+        assert_eq!(
+            post(&instance, None, &own, body).await?.status,
+            status,
+            "{body}"
+        );
+    }
+    led(
+        &post(&instance, None, &own, "action=run_now").await?,
+        &format!("{own}?did=due"),
+    );
+    led(
+        &post(&instance, None, &own, "action=run_now").await?,
+        &format!("{own}?did=already"),
+    );
+    for delivery in queue.claim(1, HOUR).await? {
+        for action in ["run_now", "cancel", "reschedule&when=1h"] {
+            let answer = post(&instance, None, &own, &format!("action={action}")).await?;
+            assert_eq!(answer.status, 409, "{action}: {}", answer.body);
+        }
+        let _ = delivery.bury("no").await?;
+    }
+    let answer = post(&instance, None, &own, "action=cancel").await?;
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    led(
+        &post(&instance, None, &own, "action=requeue").await?,
+        &format!("{own}?did=requeued"),
+    );
+    assert_eq!(
+        post(&instance, None, &own, "action=requeue").await?.status,
+        409
+    );
+    for delivery in queue.claim(1, HOUR).await? {
+        let _ = delivery.bury("no").await?;
+    }
+    let removed = post(&instance, None, &own, "action=remove").await?;
+    led(&removed, &format!("{own}?did=removed"));
+    assert!(
+        after(&instance, &removed)
+            .await?
+            .contains("cannot be brought back here")
+    );
+    assert_eq!(
+        post(&instance, None, &own, "action=undo").await?.status,
+        404
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    let payload = b"\xff\x00".to_vec();
+    let message = Message::new(payload.clone())
+        .id(b"\xffid")
+        .due(HOUR)
+        .expires_after(HOUR)
+        .on_expire(OnExpire::Drop)
+        .window(HOUR)
+        .cost(3)
+        .max_attempts(7);
+    assert!(queue.push_message(message).await?.is_created());
+    let before = queue.get(b"\xffid").await?.context("it waits")?;
+    let own = format!("{AT}/{}", dueq_input::id_path(b"\xffid"));
+    // A producer cancels it without a right to its payload.
+    let producer = Some("producer");
+    let cancelled = post(&instance, producer, &own, "action=cancel").await?;
+    led(&cancelled, &format!("{own}?did=cancelled"));
+    assert!(queue.get(b"\xffid").await?.is_none());
+    // A second click.
+    led(
+        &post(&instance, producer, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    let bearer = instance.bearer("producer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let ended = instance.ask(&format!("GET {own}"), &headers, "").await?;
+    assert_eq!(ended.status, 200, "{}", ended.body);
+    for part in [
+        "was cancelled",
+        "Undo the cancel",
+        "remembers its id begins again",
+    ] {
+        assert!(ended.body.contains(part), "{part}: {}", ended.body);
+    }
+    // A viewer sees how it ended, and cannot undo it.
+    let bearer = instance.bearer("viewer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let seen = instance.ask(&format!("GET {own}"), &headers, "").await?;
+    assert!(seen.body.contains("was cancelled") && !seen.body.contains("value=\"undo\""));
+    assert_eq!(
+        post(&instance, Some("viewer"), &own, "action=undo")
+            .await?
+            .status,
+        403
+    );
+    // Two clicks at once: one stores it, and the other finds it.
+    let (one, other) = tokio::join!(
+        post(&instance, producer, &own, "action=undo"),
+        post(&instance, producer, &own, "action=undo")
+    );
+    for answer in [one?, other?] {
+        let to = answer.header("location").unwrap_or_default().to_owned();
+        let known = [format!("{own}?did=undone"), format!("{own}?did=there")];
+        assert!(known.contains(&to), "{answer:?}");
+    }
+    let back = queue.get(b"\xffid").await?.context("it is back")?;
+    assert_eq!(back, before);
+    assert_eq!(back.payload, payload);
+    assert_eq!(back.state, State::Scheduled);
+    // Later: the queue has it.
+    led(
+        &post(&instance, producer, &own, "action=undo").await?,
+        &format!("{own}?did=there"),
+    );
+    assert_eq!(queue.stats().await?.scheduled, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
+    let instance = Instance::open().await?;
+    let beside = instance.beside().await?;
+    let queue = instance.client.queue("orders")?;
+    let own = format!("{AT}/1");
+    queue.push("first").id("1").due(HOUR).await?;
+    led(
+        &post(&instance, None, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    // Another instance has not kept it.
+    let elsewhere = page(&beside, &own).await?;
+    assert!(
+        elsewhere.body.contains("cannot be brought back here"),
+        "{}",
+        elsewhere.body
+    );
+    let answer = post(&beside, None, &own, "action=undo").await?;
+    assert_eq!(answer.status, 404, "{}", answer.body);
+    assert!(
+        answer.body.contains("cannot be brought back"),
+        "{}",
+        answer.body
+    );
+    // The id is in use again.
+    queue.push("second").id("1").due(HOUR).await?;
+    let answer = post(&instance, None, &own, "action=undo").await?;
+    led(&answer, &format!("{own}?did=there"));
+    assert!(
+        after(&instance, &answer)
+            .await?
+            .contains("Nothing was changed")
+    );
+    assert_eq!(
+        queue.get("1").await?.context("it waits")?.payload,
+        b"second"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let message = Message::new("").id("1").due(Due::at_ms(1_700_000_000_123));
+    assert!(queue.push_message(message).await?.is_created());
+    let own = format!("{AT}/1");
+    post(&instance, None, &own, "action=cancel").await?;
+    led(
+        &post(&instance, None, &own, "action=undo").await?,
+        &format!("{own}?did=undone"),
+    );
+    let back = queue.get("1").await?.context("it is back")?;
+    assert_eq!((back.time_ms, back.payload_bytes), (1_700_000_000_123, 0));
+    let shown = page(&instance, &own).await?.body;
+    assert!(shown.contains("0 bytes: it is empty"), "{shown}");
+    // Under a lease only the one that follows can be cancelled.
+    for _delivery in queue.claim(1, HOUR).await? {
+        let next = Message::new("")
+            .id("1")
+            .on_conflict(dueq::OnConflict::Next)
+            .due(HOUR);
+        queue.push_message(next).await?;
+        let shown = page(&instance, &own).await?.body;
+        assert!(shown.contains("Cancel the next"), "{shown}");
+        let answer = post(&instance, None, &own, "action=cancel").await?;
+        led(&answer, &format!("{own}?did=next_cancelled"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn largest_payload_is_cut_downloaded_and_undone() -> Result<()> {
+    let instance = Instance::start(|_, _| Ok(Vec::new())).await?;
+    let queue = instance.client.queue("orders")?;
+    let limits = dueq::Limits::new().max_payload_bytes(16 << 20);
+    queue.configure(limits).await?;
+    // Each of these bytes is six in JSON.
+    let payload = vec![1_u8; 16 << 20];
+    queue.push(payload.clone()).id("1").due(HOUR).await?;
+    let own = format!("{AT}/1");
+    let shown = page(&instance, &own).await?;
+    assert!(
+        shown.body.contains("16,777,216 bytes"),
+        "{}",
+        &shown.body[..2_000]
+    );
+    assert!(shown.body.contains("the first 65,536 are shown"));
+    assert!(shown.body.len() < 1_000_000, "{}", shown.body.len());
+    led(
+        &post(&instance, None, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    led(
+        &post(&instance, None, &own, "action=undo").await?,
+        &format!("{own}?did=undone"),
+    );
+    let back = queue.get("1").await?.context("it is back")?;
+    assert!(back.payload == payload);
+    Ok(())
+}
+
+#[tokio::test]
+async fn unknown_ids_and_withheld_payloads_are_said() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.queue("orders").await?;
+    queue.push("secret text").id("2").due(HOUR).await?;
+    let bearer = instance.bearer("viewer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let shown = instance.ask(&format!("GET {AT}/2"), &headers, "").await?;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    assert!(shown.body.contains("Your role may not read payloads"));
+    assert!(!shown.body.contains("secret") && !shown.body.contains("name=\"action\""));
+    for action in [
+        "cancel",
+        "run_now",
+        "reschedule&when=1h",
+        "requeue",
+        "remove",
+    ] {
+        let own = format!("{AT}/2");
+        let answer = post(&instance, Some("viewer"), &own, &format!("action={action}")).await?;
+        assert_eq!(answer.status, 403, "{action}: {}", answer.body);
+    }
+    assert!(queue.get("2").await?.is_some());
+    let unknown = instance
+        .ask(&format!("GET {AT}/none"), &headers, "")
+        .await?;
+    assert_eq!(unknown.status, 404);
+    assert!(unknown.body.contains("remembers none"), "{}", unknown.body);
+    let no_queue = instance
+        .ask("GET /queues/none/messages/1", &headers, "")
+        .await?;
+    assert_eq!(no_queue.status, 404);
+    let foreigner = instance.bearer("foreigner");
+    let headers = ["Accept: text/html", foreigner.as_str()];
+    let foreign = instance.ask(&format!("GET {AT}/2"), &headers, "").await?;
+    assert_eq!(foreign.status, 403, "{}", foreign.body);
+    Ok(())
+}
