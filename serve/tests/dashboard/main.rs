@@ -8,3 +8,4 @@ mod instance;
 mod message;
 mod messages;
 mod search;
+mod undo;
