@@ -76,8 +76,7 @@ impl All {
             is_complete: true,
             age_ms: 0,
         };
-        let first = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
-        let mut path = first.clone();
+        let mut path = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
         for _ in 0..MAX_PAGES {
             let found: Found = page.api.get(&path).await?;
             (all.is_complete, all.age_ms) = (found.complete, found.age_ms);
@@ -85,7 +84,7 @@ impl All {
             match (found.next, all.queues.last()) {
                 (Some(_), Some(last)) => {
                     let after = utf8_percent_encode(&last.queue, NON_ALPHANUMERIC);
-                    path = format!("{first}&after={after}");
+                    path = format!("/v1/queues?limit=1000&wait_ms=0&after={after}");
                 }
                 _ => break,
             }
