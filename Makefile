@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness slowhttp curl-consumers history operations cluster check unused msrv package clean
+.PHONY: help lua demo dashboard test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness slowhttp curl-consumers history operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -7,8 +7,12 @@ help:
 	@echo 'make demo      rates two years of real orders five stars, each 48 hours after its delivery, in about a minute'
 	@echo '               ARGS="--workers 3 --json" passes options on; ARGS=--help lists them'
 	@echo '               REDIS_URL=redis://... uses that server instead of starting one'
+	@echo 'make dashboard shows the dashboard of dueq serve with workers, producers and faults until ctrl-c, and prints its address'
+	@echo '               ARGS="--listen 127.0.0.1:9000" passes options on'
 	@echo 'make test      runs every test, each on a Redis server of its own'
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
+	@echo 'make browser   tests the pages of the dashboard in Chromium, behind nginx and Caddy too; 3 minutes. Screenshots are in target/browser'
+	@echo '               (Chromium and node from the distribution, the rest from npm) ARGS=live.test.mjs runs one file'
 	@echo 'make matrix    runs the tests of protocol and library on Redis 7.0, Redis 8.0, Valkey 8.0 and Valkey 9.1, two at a time'
 	@echo '               (scripts/server finds the first server, the others are fetched); DUEQ_TEST_SERVERS names others'
 	@echo 'make mutants   breaks the scripts on purpose, more than a hundred times, and checks that the tests fail; 10 minutes'
@@ -52,7 +56,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, conformance, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, slowhttp, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, dashboard, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, slowhttp, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -60,11 +64,23 @@ demo:
 	@cargo build --target-dir target --release --locked --example order_auto_rating
 	@scripts/with-server target/release/examples/order_auto_rating $(ARGS)
 
+dashboard:
+	@echo 'dueq dashboard: compiles a release build (1 to 5 minutes the first time), finds a Redis server, then runs until ctrl-c'
+	@test -n "$$REDIS_URL" || scripts/server >/dev/null
+	@cargo build --target-dir target --release --locked --package dueq-cli
+	@scripts/with-server scripts/dashboard $(ARGS)
+
 test:
 	@echo 'dueq test: finds a Redis server, compiles (1 to 3 minutes the first time), then runs every test (under 5 minutes)'
 	@servers=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && IFS=: && for server in $$servers; do \
 		export DUEQ_TEST_SERVERS=$$server && echo "on $$server" && scripts/test || exit; \
 	done
+
+browser:
+	@echo 'dueq browser: fetches Chromium, compiles (1 to 3 minutes the first time), then runs for 3 minutes'
+	@scripts/browser --install
+	@cargo build --target-dir target --locked --package dueq-cli
+	@scripts/browser $(ARGS)
 
 matrix:
 	@echo 'dueq matrix: finds and fetches servers, compiles (1 to 3 minutes the first time), then takes some minutes a server'

@@ -13,6 +13,7 @@ macro_rules! shipped {
 }
 
 mod maps;
+mod programs;
 mod schedules;
 
 use std::path::Path;
@@ -20,6 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 pub use maps::OF_MAPS;
+pub use programs::{Broken, BrokenProgram, OF_HTTP, OF_TOKENS, Program};
 pub use schedules::OF_SCHEDULES;
 
 /// A broken script.
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn each_variant_differs_from_the_shipped_script_and_is_a_script() -> Result<()> {
         let server = Server::start(&[])?;
-        let others = OF_SCHEDULES.into_iter().chain(OF_MAPS);
+        let others = OF_SCHEDULES.into_iter().chain(OF_TOKENS).chain(OF_MAPS);
         for variant in VARIANTS.into_iter().chain(others) {
             let script = variant.script()?;
             assert_ne!(script, variant.shipped, "{}", variant.name);

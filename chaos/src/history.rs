@@ -6,10 +6,12 @@
 //! A killed process may leave a torn last line; no process has acted on the lost part.
 
 mod file;
+mod http;
 
 use serde::{Deserialize, Serialize};
 
 pub use file::{Writer, now_us, read};
+pub use http::{Handed, Http};
 
 /// An action or observation of a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -74,6 +76,8 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "is_false")]
         by_hand: bool,
     },
+    /// A consumer over HTTP calls a server, or gets an answer.
+    Http(Http),
     /// A handler learns that its lease is lost.
     LostLease { queue: String, id: String },
     /// The worker begins to serve these queues, with so many handlers at once. It writes this line
@@ -185,6 +189,10 @@ pub enum Role {
     Worker,
     Canceller,
     Operator,
+    /// Serves the queues over HTTP.
+    Serve,
+    /// Claims over HTTP, from processes that serve.
+    Consumer,
     Harness,
 }
 

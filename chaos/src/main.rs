@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dueq_chaos::broken::{OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
+use dueq_chaos::broken::{Broken, OF_MAPS, OF_SCHEDULES, OF_TOKENS};
 use dueq_chaos::check::{self, Verdict};
 use dueq_chaos::queues::MOST;
 use dueq_chaos::report::Report;
@@ -28,9 +28,9 @@ enum Command {
     Run(Options),
     /// Checks the histories of an earlier run
     Check { folder: PathBuf },
-    /// Runs with each broken script and prints what caught it; the exit code is 1 unless all were caught
+    /// Runs with each broken script or program and prints what caught it; the exit code is 1 unless all were caught
     Broken {
-        /// Only these scripts
+        /// Only these
         names: Vec<String>,
         #[command(flatten)]
         options: BrokenOptions,
@@ -154,10 +154,9 @@ async fn run(options: Options) -> Result<bool> {
 }
 
 async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
-    let known = || VARIANTS.into_iter().chain(OF_SCHEDULES).chain(OF_MAPS);
     for name in names {
         anyhow::ensure!(
-            known().any(|variant| variant.name == name),
+            Broken::all().any(|broken| broken.name() == name),
             "there is no variant {name}"
         );
     }
@@ -173,8 +172,8 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
         sound.invalid_because,
         sound.examples
     );
-    let chosen: Vec<_> = known()
-        .filter(|variant| names.is_empty() || names.iter().any(|name| name == variant.name))
+    let chosen: Vec<_> = Broken::all()
+        .filter(|broken| names.is_empty() || names.iter().any(|name| name == broken.name()))
         .collect();
     let (all, left) = (chosen.len(), Rc::new(RefCell::new(chosen.into_iter())));
     // Each job takes one variant after the other from the same list.
@@ -185,8 +184,8 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
             let next = move || left.borrow_mut().next();
             jobs.spawn_local(async move {
                 let mut caught = 0;
-                while let Some(variant) = next() {
-                    caught += usize::from(is_caught(&variant, &options).await?);
+                while let Some(broken) = next() {
+                    caught += usize::from(is_caught(&broken, &options).await?);
                 }
                 anyhow::Ok(caught)
             })
@@ -203,27 +202,39 @@ async fn broken(names: &[String], options: &BrokenOptions) -> Result<bool> {
 
 /// Messages per second beside schedules whose scripts are broken: the ticks have their own.
 const QUIET_RATE: u64 = 100;
+/// The same beside programs over HTTP that are broken: a fourth goes to the queues that they use.
+const MODEST_RATE: u64 = 500;
 
-/// Runs with a broken script and prints what caught it, if anything did.
-async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
-    let folder = Path::new("target/chaos/broken").join(variant.name);
-    variant.write(&folder.join("lua"))?;
-    if OF_MAPS.iter().any(|known| known.name == variant.name) {
-        let scripts = folder.join("lua").canonicalize()?;
-        let verdict = drills::run(options.server.clone(), Some(&scripts), &folder).await?;
-        return Ok(tell(variant, &verdict));
+/// Runs with a broken script or program and prints what caught it, if anything did.
+async fn is_caught(broken: &Broken, options: &BrokenOptions) -> Result<bool> {
+    let folder = Path::new("target/chaos/broken").join(broken.name());
+    let scripts = match broken {
+        Broken::Script(variant) => {
+            variant.write(&folder.join("lua"))?;
+            Some(folder.join("lua").canonicalize()?)
+        }
+        Broken::Program(_) => None,
+    };
+    if OF_MAPS.iter().any(|known| known.name == broken.name()) {
+        let verdict = drills::run(options.server.clone(), scripts.as_deref(), &folder).await?;
+        return Ok(tell(broken, &verdict));
     }
-    let of_schedules = OF_SCHEDULES.iter();
-    let mut of_schedules = of_schedules.map(|known| known.name);
+    let mut of_schedules = OF_SCHEDULES.iter();
+    let of_tokens = OF_TOKENS.map(|known| known.name);
+    let rate = match broken {
+        Broken::Program(_) => Some(MODEST_RATE),
+        Broken::Script(script) if of_tokens.contains(&script.name) => Some(MODEST_RATE),
+        Broken::Script(script) => of_schedules
+            .any(|known| known.name == script.name)
+            .then_some(QUIET_RATE),
+    };
     let options = Options {
         seed: options.seed,
-        duration: options.duration.min(variant.seconds),
-        rate: of_schedules
-            .any(|name| name == variant.name)
-            .then_some(QUIET_RATE),
+        duration: options.duration.min(broken.seconds()),
+        rate,
         messages: None,
         queues: options.queues,
-        scripts: Some(folder.join("lua").canonicalize()?),
+        scripts,
         keep: Some(folder),
         faults: None,
         no_faults: true,
@@ -236,18 +247,19 @@ async fn is_caught(variant: &Variant, options: &BrokenOptions) -> Result<bool> {
         // A broken queue may never drain.
         drain_limit: 3,
         quiet: true,
+        broken: broken.program(),
     };
     let ran = run::run(options).await?;
-    Ok(tell(variant, &judge(&ran.folder).await?))
+    Ok(tell(broken, &judge(&ran.folder).await?))
 }
 
-/// Prints what caught a broken script, if anything did.
-fn tell(variant: &Variant, verdict: &Verdict) -> bool {
+/// Prints what caught it, if anything did.
+fn tell(broken: &Broken, verdict: &Verdict) -> bool {
     let violations = verdict.violations.iter().filter(|(_, count)| **count > 0);
     let violations: Vec<_> = violations
         .map(|(kind, count)| format!("{count} {kind:?}"))
         .collect();
-    let (name, what, found) = (variant.name, variant.what, violations.join(", "));
+    let (name, what, found) = (broken.name(), broken.what(), violations.join(", "));
     if violations.is_empty() {
         println!("{name}: NOT CAUGHT ({what})");
     } else {

@@ -30,6 +30,8 @@ pub struct Planned {
     pub is_found: bool,
     /// The limits that the operator sets.
     pub limit: Option<Limit>,
+    /// Consumers claim it over HTTP, beside the workers.
+    pub is_http: bool,
 }
 
 /// A limit of the messages that workers get.
@@ -73,9 +75,13 @@ const LEASED: Limit = Limit::Leased(8);
 
 const ALL: [Planned; MOST + 1] = [
     planned("chaos", 6, 0, 44),
-    planned("chaos-3", 3, 0, 18),
+    Planned {
+        is_http: true,
+        ..planned("chaos-3", 3, 0, 18)
+    },
     Planned {
         max: Some(12),
+        is_http: true,
         ..planned("chaos-1", 1, 0, 9)
     },
     planned("chaos-reserve", 1, 8, 9),
@@ -103,6 +109,7 @@ const fn planned(name: &'static str, weight: u32, reserve: usize, traffic: u32) 
         traffic,
         is_found: false,
         limit: None,
+        is_http: false,
     }
 }
 
@@ -156,6 +163,11 @@ pub fn served_queues(number: usize) -> &'static [Planned] {
         ON_CLUSTER => &CLUSTER,
         _ => planned_queues(number),
     }
+}
+
+/// Those of the first so many queues that consumers claim over HTTP.
+pub fn http_queues(number: usize) -> impl Iterator<Item = &'static Planned> {
+    planned_queues(number).iter().filter(|queue| queue.is_http)
 }
 
 /// Whether the name is that of a queue that workers find by the pattern.

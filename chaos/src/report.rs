@@ -59,6 +59,7 @@ impl Report<'_> {
         add("limits", json!(self.verdict.limits));
         add("follow_ups", self.verdict.follow_ups.into());
         add("windows", json!(self.verdict.windows));
+        add("http", json!(self.verdict.http));
         add("schedules", json!(self.verdict.schedules));
         add(
             "excuses",

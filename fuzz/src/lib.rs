@@ -5,5 +5,6 @@ pub use dueq::checks::{answer, handle, name, reply, url};
 pub use dueq_cli::checks::{ndjson, redisson, schedules, shown};
 pub use dueq_input::checks::{delay, hours, message, moment, path_id, rate, schedule};
 pub use dueq_serve::checks::{
-    http_cursor, http_head, http_lines, http_path, http_pattern, http_query, http_tokens,
+    http_claim, http_cursor, http_extensions, http_head, http_lines, http_operation, http_path,
+    http_pattern, http_query, http_settlements, http_tokens,
 };

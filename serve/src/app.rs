@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use dueq::Client;
 use tokio_util::task::TaskTracker;
@@ -12,6 +13,7 @@ use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
 use crate::claims::Claims;
 use crate::config::Config;
+use crate::dashboard::Overview;
 use crate::dashboard::Undo;
 use crate::error::Error;
 use crate::events::Streams;
@@ -43,9 +45,11 @@ pub(crate) struct App {
     pub(crate) searches: Searches,
     pub(crate) claims: Claims,
     pub(crate) poller: Poller,
+    pub(crate) overview: Overview,
     pub(crate) operations: Operations,
     pub(crate) redis: RedisProbe,
     pub(crate) undo: Undo,
+    pub(crate) started: Instant,
     queues: Vec<QueuePattern>,
 }
 
@@ -54,6 +58,7 @@ impl App {
         let key = config.signing_key.as_deref().map(read_key).transpose()?;
         Ok(Self {
             poller: Poller::new(client.clone(), &config.queues),
+            overview: Overview::new(client.clone()),
             claims: Claims::new(client.clone()),
             client,
             hosts,
@@ -72,8 +77,14 @@ impl App {
             operations: Operations::default(),
             redis: RedisProbe::default(),
             undo: Undo::default(),
+            started: Instant::now(),
             queues: config.queues.clone(),
         })
+    }
+
+    /// The patterns of the served queues; none for all.
+    pub(crate) fn served(&self) -> &[QueuePattern] {
+        &self.queues
     }
 
     /// Whether the server serves this queue.

@@ -128,7 +128,12 @@ impl<C: Codec> Queue<C> {
             Some((partition, error)) => {
                 claim_again(&partition, error, token, count, lease_ms).await
             }
-            None => Ok(deliveries),
+            None => {
+                if let Some(token) = token {
+                    refuse_other_grants(&partitions, &deliveries, token).await?;
+                }
+                Ok(deliveries)
+            }
         }
     }
 }
@@ -144,22 +149,55 @@ pub(crate) async fn refuse_held(
     asked: &[Tag],
     token: LeaseToken,
 ) -> Result<(), Error> {
-    let list = partitions.list();
-    let others = list.iter().filter(|other| !asked.contains(&other.tag()));
-    let ask = |partition: &Arc<Partition>| {
-        let partition = Arc::clone(partition);
-        async move { partition.held(token).await }
-    };
-    let others = others.filter(|_| list.len() > 1).map(ask);
-    for found in at_once(others).await {
-        let (claim, more) = found.map_err(Error::of_read)?;
-        if more > 0 || !claim.granted.is_empty() {
-            let message = "HELD: a lease has this token: an earlier claim has granted; read the \
-                           grant with `held`, or claim with a new token";
-            return Err(Error::invalid(message).with_code("HELD"));
+    for found in ask_for_lease(partitions, asked, token).await {
+        if found.map_err(Error::of_read)? {
+            return Err(held());
         }
     }
     Ok(())
+}
+
+/// Fails with the code `HELD` if a partition that granted none of these deliveries has a lease with this
+/// token: `held` returns all of them. A partition that cannot be asked does not withhold them.
+pub(crate) async fn refuse_other_grants(
+    partitions: &Partitions,
+    deliveries: &[Delivery],
+    token: LeaseToken,
+) -> Result<(), Error> {
+    if deliveries.is_empty() {
+        return Ok(());
+    }
+    let tags = deliveries.iter().map(|delivery| delivery.handle().tag());
+    let found = ask_for_lease(partitions, &tags.collect::<Vec<_>>(), token).await;
+    match found.iter().any(|found| matches!(found, Ok(true))) {
+        true => Err(held()),
+        false => Ok(()),
+    }
+}
+
+/// Whether the partitions of a queue of several, but for those with these tags, have a lease with this
+/// token.
+async fn ask_for_lease(
+    partitions: &Partitions,
+    but: &[Tag],
+    token: LeaseToken,
+) -> Vec<Result<bool, Error>> {
+    let list = partitions.list();
+    let others = list.iter().filter(|other| !but.contains(&other.tag()));
+    let ask = |partition: &Arc<Partition>| {
+        let partition = Arc::clone(partition);
+        async move {
+            let (claim, more) = partition.held(token).await?;
+            Ok(more > 0 || !claim.granted.is_empty())
+        }
+    };
+    at_once(others.filter(|_| list.len() > 1).map(ask)).await
+}
+
+fn held() -> Error {
+    let message = "HELD: a lease has this token: an earlier claim has granted; read the grant with \
+                   `held`, or claim with a new token";
+    Error::invalid(message).with_code("HELD")
 }
 
 /// Claims messages of a partition where a claim failed, patiently. With a token it finds what the

@@ -38,9 +38,9 @@ impl<C: Codec> Queue<C> {
     /// future is dropped, it may have claimed messages: `held` returns them.
     ///
     /// Of a queue of several partitions it first asks all of them for the lease, which must be
-    /// reachable. If a partition grants and the reply is lost while others granted too, the call
-    /// returns what the others granted, and `held` all. Two calls with one token at the same time
-    /// may both be granted there.
+    /// reachable, and again after a grant. Two calls with one token at the same time may both be granted
+    /// there, by two partitions. The later one fails with `HELD`, and `held` returns both grants. It is
+    /// the same with a grant whose reply was lost.
     ///
     /// # Errors
     /// As [`claim`](Queue::claim). If a lease has the token,

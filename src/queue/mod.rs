@@ -30,7 +30,7 @@ use crate::model::durability::Durability;
 use crate::router::Router;
 use crate::telemetry::metrics::Metrics;
 
-pub(crate) use claim::refuse_held;
+pub(crate) use claim::{refuse_held, refuse_other_grants};
 pub use held::Held;
 pub use push::Push;
 pub use remote::RemoteDelivery;

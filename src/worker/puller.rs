@@ -13,7 +13,7 @@ use crate::node::commands::NodeCommand;
 use crate::node::pulls::{Grant, PullRequest, Pulls};
 use crate::node::slots::MAX_CLAIM;
 use crate::protocol::limits;
-use crate::queue::{Queue, refuse_held};
+use crate::queue::{Queue, refuse_held, refuse_other_grants};
 use crate::router::Router;
 use crate::worker::pullers::{Pullers, entry};
 
@@ -164,7 +164,9 @@ impl Puller {
     /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
     ///
     /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
-    /// Of a queue of several partitions, it first asks all of them for the lease.
+    /// Of a queue of several partitions, it asks all of them for the lease, before its claim and after
+    /// a grant. If another call with the token, or a claim whose reply was lost, was granted messages of
+    /// another partition meanwhile, it fails with `HELD`, too, and `held` returns all of them.
     ///
     /// # Cancel safety
     /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
@@ -246,7 +248,12 @@ impl Puller {
             Box::pin(refuse_held(&self.router.current(), &[], token)).await?;
         }
         let grant = self.answer(request, end).await?;
-        Ok(grant.take())
+        let deliveries = grant.take();
+        if let Some(token) = token {
+            let partitions = self.router.current();
+            Box::pin(refuse_other_grants(&partitions, &deliveries, token)).await?;
+        }
+        Ok(deliveries)
     }
 
     async fn answer(

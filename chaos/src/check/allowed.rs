@@ -71,6 +71,13 @@ impl Hypothesis {
                 self.allows_left_time(state, time_ms, context)
             }
             What::ReadState(seen) => self.allows_seen(seen, record, context),
+            What::Held {
+                token,
+                due_ms,
+                version,
+                attempt,
+                bytes,
+            } => self.allows_held(token, (due_ms, attempt), (version, bytes), context),
         }
     }
 

@@ -153,6 +153,7 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
                 Change::Yes
             }
         }
+        (Call::Other { verb, .. }, Answer::Claimed { .. }) if verb == "held" => Change::No,
         (Call::Other { verb, .. }, Answer::Other(words)) => match verb.as_str() {
             "promote" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),
             // A lease without messages ends without being counted.

@@ -6,6 +6,7 @@ use super::context::{Epoch, Queue};
 use super::order::{Change, Reply};
 use super::partitions::Partitions;
 use super::record::Record;
+use super::served::Served;
 use super::ticks::Ticks;
 use super::verdict::Verdict;
 use super::windows::Windowed;
@@ -21,10 +22,13 @@ const SERVER_OUTAGES: [&str; 5] = [
     "disk_full",
 ];
 /// Faults that cut no subscription of a worker.
-const KEEP_SUBSCRIPTIONS: [&str; 11] = [
+const KEEP_SUBSCRIPTIONS: [&str; 14] = [
     "producer_kill",
     "canceller_kill",
     "operator_kill",
+    "serve_kill",
+    "serve_stop",
+    "consumer_kill",
     "purge_beside",
     "storm",
     "idle_connections",
@@ -48,6 +52,7 @@ pub(super) struct Collection {
     pub(super) masters: Vec<String>,
     pub(super) partitions: Partitions,
     pub(super) ticks: Ticks,
+    pub(super) served: Served,
     /// By queue: the numbers of its ids.
     pub(super) ids: Vec<HashMap<Box<str>, u32>>,
     /// The queue of each id.
@@ -101,6 +106,7 @@ impl Collection {
             masters: vec![String::new()],
             partitions: Partitions::default(),
             ticks: Ticks::default(),
+            served: Served::default(),
             ids: Vec::new(),
             queue_of: Vec::new(),
             epochs: Vec::new(),
@@ -315,6 +321,10 @@ impl Collection {
             (
                 self.ticks.doubt().is_some(),
                 self.ticks.doubt().unwrap_or_default(),
+            ),
+            (
+                self.verdict.http.is_idle(),
+                "consumers claimed over HTTP, and were handed nothing, or nothing again after a lost answer",
             ),
             (
                 self.has_starts_without_shares,

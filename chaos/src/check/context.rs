@@ -18,6 +18,7 @@ pub(super) struct Lost {
     /// Of a claim: the most messages that it can have granted, and the lease.
     pub(super) most: u64,
     pub(super) lease_ms: u64,
+    pub(super) token: u64,
 }
 
 #[derive(Debug, Default)]

@@ -81,6 +81,17 @@ fn what(record: &Record) -> String {
             None => format!("{verb:?} {time}: {verdict:?} {answered_ms}"),
         },
         What::ReadState(seen) => format!("get: {seen:?}"),
+        What::Held {
+            token,
+            due_ms,
+            version,
+            attempt,
+            bytes,
+        } => {
+            format!(
+                "held by {token:016x}: version {version}, {bytes} bytes, due {due_ms}, attempt {attempt}"
+            )
+        }
         What::Left {
             state,
             failures,

@@ -218,6 +218,7 @@ mod tests {
             until_us,
             most,
             lease_ms: 1,
+            token: 0,
         };
         let epoch = Epoch {
             gaps: vec![gap(1), gap(5), gap(9)],

@@ -178,6 +178,7 @@ mod tests {
             until_us,
             most: 0,
             lease_ms: 0,
+            token: 0,
         }
     }
 

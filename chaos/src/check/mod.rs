@@ -29,6 +29,7 @@ mod record;
 mod repeats;
 mod rollback;
 mod running;
+mod served;
 mod ticks;
 mod times;
 mod transitions;
@@ -116,6 +117,7 @@ fn judge_all(mut all: Collection) -> Verdict {
     limits::judge(&all, &records, &unknown, &mut verdict);
     partitions::judge(&all, &mut verdict);
     windows::judge(&mut all, &mut verdict);
+    served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
     all.verdict.invalid_because = all.doubts();

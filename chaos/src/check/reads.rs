@@ -1,4 +1,4 @@
-//! The state of a message in the answer of `get`.
+//! The state of a message in the answers of `get` and `held`.
 
 use super::context::Context;
 use super::hypothesis::{Hypothesis, Status};
@@ -45,6 +45,38 @@ impl ReadState {
 }
 
 impl Hypothesis {
+    /// Whether the lease of a claim may hold it. The claim is the current one, or its reply was lost.
+    pub(super) fn allows_held(
+        &self,
+        token: u64,
+        (due_ms, attempt): (u64, u32),
+        (version, bytes): (u32, u32),
+        context: &Context<'_>,
+    ) -> Result<(), Kind> {
+        let is_lost = || {
+            let mut lost = context.queue.lost.iter();
+            lost.any(|claim| claim.most > 0 && claim.token == token)
+        };
+        let is_current = match self.token {
+            Some(current) => current == token,
+            None => is_lost(),
+        };
+        if self.status != Status::Leased || !is_current {
+            return Err(Kind::Contradictions);
+        }
+        if (version, bytes) != (u32::from(self.version), self.bytes) {
+            return Err(Kind::Unexpected);
+        }
+        let least = 1 + self.failures + self.crashes;
+        if !(least..=least.saturating_add(self.slack)).contains(&attempt) {
+            return Err(Kind::Miscounted);
+        }
+        if self.due_ms.is_some_and(|due| due != due_ms) {
+            return Err(Kind::WrongDue);
+        }
+        Ok(())
+    }
+
     pub(super) fn allows_seen(
         &self,
         seen: ReadState,

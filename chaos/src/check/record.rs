@@ -70,6 +70,14 @@ pub(super) enum What {
     },
     /// A get.
     ReadState(ReadState),
+    /// The lease of this claim holds it.
+    Held {
+        token: u64,
+        due_ms: u64,
+        version: u32,
+        attempt: u32,
+        bytes: u32,
+    },
     Left {
         state: State,
         failures: u32,

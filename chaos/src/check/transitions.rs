@@ -62,6 +62,8 @@ impl Hypothesis {
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
             What::ReadState(_) => {}
+            // The reply to its claim was lost.
+            What::Held { token, .. } => life.token = Some(token),
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
         // Between two answers without a change, the same crashes would be counted twice.

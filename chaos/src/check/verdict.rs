@@ -69,6 +69,14 @@ pub enum Kind {
     OutOfOrder,
     /// Granted to a process that neither started nor returned it.
     NeverStarted,
+    /// A server of HTTP handed a delivery to two claims.
+    HandedOutTwice,
+    /// The lease of a grant ran out, although its claim over HTTP was repeated and answered in time:
+    /// that charges a crash.
+    ChargedToRepetition,
+    /// A server of HTTP settled a delivery that no consumer asked it to settle, or gave back one that
+    /// a consumer had or could still ask for.
+    SettledUnasked,
     /// After a fault, workers claimed again later than they must.
     RecoveredLate,
     /// A worker ran more handlers than its concurrency, more handlers of a queue than its max, or
@@ -92,7 +100,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 42] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -123,6 +131,9 @@ impl Kind {
         Self::Late,
         Self::OutOfOrder,
         Self::NeverStarted,
+        Self::HandedOutTwice,
+        Self::ChargedToRepetition,
+        Self::SettledUnasked,
         Self::RecoveredLate,
         Self::SharesBroken,
         Self::InTwoPartitions,
@@ -180,6 +191,32 @@ pub struct OfSchedules {
     pub applied: u64,
     pub stale: u64,
 }
+
+/// What consumers over HTTP did. No violations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OfHttp {
+    pub claims: u64,
+    /// Sendings of claims that got no whole answer.
+    pub unanswered: u64,
+    pub handed_out: u64,
+    /// Deliveries of a grant that was older than the claim that got them: of a repetition.
+    pub repeated: u64,
+    /// Grants that the servers gave back, because nobody received them.
+    pub given_back: u64,
+    /// Grants that nobody received in time, and nobody gave back: a crash was charged.
+    pub unreceived: u64,
+    pub settled: u64,
+}
+
+impl OfHttp {
+    /// Whether the run proves nothing about consumers over HTTP.
+    pub(super) fn is_idle(&self) -> bool {
+        self.claims > 0 && self.handed_out == 0 || self.unanswered >= FEW && self.repeated == 0
+    }
+}
+
+/// Of so many claims without an answer some were granted.
+const FEW: u64 = 50;
 
 /// How long due messages waited for a claim, in ms, clock steps left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -240,6 +277,7 @@ pub struct Verdict {
     /// Messages that were stored together with an ack.
     pub follow_ups: u64,
     pub windows: OfWindows,
+    pub http: OfHttp,
     pub explained_duplicates: BTreeMap<Cause, u64>,
     /// Calls without an answer, by kind: their number, and how many messages they explain.
     pub excuses: BTreeMap<&'static str, Excuse>,

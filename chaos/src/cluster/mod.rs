@@ -268,7 +268,7 @@ async fn crew(
             crew.push(Place::new(
                 name,
                 role,
-                proxy,
+                (proxy, None),
                 nodes.url(),
                 shim,
                 folder,

@@ -6,6 +6,7 @@ mod loads;
 mod network;
 pub(crate) mod processes;
 mod server;
+mod serving;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +42,10 @@ pub enum Kind {
     WorkerKill,
     CancellerKill,
     OperatorKill,
+    ServeKill,
+    ConsumerKill,
     WorkerStop,
+    ServeStop,
     NodeClock,
     QueueRemove,
     NetDelay,
@@ -75,7 +79,10 @@ impl Kind {
             | Self::WorkerKill
             | Self::CancellerKill
             | Self::OperatorKill
+            | Self::ServeKill
+            | Self::ConsumerKill
             | Self::WorkerStop
+            | Self::ServeStop
             | Self::NodeClock
             | Self::QueueRemove => Lane::Processes,
             Self::NetDelay | Self::NetCut | Self::NetHalfOpen | Self::NetDrop => Lane::Network,
@@ -97,7 +104,7 @@ impl Kind {
     }
 
     fn breaks_calm(self) -> bool {
-        matches!(self, Self::WorkerStop | Self::Storm)
+        matches!(self, Self::WorkerStop | Self::ServeStop | Self::Storm)
     }
 
     /// About how long it takes on an idle machine.
@@ -106,7 +113,11 @@ impl Kind {
             Self::WorkerStop => 4 * stage.options.lease_ms,
             Self::Storm => loads::storm_lead_ms(stage.storm_size()) + 1_000,
             Self::Failover => 8_000,
-            Self::ServerStop | Self::NetHalfOpen | Self::NetDrop | Self::NodeClock => 7_000,
+            Self::ServerStop
+            | Self::ServeStop
+            | Self::NetHalfOpen
+            | Self::NetDrop
+            | Self::NodeClock => 7_000,
             _ => 4_000,
         };
         Duration::from_millis(ms)
@@ -234,7 +245,10 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::WorkerKill => processes::kill(Role::Worker, &stage.crew, rng, mark).await,
         Kind::CancellerKill => processes::kill(Role::Canceller, &stage.crew, rng, mark).await,
         Kind::OperatorKill => processes::kill(Role::Operator, &stage.crew, rng, mark).await,
+        Kind::ServeKill => processes::kill(Role::Serve, &stage.crew, rng, mark).await,
+        Kind::ConsumerKill => processes::kill(Role::Consumer, &stage.crew, rng, mark).await,
         Kind::WorkerStop => processes::stop(stage, rng, mark).await,
+        Kind::ServeStop => serving::stop(stage, rng, mark).await,
         Kind::NodeClock => processes::wrong_clock(stage, rng, mark).await,
         Kind::QueueRemove => processes::remove_queue(stage, rng, mark).await,
         Kind::NetDelay | Kind::NetCut | Kind::NetHalfOpen | Kind::NetDrop => {

@@ -1,11 +1,10 @@
 //! Faults of the connections of one process.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result};
 use fastrand::Rng;
 
 use super::{Kind, Mark, last, target};
+use crate::history::Role;
 use crate::proxy::{Direction, Mode};
 use crate::run::stage::Stage;
 
@@ -15,10 +14,21 @@ pub(super) async fn disturb(
     rng: &mut Rng,
     mark: &Mark<'_>,
 ) -> Result<()> {
-    let place = rng
-        .choice(&stage.crew)
-        .map(Arc::clone)
-        .context("no processes")?;
+    // A consumer has no connection to Redis.
+    let places = stage
+        .crew
+        .iter()
+        .filter(|place| place.role != Role::Consumer);
+    let proxies = places.flat_map(|place| {
+        let front = place.front.as_ref().map(|front| (place, front, true));
+        [Some((place, &place.proxy, false)), front]
+    });
+    let proxies: Vec<_> = proxies.flatten().collect();
+    let (place, proxy, is_front) = *rng.choice(&proxies).context("no processes")?;
+    let name = match is_front {
+        true => format!("{} over HTTP", place.name),
+        false => place.name.clone(),
+    };
     let direction = if rng.bool() {
         Direction::Requests
     } else {
@@ -33,12 +43,12 @@ pub(super) async fn disturb(
         Kind::NetDrop => Mode::Drop(direction),
         _ => Mode::HalfOpen,
     };
-    let before = place.proxy.done();
-    mark.begin(&format!("{}: {mode:?}", place.name));
-    stage.disturb(&place, Some(mode));
+    let before = proxy.done();
+    mark.begin(&format!("{name}: {mode:?}"));
+    stage.disturb(place, is_front, Some(mode));
     let seen = async {
         let done = target("traffic to disturb", async || {
-            let now = place.proxy.done();
+            let now = proxy.done();
             Ok((now > before).then_some(now - before))
         });
         done.await?;
@@ -46,10 +56,10 @@ pub(super) async fn disturb(
         anyhow::Ok(())
     };
     let seen = seen.await;
-    stage.disturb(&place, None);
+    stage.disturb(place, is_front, None);
     if seen.is_ok() {
-        mark.trace(&format!("{} times", place.proxy.done() - before));
+        mark.trace(&format!("{} times", proxy.done() - before));
     }
-    mark.end(&place.name);
+    mark.end(&name);
     seen
 }

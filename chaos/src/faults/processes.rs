@@ -44,7 +44,7 @@ pub(crate) async fn kill(
     Ok(())
 }
 
-fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
+pub(super) fn chosen(crew: &[Arc<Place>], rng: &mut Rng, role: Role) -> Result<Arc<Place>> {
     let places: Vec<_> = crew.iter().filter(|place| place.role == role).collect();
     rng.choice(&places)
         .map(|place| Arc::clone(place))
@@ -95,7 +95,7 @@ pub(super) async fn stop(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
 }
 
 /// Stops a process and returns its number, unless it has just ended.
-async fn froze(place: &Place) -> Result<Option<u32>> {
+pub(super) async fn froze(place: &Place) -> Result<Option<u32>> {
     let pid = place.status().pid.context("a process that is ready runs")?;
     let life = place.signal(Signal::STOP)?;
     let stopped = until("a stopped process", async || match process_state(pid) {

@@ -56,6 +56,10 @@ pub(super) fn call_of(verb: &str, args: &[&[u8]]) -> Call {
                 items,
             }
         }
+        ("held", [given]) => Call::Other {
+            verb: verb.to_owned(),
+            args: vec![token(given)],
+        },
         ("claim", [n, given, lease]) => Call::Claim {
             n: number(n),
             token: token(given),

@@ -24,7 +24,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
     };
     let answer = match (verb, body) {
         (
-            "claim",
+            "claim" | "held",
             [
                 _,
                 Reply::Int(deadline_ms),

@@ -109,7 +109,8 @@ pub(super) fn harness(path: &Path) -> Result<Harness> {
     })
 }
 
-pub(super) fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
+/// The histories of the places whose names begin so.
+pub(super) fn of_places(folder: &Path, first: char) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -117,7 +118,7 @@ pub(super) fn workers(folder: &Path) -> Result<Vec<PathBuf>> {
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or_default();
-        if name.starts_with('w') && name.ends_with(".jsonl") {
+        if name.starts_with(first) && name.ends_with(".jsonl") {
             found.push(path);
         }
     }

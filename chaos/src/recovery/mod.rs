@@ -61,7 +61,7 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
         stalls,
         calm_us,
     } = histories::harness(&folder.join("harness.jsonl"))?;
-    let workers = histories::workers(folder)?;
+    let workers = histories::of_places(folder, 'w')?;
     let (mut claims, mut handlers) = (Vec::new(), BTreeMap::new());
     for worker in &workers {
         histories::read_claims(
@@ -136,9 +136,11 @@ pub fn of(folder: &Path) -> Result<Recoveries> {
             }
         }
     }
+    // The servers of HTTP claim messages of dead workers, too. `harness.jsonl` has no claims.
+    let claimants = [workers, histories::of_places(folder, 'h')?].concat();
     redelivered::redeliveries(
         folder,
-        &workers,
+        &claimants,
         &faults,
         &undone,
         &excused,

@@ -3,10 +3,12 @@
 mod again;
 mod by_hand;
 mod canceller;
+mod consumer;
 pub(crate) mod drill;
 mod operator;
 mod producer;
 mod scheduler;
+mod serve;
 mod settling;
 mod worker;
 
@@ -95,6 +97,18 @@ pub struct Options {
     /// A canceller only purges its queue, repeatedly
     #[arg(long)]
     pub purge: bool,
+    /// The URL under which consumers reach a server of HTTP
+    #[arg(long)]
+    pub public_url: Option<String>,
+    /// The key with which all servers of HTTP sign
+    #[arg(long)]
+    pub signing_key: Option<PathBuf>,
+    /// The names of the servers that a consumer uses, each with its port: h1=8377
+    #[arg(long, value_delimiter = ',')]
+    pub servers: Vec<consumer::Server>,
+    /// A process over HTTP that is broken on purpose
+    #[arg(long, value_enum)]
+    pub broken: Option<crate::broken::Program>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -105,6 +119,10 @@ pub enum Kind {
     Operator,
     /// Applies, triggers, backfills, pauses and removes schedules
     Scheduler,
+    /// Serves the queues over HTTP
+    Serve,
+    /// Claims and settles over HTTP
+    Consumer,
     /// Calls with old maps of the partitions, and ends after the last call
     Drill,
 }
@@ -115,6 +133,8 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Producer => Role::Producer,
         Kind::Worker => Role::Worker,
         Kind::Canceller => Role::Canceller,
+        Kind::Serve => Role::Serve,
+        Kind::Consumer => Role::Consumer,
         Kind::Operator | Kind::Scheduler | Kind::Drill => Role::Operator,
     };
     if let Some(folder) = options.scripts.as_ref().or(options.older.as_ref()) {
@@ -133,9 +153,20 @@ pub async fn run(options: Options) -> Result<()> {
     // Before the process is ready: the signal would end a process that does not expect it.
     let changes = signal(SignalKind::user_defined2())?;
     let mut stop = stop_on_sigterm()?;
+    if options.role == Kind::Consumer {
+        writeln!(std::io::stdout(), "ready")?;
+        consumer::run(&options, &diary, stop).await?;
+        diary.write(&Event::End);
+        return Ok(());
+    }
     let Some((client, queues)) = connect(&options, &mut stop).await? else {
         return Ok(());
     };
+    if options.role == Kind::Serve {
+        serve::run(&options, client, stop).await?;
+        diary.write(&Event::End);
+        return Ok(());
+    }
     writeln!(std::io::stdout(), "ready")?;
     match options.role {
         Kind::Producer => producer::run(&options, queues, &diary, stop).await?,
@@ -144,6 +175,7 @@ pub async fn run(options: Options) -> Result<()> {
         Kind::Operator => operator::run(&options, queues, &diary, stop).await?,
         Kind::Scheduler => scheduler::run(&options, queues, stop).await?,
         Kind::Drill => drill::run(&options, &client, &diary).await?,
+        Kind::Serve | Kind::Consumer => {}
     }
     diary.write(&Event::End);
     Ok(())

@@ -26,6 +26,8 @@ pub struct Place {
     pub name: String,
     pub role: Role,
     pub proxy: Proxy,
+    /// Leads to it, if it listens.
+    pub front: Option<Proxy>,
     /// Leads to the server by the proxy, or to several servers of a cluster.
     url: String,
     pub shim: Control,
@@ -58,7 +60,7 @@ impl Place {
     pub fn new(
         name: &str,
         role: Role,
-        proxy: Proxy,
+        (proxy, front): (Proxy, Option<Proxy>),
         url: String,
         shim: Control,
         folder: PathBuf,
@@ -69,6 +71,7 @@ impl Place {
             name: name.to_owned(),
             role,
             proxy,
+            front,
             url,
             shim,
             folder,
@@ -170,6 +173,10 @@ impl Place {
                 self.status.send_modify(|status| status.removed += 1);
             } else if line.starts_with("added ") {
                 self.status.send_modify(|status| status.added += 1);
+            } else if let Some(port) = line.strip_prefix("listens ")
+                && let (Some(front), Ok(port)) = (&self.front, port.parse())
+            {
+                front.lead_to(port);
             } else if let Some(clock) = line.strip_prefix("clock ").and_then(|ms| ms.parse().ok()) {
                 self.status
                     .send_modify(|status| status.clock = (clock, status.clock.1 + 1));

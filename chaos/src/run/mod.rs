@@ -3,6 +3,7 @@
 pub mod crew;
 pub mod heartbeat;
 pub mod log;
+mod places;
 pub mod schedule;
 pub mod settle;
 pub mod shim;
@@ -18,25 +19,16 @@ use dueq::{Client, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::faults::Kind;
-use crate::history::{Role, now_us};
-use crate::proxy::{Direction, Mode, Proxy};
 use crate::queues::{MOST, Planned, planned_queues, served_queues};
-use crew::Place;
 use heartbeat::Heartbeat;
 use log::Log;
-use shim::Control;
-use stage::{REPLICA_SIGN, Stage};
+use stage::Stage;
 use store::Store;
 
 /// Messages per second of all producers by default.
 const RATE: u64 = 2_000;
-/// The scripts of the first release: a producer with them publishes no notice for a parked queue.
-const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/compat/0.1/lua");
 /// The default, which the operator sets as well.
 pub(crate) const MAX_ATTEMPTS: u32 = 20;
-const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
-const SCHEDULER: &str = "s1";
-const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 /// With `--messages`, the rate is higher by this factor, because outages cost time.
 const OUTAGES: f64 = 1.25;
 
@@ -94,6 +86,9 @@ pub struct Options {
     /// Prints nothing until the end
     #[arg(long)]
     pub quiet: bool,
+    /// All processes over HTTP are broken in this way
+    #[arg(skip)]
+    pub broken: Option<crate::broken::Program>,
 }
 
 /// A name, or a path to a program. It becomes absolute, for servers run in folders of their own; a
@@ -207,7 +202,7 @@ pub async fn run(options: Options) -> Result<Ran> {
         options.rate()
     ));
     create(&options, &store).await?;
-    let crew = crew(&options, &store, &folder, &library).await?;
+    let crew = places::crew(&options, &store, &folder, &library).await?;
     let stage = Arc::new(Stage::new(
         options, store, crew, log, file_limit, folder, library,
     ));
@@ -267,74 +262,6 @@ async fn create(options: &Options, store: &Store) -> Result<()> {
             .await?;
     }
     Ok(())
-}
-
-async fn crew(
-    options: &Options,
-    store: &Store,
-    folder: &Path,
-    library: &Path,
-) -> Result<Vec<Arc<Place>>> {
-    let (mut crew, epoch_us) = (Vec::new(), now_us());
-    let rate = (options.rate() / PRODUCERS.len() as u64).max(1);
-    // One of them, if there are schedules, is the scheduler: it dies with the operators.
-    let operators: &[&str] = match options.served().len() > options.planned().len() {
-        true => &["o1", SCHEDULER],
-        false => &["o1"],
-    };
-    for (role, names) in [
-        (Role::Producer, &PRODUCERS[..]),
-        (Role::Worker, &WORKERS),
-        (Role::Canceller, &["c1"]),
-        (Role::Operator, operators),
-    ] {
-        for name in names {
-            let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
-            let mut arguments = options.role_arguments(match role {
-                Role::Producer => "producer",
-                Role::Worker => "worker",
-                Role::Operator if *name == SCHEDULER => "scheduler",
-                Role::Operator => "operator",
-                _ => "canceller",
-            });
-            if role == Role::Producer {
-                arguments.extend(["--rate".into(), rate.to_string()]);
-                arguments.extend(["--epoch-us".into(), epoch_us.to_string()]);
-            }
-            if *name == PRODUCERS[1] {
-                arguments.extend([
-                    "--replicated-while".into(),
-                    folder.join(REPLICA_SIGN).display().to_string(),
-                ]);
-            }
-            let mut usual = Mode::Pass;
-            if *name == PRODUCERS[2] {
-                arguments.push("--once".into());
-                // The proxy keeps losing its replies: the queue must recognise its repeated pushes.
-                usual = Mode::Cut(Direction::Replies, 5_000);
-            }
-            if *name == PRODUCERS[0] {
-                if options.scripts.is_none() {
-                    arguments.extend(["--older".into(), OLDER.into()]);
-                }
-                // Each kills six workers, within half a minute.
-                let every = rate * (options.duration / 4).clamp(4, 30);
-                arguments.extend(["--poison-every".into(), every.to_string()]);
-            }
-            let proxy = Proxy::start(store.port, usual).await?;
-            let url = proxy.url();
-            crew.push(Place::new(
-                name,
-                role,
-                proxy,
-                url,
-                shim,
-                folder.to_owned(),
-                arguments,
-            ));
-        }
-    }
-    Ok(crew)
 }
 
 /// Creates a folder, or removes the files of an earlier run from it.

@@ -15,6 +15,9 @@ use super::log::Log;
 use crate::history::{Event, Role, State};
 use crate::leftovers;
 
+/// Those that go on until the queues have drained, in the order in which they end.
+const DRAINING: [Role; 3] = [Role::Consumer, Role::Serve, Role::Worker];
+
 /// The parts of a run that end.
 #[derive(Clone, Copy)]
 pub struct Parts<'a> {
@@ -42,7 +45,7 @@ pub async fn settle(
     log.say("no more faults; producers, canceller and operator end");
     log.write(&Event::Calm);
     let mut ending = JoinSet::new();
-    for place in crew.iter().filter(|place| place.role != Role::Worker) {
+    for place in crew.iter().filter(|place| !DRAINING.contains(&place.role)) {
         let place = Arc::clone(place);
         ending.spawn(async move { place.stop().await });
     }
@@ -81,9 +84,11 @@ pub async fn settle(
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let drained_in = begun.elapsed();
-    for place in crew.iter().filter(|place| place.role == Role::Worker) {
-        if let Err(error) = place.stop().await {
-            log.wrong(format!("{error:#}"));
+    for role in DRAINING {
+        for place in crew.iter().filter(|place| place.role == role) {
+            if let Err(error) = place.stop().await {
+                log.wrong(format!("{error:#}"));
+            }
         }
     }
     for (queue, connection) in &mut connections {

@@ -49,8 +49,8 @@ pub struct Stage {
 #[derive(Debug, Default)]
 pub struct Gate {
     away: bool,
-    /// The process whose network is disturbed.
-    disturbed: Option<(String, Mode)>,
+    /// The process whose network is disturbed, and whether that of its callers is.
+    disturbed: Option<(String, bool, Mode)>,
     /// Processes that stay connected to the former server.
     left_behind: Vec<String>,
 }
@@ -125,9 +125,10 @@ impl Stage {
         self.change_gate(|gate| gate.away = false);
     }
 
-    /// Disturbs the network of one process, or of none.
-    pub fn disturb(&self, place: &Place, mode: Option<Mode>) {
-        self.change_gate(|gate| gate.disturbed = mode.map(|mode| (place.name.clone(), mode)));
+    /// Disturbs one connection of a process: that to Redis, or `is_front` those of its callers.
+    pub fn disturb(&self, place: &Place, is_front: bool, mode: Option<Mode>) {
+        let disturbed = mode.map(|mode| (place.name.clone(), is_front, mode));
+        self.change_gate(|gate| gate.disturbed = disturbed);
     }
 
     fn change_gate(&self, change: impl FnOnce(&mut Gate)) {
@@ -139,12 +140,19 @@ impl Stage {
             if !stays {
                 place.proxy.lead_to(port);
             }
-            let mode = match &gate.disturbed {
-                _ if gate.away && !stays => Mode::Away,
-                Some((name, mode)) if *name == place.name => mode.clone(),
-                _ => place.proxy.usual(),
+            let mode_of = |is_front, proxy: &Proxy| match &gate.disturbed {
+                Some((name, of_front, mode)) if *name == place.name && *of_front == is_front => {
+                    mode.clone()
+                }
+                _ => proxy.usual(),
             };
-            place.proxy.set(mode);
+            place.proxy.set(match gate.away && !stays {
+                true => Mode::Away,
+                false => mode_of(false, &place.proxy),
+            });
+            if let Some(front) = &place.front {
+                front.set(mode_of(true, front));
+            }
         }
     }
 
@@ -210,7 +218,7 @@ impl Stage {
         let place = Place::new(
             name,
             Role::Producer,
-            proxy,
+            (proxy, None),
             url,
             shim,
             self.folder.clone(),

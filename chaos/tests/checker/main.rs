@@ -5,6 +5,7 @@ mod counts;
 mod excuses;
 mod failovers;
 mod histories;
+mod http;
 mod limits;
 mod operators;
 mod partitions;

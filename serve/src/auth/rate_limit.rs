@@ -29,6 +29,11 @@ impl RateLimit {
         }
     }
 
+    /// How many requests a caller may send a second; `None` for any number.
+    pub(crate) fn per_second(&self) -> Option<u32> {
+        self.per_second
+    }
+
     /// Counts a request of this caller, or refuses it.
     pub(crate) fn check(&self, caller: &str, now: Instant) -> Result<(), Problem> {
         let Some(per_second) = self.per_second else {

@@ -34,6 +34,11 @@ impl Bodies {
         }))
     }
 
+    /// How many bytes the budget has.
+    pub(crate) fn max_bytes(&self) -> usize {
+        self.0.max
+    }
+
     /// Nothing of the budget yet.
     pub(crate) fn none(&self) -> Reserved {
         self.0.bodies.fetch_add(1, Ordering::Relaxed);

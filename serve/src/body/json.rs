@@ -50,7 +50,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(media.trim().to_ascii_lowercase())
 }
 
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // serde would take the items of an array for the fields of an object, in their order.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         let detail = "the body is an array; it must be an object";

@@ -6,26 +6,34 @@
 
 mod files;
 mod heads;
+mod operations;
 mod paths;
 
 pub use self::files::{http_pattern, http_tokens};
 pub use self::heads::http_head;
+pub use self::operations::http_operation;
 pub use self::paths::{http_path, http_query};
 use crate::problem::Problem;
-pub use crate::routes::checks::{http_cursor, http_lines};
+pub use crate::routes::checks::{
+    http_claim, http_cursor, http_extensions, http_lines, http_settlements,
+};
 use crate::shown::steers;
 
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
 /// A check, by the name of its folder in `fuzz/corpus`.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 11] = [
+    ("http_claim", http_claim),
     ("http_cursor", http_cursor),
+    ("http_extensions", http_extensions),
     ("http_head", http_head),
     ("http_lines", http_lines),
+    ("http_operation", http_operation),
     ("http_path", http_path),
     ("http_pattern", http_pattern),
     ("http_query", http_query),
+    ("http_settlements", http_settlements),
     ("http_tokens", http_tokens),
 ];
 

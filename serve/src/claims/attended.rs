@@ -55,7 +55,6 @@ type Slot = tokio::sync::Mutex<Option<Puller>>;
 pub(crate) struct Attention {
     attended: Arc<Attended>,
     queue: Arc<str>,
-    slot: Arc<Slot>,
 }
 
 impl Attended {
@@ -109,14 +108,12 @@ impl Attended {
                 is_leaving: false,
             });
         entry.claims += 1;
-        let slot = Arc::clone(&entry.slot);
         if !std::mem::replace(&mut state.is_watched, true) {
             tokio::spawn(watch(Arc::downgrade(self)));
         }
         Ok(Attention {
             attended: Arc::clone(self),
             queue,
-            slot,
         })
     }
 
@@ -177,7 +174,8 @@ impl Attended {
         let mut state = self.lock();
         if let Some(entry) = state.queues.get_mut(&queue) {
             entry.is_leaving = false;
-            if entry.claims == 0 {
+            // Another node may attend it since: that one leaves it later.
+            if entry.claims == 0 && Arc::ptr_eq(&entry.slot, &slot) {
                 state.queues.remove(&queue);
             }
         }
@@ -262,13 +260,19 @@ impl Attention {
         Self {
             attended: Arc::clone(&self.attended),
             queue: Arc::clone(&self.queue),
-            slot: Arc::clone(&self.slot),
         }
+    }
+
+    /// The present slot of the queue: another node has another one.
+    fn slot(&self) -> Arc<Slot> {
+        let state = self.attended.lock();
+        let entry = state.queues.get(&self.queue);
+        entry.map_or_else(Arc::default, |entry| Arc::clone(&entry.slot))
     }
 
     /// The puller of the queue.
     pub(crate) async fn puller(&self, queue: &Queue) -> Result<Puller, Problem> {
-        if let Ok(slot) = self.slot.try_lock()
+        if let Ok(slot) = self.slot().try_lock()
             && let Some(puller) = &*slot
         {
             return Ok(puller.clone());
@@ -276,11 +280,13 @@ impl Attention {
         // In a task: were it dropped half-way, the node would attend a queue that nobody makes it leave.
         let (own, queue) = (self.another(), queue.clone());
         let attend = tokio::spawn(async move {
-            let mut slot = own.slot.lock().await;
+            // First the node: if it is a new one, the slot is, too.
+            let (node, slot) = (own.attended.node()?, own.slot());
+            let mut slot = slot.lock().await;
             if let Some(puller) = &*slot {
                 return Ok(puller.clone());
             }
-            let attended = own.attended.node()?.attend(&queue).await?;
+            let attended = node.attend(&queue).await?;
             Ok(slot.insert(attended).clone())
         });
         match timeout(self.attended.patience, attend).await {

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dueq::Client;
+use dueq::{Client, Puller};
 use dueq_testkit::Server;
 use tokio::time::Instant;
 
-use super::attended::Attended;
+use super::attended::{Attended, Attention};
 use super::{Claims, MAX_CLAIMS};
 use crate::metrics::Gauge;
 
@@ -23,14 +23,21 @@ async fn client() -> Result<(Server, Client)> {
     Ok((server, client))
 }
 
+/// A use of the queue.
+fn attention(attended: &Arc<Attended>, name: &str) -> Result<Attention> {
+    let attention = attended.attention(name);
+    Ok(attention.map_err(|error| format!("{error:?}"))?)
+}
+
+async fn puller(attention: &Attention, client: &Client, name: &str) -> Result<Puller> {
+    let puller = attention.puller(&client.queue(name)?).await;
+    Ok(puller.map_err(|error| format!("{error:?}"))?)
+}
+
 /// One claim of the queue, which does not wait.
 async fn claim(attended: &Arc<Attended>, client: &Client, name: &str) -> Result<usize> {
-    let queue = client.queue(name)?;
-    let attention = attended
-        .attention(name)
-        .map_err(|error| format!("{error:?}"))?;
-    let puller = attention.puller(&queue).await;
-    let puller = puller.map_err(|error| format!("{error:?}"))?;
+    let attention = attention(attended, name)?;
+    let puller = puller(&attention, client, name).await?;
     Ok(puller.pull(1, LONG, Duration::ZERO).await?.len())
 }
 
@@ -57,11 +64,8 @@ async fn idle_queue_is_left_and_attended_again() -> Result<()> {
         .await?;
     }
     // A claim that waits is a use, however long.
-    let attention = attended
-        .attention("orders")
-        .map_err(|error| format!("{error:?}"))?;
-    let puller = attention.puller(&queue).await;
-    let puller = puller.map_err(|error| format!("{error:?}"))?;
+    let attention = attention(&attended, "orders")?;
+    let puller = puller(&attention, &client, "orders").await?;
     let wait = Duration::from_millis(300);
     assert!(puller.pull(1, LONG, wait).await?.is_empty());
     assert!(attended.knows("orders") && queue.nodes().await?.len() == 1);
@@ -113,6 +117,97 @@ async fn claims_during_the_end_of_attention_find_their_queue() -> Result<()> {
         ended??;
     }
     attended.end().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_has_ended_is_replaced() -> Result<()> {
+    let (_server, client) = client().await?;
+    let attended = Attended::with_limits(client.clone(), LONG, 10, LIMIT);
+    let end_node = async || {
+        let attention = attention(&attended, "a")?;
+        let puller = puller(&attention, &client, "a").await?;
+        Ok::<_, Box<dyn std::error::Error>>(puller.shutdown().await?)
+    };
+    end_node().await?;
+    // A claim that fails makes its handler look at the node.
+    assert!(claim(&attended, &client, "a").await.is_err());
+    attended.check_node();
+    assert_eq!(claim(&attended, &client, "a").await?, 0);
+    // So does the first claim of another queue.
+    end_node().await?;
+    for name in ["b", "a"] {
+        client.queue(name)?.push("x").await?;
+        until("a message", async || {
+            Ok(claim(&attended, &client, name).await? == 1)
+        })
+        .await?;
+    }
+    attended.end().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_of_a_new_node_is_left_when_idle() -> Result<()> {
+    let (_server, client) = client().await?;
+    let idle = Duration::from_millis(50);
+    let attended = Attended::with_limits(client.clone(), idle, 10, LIMIT);
+    let (first, second) = (attention(&attended, "a")?, attention(&attended, "b")?);
+    let old = puller(&first, &client, "a").await?;
+    old.shutdown().await?;
+    // The new node begins for a use of the queue that is older than the node's end.
+    let node = puller(&second, &client, "b").await?.pullers().clone();
+    puller(&first, &client, "a").await?;
+    drop((first, second));
+    until("the node leaves", async || {
+        let knows = ["a", "b"].map(|name| attended.knows(name));
+        Ok(knows == [false, false] && node.health().queues().next().is_none())
+    })
+    .await?;
+    assert!(node.health().is_running());
+    attended.end().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queue_whose_claim_left_early_is_left_when_idle() -> Result<()> {
+    let (_server, client) = client().await?;
+    let idle = Duration::from_millis(50);
+    let attended = Attended::with_limits(client.clone(), idle, 10, LIMIT);
+    let other = attention(&attended, "other")?;
+    let node = puller(&other, &client, "other").await?.pullers().clone();
+    for round in 0..20 {
+        let left = attention(&attended, "orders")?;
+        let queue = client.queue("orders")?;
+        // The caller leaves as soon as the claim waits for the node.
+        tokio::select! {
+            biased;
+            _ = left.puller(&queue) => {}
+            () = std::future::ready(()) => {}
+        }
+        drop(left);
+        // The node takes its commands in their order: it attends the first queue by now.
+        let next = format!("next-{round}");
+        claim(&attended, &client, &next).await?;
+        until("the node leaves", async || {
+            let knows = ["orders", &next].map(|name| attended.knows(name));
+            Ok(knows == [false, false] && node.health().queues().count() == 1)
+        })
+        .await?;
+    }
+    drop(other);
+    attended.end().await;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_after_the_end_begins_no_node() -> Result<()> {
+    let (_server, client) = client().await?;
+    let attended = Attended::with_limits(client.clone(), LONG, 10, LIMIT);
+    let late = attention(&attended, "orders")?;
+    attended.end().await;
+    let refused = late.puller(&client.queue("orders")?).await;
+    assert!(refused.is_err_and(|problem| problem.code == crate::problem::Code::Stopping));
     Ok(())
 }
 

@@ -6,6 +6,7 @@ mod attended;
 mod attended_tests;
 mod outbox;
 mod token;
+mod turns;
 mod unreceived;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use attended::{Attended, Attention};
 pub(crate) use outbox::{Outbox, Unsent};
 pub(crate) use token::lease_token;
+pub(crate) use turns::{Place, Turns};
 pub(crate) use unreceived::Unreceived;
 
 use crate::metrics::{Gauge, One};
@@ -32,6 +34,8 @@ const END: Duration = Duration::from_secs(12);
 /// The claims of this server.
 pub(crate) struct Claims {
     pub(crate) attended: Arc<Attended>,
+    /// Those with one `claim_id`.
+    pub(crate) turns: Arc<Turns>,
     /// Releases and settlements: they go on when their caller disconnects.
     pub(crate) tasks: TaskTracker,
     room: Arc<Semaphore>,
@@ -48,6 +52,7 @@ impl Claims {
     pub(crate) fn new(client: Client) -> Self {
         Self {
             attended: Attended::new(client),
+            turns: Arc::default(),
             tasks: TaskTracker::new(),
             room: Arc::new(Semaphore::new(MAX_CLAIMS)),
         }

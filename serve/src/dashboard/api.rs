@@ -27,7 +27,7 @@ pub(super) struct Api {
 }
 
 /// A call that failed. Its problem document becomes the answer to the request.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Failure {
     status: StatusCode,
     document: Value,
@@ -114,6 +114,10 @@ fn internal(path: &str, error: &dyn std::fmt::Display) -> Failure {
 }
 
 impl Failure {
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The word of the problem, such as `no_such_queue`.
     pub(super) fn code(&self) -> &str {
         self.document["code"].as_str().unwrap_or_default()

@@ -4,6 +4,7 @@ use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 
 use crate::dashboard::assets::{ICON, SCRIPT, STYLE};
+use crate::dashboard::findings::Finding;
 use crate::dashboard::show::{Clock, Zone};
 
 /// Where in the navigation a page is.
@@ -107,6 +108,9 @@ pub(super) struct Frame {
     pub(super) queue: Option<(String, String)>,
     /// Why the numbers may be old.
     pub(super) redis: Option<String>,
+    /// The worst of what is wrong with the server, and how many findings more there are.
+    pub(super) findings: Vec<Finding>,
+    pub(super) more_findings: usize,
     /// What was done just now.
     pub(super) done: Option<&'static str>,
     pub(super) style: &'static str,
@@ -134,6 +138,8 @@ impl Frame {
             caller,
             queue: None,
             redis: None,
+            findings: Vec::new(),
+            more_findings: 0,
             done: None,
             style: &STYLE.path,
             script: &SCRIPT.path,
@@ -157,6 +163,21 @@ impl Frame {
         self
     }
 
+    /// The findings with the worst first. The page of the server has them all.
+    pub(super) fn with_findings(mut self, findings: &[Finding]) -> Self {
+        if self.here != Here::Server {
+            let shown = findings.len().min(MAX_FINDINGS);
+            self.findings = findings[..shown].to_vec();
+            self.more_findings = findings.len() - shown;
+        }
+        self
+    }
+
+    /// The zones that the form of the preferences suggests.
+    pub(super) fn zones(&self) -> &'static [&'static str] {
+        &ZONES
+    }
+
     /// Says what the form before this page has done. Only known words have a sentence: the word is
     /// in the address, which anybody can write.
     pub(super) fn did(mut self, word: Option<&str>) -> Self {
@@ -170,10 +191,45 @@ impl Frame {
     }
 }
 
+/// How many findings the frame shows.
+const MAX_FINDINGS: usize = 3;
+
+/// Common time zones, from west to east.
+const ZONES: [&str; 24] = [
+    "UTC",
+    "Pacific/Honolulu",
+    "America/Anchorage",
+    "America/Los_Angeles",
+    "America/Denver",
+    "America/Chicago",
+    "America/New_York",
+    "America/Sao_Paulo",
+    "Europe/London",
+    "Europe/Lisbon",
+    "Europe/Paris",
+    "Europe/Berlin",
+    "Europe/Madrid",
+    "Africa/Lagos",
+    "Africa/Johannesburg",
+    "Europe/Athens",
+    "Europe/Istanbul",
+    "Asia/Dubai",
+    "Asia/Kolkata",
+    "Asia/Singapore",
+    "Asia/Shanghai",
+    "Asia/Tokyo",
+    "Australia/Sydney",
+    "Pacific/Auckland",
+];
+
 /// The words of `?did=`, and their sentences.
 const DONE: &[(&str, &str)] = &[
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
+    (
+        "closed",
+        "The queue is closed for that time: workers claim nothing until then.",
+    ),
     ("limits", "The limits are set."),
     ("moved", "The message has its new due time."),
     ("due", "The message is due now."),

@@ -8,8 +8,10 @@
 mod api;
 mod assets;
 mod chart;
+mod findings;
 mod form;
 mod frame;
+mod overview;
 mod page;
 mod problems;
 mod show;
@@ -22,9 +24,12 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::{Extension, Router};
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate};
 
 use crate::app::Shared;
+use crate::problem::MEDIA_TYPE;
 
+pub(crate) use overview::Overview;
 pub(crate) use problems::shown as problems_shown;
 pub(crate) use undo::Undo;
 
@@ -45,9 +50,12 @@ pub(crate) fn open() -> Router<Shared> {
 }
 
 fn hardened(pages: Router<Shared>) -> Router<Shared> {
+    // Problems are read and made into pages by an outer layer.
+    let is_no_problem = NotForContentType::const_new(MEDIA_TYPE);
+    let compressed = DefaultPredicate::new().and(is_no_problem);
     pages
         .layer(map_response(with_headers))
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().compress_when(compressed))
 }
 
 /// The headers of a page.

@@ -1,5 +1,7 @@
 //! What every page needs of its request: the caller, the base path, the zone, the parameters.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::{FromRequestParts, OriginalUri};
 use axum::http::request::Parts;
@@ -7,10 +9,12 @@ use axum::http::request::Parts;
 use crate::app::Shared;
 use crate::auth::{Principal, Right};
 use crate::dashboard::api::{Api, Routes};
+use crate::dashboard::findings::{self, Finding};
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::show::{Clock, Zone};
 use crate::path::QueueName;
 use crate::problem::{Code, Problem};
+use crate::routes::Doctor;
 
 /// A request for a page.
 pub(super) struct Page {
@@ -28,7 +32,12 @@ pub(super) struct Page {
     preferences: Preferences,
     caller: Caller,
     redis: Option<String>,
+    /// What is wrong with the server.
+    findings: Vec<Finding>,
 }
+
+/// How long a page waits for the examination of the server.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 impl FromRequestParts<Shared> for Page {
     type Rejection = Problem;
@@ -52,7 +61,12 @@ impl FromRequestParts<Shared> for Page {
         };
         let allowed = |right: Right| principal.has(right) && (right.is_read() || !app.is_read_only);
         app.poller.look([]);
+        let findings = match principal.has(Right::Read) {
+            true => Doctor::glance(app, PATIENCE).await,
+            false => None,
+        };
         Ok(Self {
+            findings: findings.map_or_else(Vec::new, |checkup| findings::of(&checkup)),
             base: base(parts),
             queue: crate::path::queue_in(parts)?,
             clock: Clock::now(zone),
@@ -98,7 +112,10 @@ fn redis(app: &Shared) -> Option<String> {
         (Some(failure), Some(_)) => Some(format!(
             "Redis does not answer; counts are {seconds} s old: {failure}"
         )),
-        (None, Some(age)) if age > STALE_MS => Some(format!("The counts are {seconds} s old")),
+        // After a pause the counts are old until the poller has asked again.
+        (None, Some(age)) if age > STALE_MS && !snapshot.is_catching_up() => {
+            Some(format!("The counts are {seconds} s old"))
+        }
         _ => None,
     }
 }
@@ -134,6 +151,7 @@ impl Page {
         .of_queue(queue)
         .at(&self.clock)
         .with_redis(self.redis.clone())
+        .with_findings(&self.findings)
         .did(self.param("did"))
     }
 }

@@ -133,6 +133,11 @@ impl Operations {
         self.lock().retain(|one| !Arc::ptr_eq(one, operation));
     }
 
+    /// All operations, the newest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Operation>> {
+        self.lock().iter().rev().cloned().collect()
+    }
+
     /// The operations of this queue, the newest first.
     pub(crate) fn of_queue(&self, queue: &str) -> Vec<Arc<Operation>> {
         let all = self.lock();

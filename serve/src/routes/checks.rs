@@ -3,7 +3,9 @@
 use axum::http::Uri;
 
 use crate::problem::Problem;
+pub use crate::routes::claims::checks::http_claim;
 pub use crate::routes::messages::checks::{http_cursor, http_lines};
+pub use crate::routes::settlements::checks::{http_extensions, http_settlements};
 use crate::routes::{messages, overview, search};
 
 /// The refusals of the parameters by all readers of them.

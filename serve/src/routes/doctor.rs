@@ -1,6 +1,7 @@
 //! What is wrong with the server or a queue, and how to repair it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use dueq::{Checkup, Error, Finding};
 use serde::Serialize;
+use tokio::sync::watch;
 use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -23,11 +25,54 @@ const MAX_KEPT: usize = 256;
 
 type Kept = tokio::sync::Mutex<Option<(Instant, Arc<Checkup>)>>;
 
-/// The last examinations: of the server under no name, and of queues.
+/// The last examinations.
 #[derive(Default)]
-pub(crate) struct Doctor(Mutex<HashMap<Option<String>, Arc<Kept>>>);
+pub(crate) struct Doctor {
+    /// Of the server under no name, and of queues.
+    kept: Mutex<HashMap<Option<String>, Arc<Kept>>>,
+    /// The last one of the server, for those who cannot wait.
+    latest: watch::Sender<Option<(Instant, Arc<Checkup>)>>,
+    /// Whether one began for them that has not ended.
+    is_running: AtomicBool,
+}
+
+/// How old an examination may be at a glance, if a new one does not end in time.
+const MAX_AGE_AT_A_GLANCE: Duration = Duration::from_secs(60);
 
 impl Doctor {
+    /// The examination of the server that the callers share, for a reader who waits at most
+    /// `patience`. `None` if none ended in the last minute. If the last one is older than 10 s, it
+    /// begins one, which goes on after that.
+    pub(crate) async fn glance(app: &Shared, patience: Duration) -> Option<Arc<Checkup>> {
+        let mut latest = app.doctor.latest.subscribe();
+        let is_new = |latest: &Option<(Instant, _)>, max: Duration| {
+            latest.as_ref().is_some_and(|(at, _)| at.elapsed() < max)
+        };
+        if !is_new(&latest.borrow(), MAX_AGE) {
+            app.doctor.begin(app);
+            let examined = latest.wait_for(|latest| is_new(latest, MAX_AGE));
+            let _ = tokio::time::timeout(patience, examined).await;
+        }
+        let latest = latest.borrow();
+        let usable = latest
+            .as_ref()
+            .filter(|_| is_new(&latest, MAX_AGE_AT_A_GLANCE));
+        usable.map(|(_, checkup)| Arc::clone(checkup))
+    }
+
+    /// Begins an examination of the server, unless one runs. The calls of the library end.
+    fn begin(&self, app: &Shared) {
+        if self.is_running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let app = app.clone();
+        tokio::spawn(async move {
+            let _running = Running(&app.doctor.is_running);
+            // Redis may be away: the page says so by the age of its counts.
+            let _ = app.doctor.examined(None, app.client.examine()).await;
+        });
+    }
+
     /// The examination of this queue, or of the server. Who asks meanwhile waits for the same one.
     async fn examined(
         &self,
@@ -43,11 +88,14 @@ impl Doctor {
         }
         let (at, checkup) = (Instant::now(), Arc::new(examine.await?));
         *kept = Some((at, Arc::clone(&checkup)));
+        if queue.is_none() {
+            self.latest.send_replace(Some((at, Arc::clone(&checkup))));
+        }
         Ok((at.elapsed(), checkup))
     }
 
     fn kept(&self, queue: Option<&str>) -> Result<Arc<Kept>, Problem> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let key = queue.map(str::to_owned);
         if all.len() >= MAX_KEPT && !all.contains_key(&key) {
             all.retain(|_, kept| {
@@ -63,6 +111,15 @@ impl Doctor {
             }
         }
         Ok(Arc::clone(all.entry(key).or_default()))
+    }
+}
+
+/// Says at its end that no examination runs, also after a panic.
+struct Running<'a>(&'a AtomicBool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 

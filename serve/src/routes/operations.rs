@@ -21,7 +21,11 @@ use crate::problem::{Code, Document, Problem};
 
 /// Follow operations.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(list_operations), routes!(read_operation)]
+    vec![
+        routes!(list_operations),
+        routes!(list_all_operations),
+        routes!(read_operation),
+    ]
 }
 
 /// Begin and stop operations.
@@ -29,7 +33,7 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(begin_operation), routes!(stop_operation)]
 }
 
-/// The operations of a queue.
+/// A list of operations.
 #[derive(Serialize, ToSchema)]
 struct OperationList {
     /// Those that this instance runs, and the last ones that have ended. The newest first.
@@ -114,6 +118,38 @@ async fn list_operations(
     let operations = app.operations.of_queue(name.as_str()).into_iter();
     let shown = operations.map(|operation| {
         let href = format!("{}/{}", uri.path(), operation.id());
+        Shown::new(&operation, href).brief()
+    });
+    Json(OperationList {
+        operations: shown.collect(),
+    })
+}
+
+/// List the operations of all queues
+///
+/// Those of this instance on queues that the caller may use: the running ones, and the last 100 that
+/// have ended.
+#[utoipa::path(
+    get,
+    path = "/v1/operations",
+    tag = "operations",
+    responses((status = 200, body = OperationList))
+)]
+async fn list_all_operations(
+    State(app): State<Shared>,
+    principal: Principal,
+    OriginalUri(uri): OriginalUri,
+) -> Json<OperationList> {
+    let base = uri
+        .path()
+        .strip_suffix("/operations")
+        .unwrap_or_default()
+        .to_owned();
+    let operations = app.operations.all().into_iter();
+    let allowed = operations.filter(|operation| principal.may_use(operation.queue()));
+    let shown = allowed.map(|operation| {
+        let queue = dueq_input::id_path(operation.queue().as_bytes());
+        let href = format!("{base}/queues/{queue}/operations/{}", operation.id());
         Shown::new(&operation, href).brief()
     });
     Json(OperationList {

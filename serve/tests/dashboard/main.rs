@@ -5,7 +5,13 @@ mod dead;
 #[path = "../http/instance.rs"]
 #[expect(dead_code, reason = "the tests of /v1 use the rest")]
 mod instance;
+mod look;
 mod message;
 mod messages;
+mod operations;
+mod queue;
+mod queues;
 mod search;
+mod server;
 mod undo;
+mod workers;

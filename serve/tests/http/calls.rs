@@ -73,7 +73,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "read_limits" | "list_schedules" => vec![at(Read, "")],
         "read_schedule" | "next_fires" => vec![at(Read, "nightly")],
         "preview_fires" => vec![call(Server, "", "?every=15m", "")],
-        "list_operations" => vec![at(Server, "")],
+        "list_operations" | "list_all_operations" => vec![at(Server, "")],
         "dues" => vec![call(Read, "", "?step_ms=60000&count=60", "")],
         "search" => vec![call(Read, "", "?id=1", "")],
         "list_messages" => vec![call(Read, "", "?state=scheduled", "")],

@@ -223,8 +223,14 @@ async fn every_operation_has_a_valid_call() -> Result<()> {
 #[tokio::test]
 async fn every_call_fails_unapplied_while_redis_is_away() -> Result<()> {
     let mut stage = Stage::of(Instance::with_tokens().await?).await?;
-    alone(&mut stage.instance)?.redis.kill()?;
+    // It keeps its data.
+    let _ = stage.instance.redis.command(&["SHUTDOWN", "SAVE"]);
     stage.fails_unapplied().await?;
+    alone(&mut stage.instance)?.redis.restart()?;
+    assert_eq!(state(&stage.instance)?, stage.before);
+    stage.ready().await?;
+    // No call that failed acts late.
+    assert_eq!(state(&stage.instance)?, stage.before);
     check_logs(&stage.instance, &stage.log)
 }
 
@@ -297,8 +303,9 @@ async fn lost_reply_is_repeated_or_reported_as_unknown() -> Result<()> {
             };
             check(call, &answer, applied)?;
         }
-        if !matches!(call.needs, Needs::Change | Needs::Memory) {
-            assert_eq!(state(&stage.instance)?, before, "{}", call.line);
+        let is_unapplied = answer.status >= 500 && answer.json()?["applied"] == "no";
+        if is_unapplied || !matches!(call.needs, Needs::Change | Needs::Memory) {
+            assert_eq!(state(&stage.instance)?, before, "{}: {answer:?}", call.line);
         }
     }
     check_logs(&stage.instance, &stage.log)
@@ -310,7 +317,14 @@ async fn every_call_whose_replies_are_lost_is_unknown() -> Result<()> {
     let stage = Stage::of(instance).await?;
     let pushed = stage.instance.client.queue("orders")?.stats().await?.pushed;
     proxy.cut_every_reply_of("EVALSHA");
+    let mut undeclared = Vec::new();
     for (call, answer) in answers(&stage.instance, &stage.calls).await? {
+        if declares(&call) && answer.json()?["applied"] == "no" {
+            undeclared.push(match &*call.operation {
+                "declare_schedule" => "hourly",
+                _ => "daily",
+            });
+        }
         match call.needs {
             // A declaration reads first which workers live, and that reply was lost.
             _ if declares(&call) => check(&call, &answer, &["no", "unknown"])?,
@@ -322,6 +336,11 @@ async fn every_call_whose_replies_are_lost_is_unknown() -> Result<()> {
     assert!(proxy.cuts() > 0);
     proxy.pass_all();
     stage.ready().await?;
+    for name in undeclared {
+        let line = format!("GET /v1/queues/orders/schedules/{name}");
+        let found = stage.instance.ask_as("operator", &line, "").await?;
+        assert_eq!(found.status, 404, "{name}: {found:?}");
+    }
     // However often they were repeated, each took effect once at most.
     let stats = stage.instance.client.queue("orders")?.stats().await?;
     let is_push =

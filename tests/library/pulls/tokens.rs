@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, ErrorKind, LeaseToken, Message, Settled};
+use dueq::{Client, Delivery, Error, ErrorKind, LeaseToken, Message, Settled};
 use tokio_util::sync::CancellationToken;
 
 use super::{MS, begin};
@@ -67,6 +67,41 @@ async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
     assert_eq!(held.len(), 1);
     assert_eq!(held[0].ack().await?, Settled::Done);
     Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_later_grant_of_a_token_is_told_of_the_first() -> Result<()> {
+    let setup = setup().await?;
+    let other = Client::connect(&setup.server.url()).await?;
+    for round in 0..10 {
+        let name = format!("orders-{round}");
+        let queue = setup.client.queue(&name)?;
+        queue.partition_into(3).await?;
+        let (puller, elsewhere) = (queue.puller(), other.queue(&name)?.puller());
+        let token = LeaseToken::random();
+        let mut pulls = [&puller, &elsewhere]
+            .map(|puller| Box::pin(puller.pull_with_token(token, 2, LONG, LIMIT)));
+        for pull in &mut pulls {
+            begin(pull).await;
+        }
+        stats_until(&queue, "both nodes", |stats| stats.nodes == 2).await?;
+        // Each partition has some.
+        let messages = (0..12).map(|id| Message::new("").id(id.to_string()));
+        for receipt in queue.push_many(messages).await {
+            receipt?;
+        }
+        let [one, two] = pulls;
+        let (one, two) = within("the pulls", async { tokio::join!(one, two) }).await?;
+        let held = queue.held(&token).await?.deliveries.len();
+        let knows_all = |granted: std::result::Result<Vec<Delivery>, Error>| match granted {
+            Ok(granted) => granted.len() == held,
+            Err(error) => error.code() == Some("HELD"),
+        };
+        assert!(knows_all(one) || knows_all(two), "{held} are held");
+        puller.shutdown().await?;
+        elsewhere.shutdown().await?;
+    }
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,9 +13,10 @@ use crate::check::reads::ReadState;
 use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, pushed, settled, split, whole_ms,
 };
+use crate::check::served::{Delivery, Grant};
 use crate::check::verdict::Kind;
 use crate::check::windows::{Windowed, window_of};
-use crate::history::{Answer, Call, ClaimedItem, Verb};
+use crate::history::{Answer, Call, ClaimedItem, Role, Verb};
 use crate::queues::is_limited;
 
 impl Process<'_> {
@@ -138,7 +139,13 @@ impl Process<'_> {
                     });
                 }
                 let whole = self.whole(open.queue);
-                self.granted[whole].claimed(token, reply.answered_us, &items);
+                if self.role == Role::Serve {
+                    let queue = u16::try_from(whole).unwrap_or(u16::MAX);
+                    let grant = Grant::new((self.number, queue), token, *lease_ms, &record, &items);
+                    self.all.served.granted(grant);
+                } else {
+                    self.granted[whole].claimed(token, reply.answered_us, &items);
+                }
                 let (token, lease_ms) = (
                     token_of(token),
                     u32::try_from(*lease_ms).unwrap_or(u32::MAX),
@@ -155,6 +162,24 @@ impl Process<'_> {
                         options: options.number,
                         expiry: options.expiry,
                         cost: options.cost,
+                    };
+                    self.add(&id, open.queue, record, what);
+                }
+            }
+            (Call::Other { verb, args }, Answer::Claimed { items, .. }) if verb == "held" => {
+                let token = args.first().map(String::as_str).unwrap_or_default();
+                let whole = u16::try_from(self.whole(open.queue)).unwrap_or(u16::MAX);
+                for ClaimedItem(id, version, due_ms, attempt, bytes, _) in items {
+                    let content = (version, due_ms, attempt);
+                    self.all
+                        .served
+                        .held(Delivery::new(whole, &id, token, content));
+                    let what = What::Held {
+                        token: token_of(token),
+                        due_ms,
+                        version,
+                        attempt,
+                        bytes,
                     };
                     self.add(&id, open.queue, record, what);
                 }
@@ -323,7 +348,9 @@ impl Process<'_> {
         }
         let queue = &mut self.all.queues[usize::from(open.queue)];
         match &open.call {
-            Call::Other { verb, .. } if matches!(verb.as_str(), "peek" | "stats" | "schedules") => {
+            Call::Other { verb, .. }
+                if matches!(verb.as_str(), "peek" | "stats" | "schedules" | "held") =>
+            {
                 return;
             }
             Call::Change {
@@ -333,15 +360,18 @@ impl Process<'_> {
         }
         queue.operators.unknown(open.asked_us, &open.call);
         let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
-        let (most, lease_ms) = match &open.call {
-            Call::Claim { n, lease_ms, .. } => (u64::from(*n), *lease_ms),
-            _ => (0, 0),
+        let (most, lease_ms, token) = match &open.call {
+            Call::Claim {
+                n, lease_ms, token, ..
+            } => (u64::from(*n), *lease_ms, token_of(token)),
+            _ => (0, 0, 0),
         };
         queue.lost.push(Lost {
             asked_us,
             until_us,
             most,
             lease_ms,
+            token,
         });
         for (id, what) in what_of(&open.call) {
             let id = self.all.id(open.queue, id);

@@ -1,6 +1,7 @@
 //! Reads the history of one process.
 
 mod answers;
+mod consumed;
 mod outcomes;
 
 use std::collections::HashMap;
@@ -32,6 +33,7 @@ struct Open {
 struct Process<'a> {
     all: &'a mut Collection,
     number: u16,
+    role: Role,
     open: HashMap<u64, Open>,
     /// By queue.
     asking: Vec<Asking>,
@@ -59,6 +61,7 @@ pub(in crate::check) fn read(
     let mut process = Process {
         all,
         number,
+        role: Role::Harness,
         open,
         asking,
         granted,
@@ -67,11 +70,11 @@ pub(in crate::check) fn read(
         waiting,
         finished,
     };
-    let (mut role, mut ended, mut last_us) = (Role::Harness, false, 0);
+    let (mut ended, mut last_us) = (false, 0);
     for line in lines {
         let (t_us, event) = line?;
         match &event {
-            Event::Begin { role: its, .. } => role = *its,
+            Event::Begin { role, .. } => process.role = *role,
             Event::End => ended = true,
             _ => {}
         }
@@ -80,7 +83,7 @@ pub(in crate::check) fn read(
             .take(t_us, event)
             .with_context(|| format!("{name} at {t_us} us"))?;
     }
-    process.end(role, ended, last_us);
+    process.end(ended, last_us);
     // Calls without an end have an unknown outcome.
     let open: Vec<_> = process.open.drain().collect();
     open.into_iter()
@@ -109,7 +112,14 @@ impl Process<'_> {
                     self.all.ticks.invoked(&what);
                 }
                 let whole = self.whole(queue);
-                self.granted[whole].invoked(&what);
+                match (self.role, u16::try_from(whole)) {
+                    (Role::Serve, Ok(of)) => {
+                        self.all
+                            .served
+                            .invoked(self.number, of, t_us, (call, &what))
+                    }
+                    _ => self.granted[whole].invoked(&what),
+                }
                 self.asking[whole].invoked(call, &what);
                 self.open.insert(
                     call,
@@ -136,6 +146,7 @@ impl Process<'_> {
                 if let Answer::Items(verdicts) = &answer {
                     let whole = self.whole(open.queue);
                     self.asking[whole].answered(call, &open.call, verdicts);
+                    self.all.served.answered((self.number, call), verdicts);
                     self.named(&open, epoch, verdicts);
                 }
                 self.all.partitions.attended(open.queue, &open.call, t_us);
@@ -155,6 +166,7 @@ impl Process<'_> {
                 let open = self.open.remove(&call).context("a refusal of no call")?;
                 let whole = self.whole(open.queue);
                 self.asking[whole].refused(call, &open.call);
+                self.all.served.refused((self.number, call));
                 self.refused(&open);
             }
             Event::Unknown { call, .. } => {
@@ -204,6 +216,7 @@ impl Process<'_> {
                     self.handler_started(t_us, &queue);
                 }
             }
+            Event::Http(event) => self.consumed(t_us, event),
             Event::Stalled { ms } => self
                 .all
                 .stalls
@@ -365,8 +378,9 @@ impl Process<'_> {
 
     /// Unless it was killed, the process must have started or returned its grants, and its callers
     /// have their outcomes.
-    fn end(&mut self, role: Role, ended: bool, last_us: u64) {
+    fn end(&mut self, ended: bool, last_us: u64) {
         let (number, all) = (self.number, &mut *self.all);
+        all.served.ended(number, ended, last_us);
         for words in self
             .granted
             .iter()
@@ -376,7 +390,7 @@ impl Process<'_> {
                 .found(Kind::NeverStarted, || format!("process {number}: {words}"));
         }
         // A handler dropped at its time limit gets no outcome.
-        if ended && matches!(role, Role::Producer | Role::Canceller) {
+        if ended && matches!(self.role, Role::Producer | Role::Canceller) {
             for words in self.asking.iter().flat_map(Asking::never_told) {
                 all.verdict
                     .found(Kind::ApiLies, || format!("process {number}: {words}"));

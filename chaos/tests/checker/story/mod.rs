@@ -256,27 +256,43 @@ impl Story {
     }
     /// The verdict on the history so far, with no more remaining messages.
     pub(crate) fn verdict(&mut self) -> Verdict {
+        self.verdict_beside(&[])
+    }
+
+    /// The verdict on this history and those of other processes.
+    pub(crate) fn verdict_beside(&mut self, others: &[&Self]) -> Verdict {
         self.left(State::Scheduled, &[]);
-        check_events([self.events.clone()]).expect("a story that can be told")
+        let others = others.iter().map(|other| other.events.clone());
+        let all = std::iter::once(self.events.clone()).chain(others);
+        check_events(all).expect("stories that can be told")
     }
 
     #[track_caller]
     pub(crate) fn is_clean(&mut self) {
-        let verdict = self.verdict();
-        assert!(verdict.is_clean(), "{:#?}", verdict.examples);
-        assert_eq!(verdict.unjudged, 0);
+        assert_clean(&self.verdict());
     }
 
     /// Asserts exactly this violation, and no other.
     #[track_caller]
     pub(crate) fn has(&mut self, kind: Kind) {
-        let verdict = self.verdict();
-        let found: Vec<_> = verdict
-            .violations
-            .iter()
-            .filter(|(_, count)| **count > 0)
-            .map(|(kind, _)| *kind)
-            .collect();
-        assert_eq!(found, [kind], "{:#?}", verdict.examples);
+        assert_has(&self.verdict(), kind);
     }
+}
+
+#[track_caller]
+pub(crate) fn assert_clean(verdict: &Verdict) {
+    assert!(verdict.is_clean(), "{:#?}", verdict.examples);
+    assert_eq!(verdict.unjudged, 0);
+}
+
+/// Asserts exactly this violation, and no other.
+#[track_caller]
+pub(crate) fn assert_has(verdict: &Verdict, kind: Kind) {
+    let found: Vec<_> = verdict
+        .violations
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(kind, _)| *kind)
+        .collect();
+    assert_eq!(found, [kind], "{:#?}", verdict.examples);
 }

@@ -5,10 +5,14 @@ mod each;
 mod login;
 mod message;
 mod messages;
+mod operations;
+mod pages;
 mod preferences;
 mod queue;
 mod queues;
 mod search;
+mod server;
+mod workers;
 
 use askama::Template;
 use axum::Router;
@@ -31,6 +35,9 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(message::routes())
         .merge(dead::routes())
         .merge(search::routes())
+        .merge(operations::routes())
+        .merge(workers::routes())
+        .merge(server::routes())
         .merge(preferences::routes())
 }
 

@@ -1,8 +1,11 @@
 //! Claims: takes due messages under a lease, and waits for them.
 
 mod answer;
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 mod deliveries;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -19,7 +22,7 @@ use utoipa_axum::routes;
 use crate::app::{App, Shared};
 use crate::auth::{Principal, Right, check_right};
 use crate::body::JsonBody;
-use crate::claims::{Attention, Outbox, Permit, Unreceived, lease_token};
+use crate::claims::{Attention, Outbox, Permit, Place, Unreceived, lease_token};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::claims::answer::Grant;
@@ -70,17 +73,19 @@ struct Request {
     max: usize,
     lease: Duration,
     wait: Duration,
+    /// Made of the `claim_id`.
     token: Option<LeaseToken>,
 }
 
 impl Claim {
-    fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
+    /// Refuses values that are out of their ranges.
+    fn check_ranges(&self) -> Result<(), Problem> {
         let wrong = |detail: String| Err(Problem::new(Code::InvalidInput, detail));
-        let Self {
+        let &Self {
             max,
             lease_ms,
             wait_ms,
-            claim_id,
+            ref claim_id,
         } = self;
         let most = Puller::MAX as u64;
         if !(1..=most).contains(&max) {
@@ -98,7 +103,7 @@ impl Claim {
                 "wait_ms: {wait_ms} is out of range; a claim waits up to {MAX_WAIT_MS} ms"
             ));
         }
-        if let Some(id) = &claim_id
+        if let Some(id) = claim_id
             && (id.is_empty()
                 || id.len() > MAX_ID_CHARS
                 || !id.bytes().all(|b| b.is_ascii_graphic()))
@@ -107,14 +112,19 @@ impl Claim {
                 "claim_id: write 1 to {MAX_ID_CHARS} characters from ! to ~"
             ));
         }
-        let token = match claim_id {
+        Ok(())
+    }
+
+    fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
+        self.check_ranges()?;
+        let token = match self.claim_id {
             Some(id) => Some(lease_token(&app.gate.signing_key()?, caller, queue, &id)),
             None => None,
         };
         Ok(Request {
-            max: usize::try_from(max).unwrap_or(Puller::MAX),
-            lease: Duration::from_millis(lease_ms),
-            wait: Duration::from_millis(wait_ms),
+            max: usize::try_from(self.max).unwrap_or(Puller::MAX),
+            lease: Duration::from_millis(self.lease_ms),
+            wait: Duration::from_millis(self.wait_ms),
             token,
         })
     }
@@ -160,7 +170,10 @@ async fn claim_messages(
             let end = over(request.wait, app.life.stopping().clone());
             pull(puller, request, end, (permit, attention)).await
         }
-        Some(_) => repeatable(&app, puller, request, (permit, attention)).await?,
+        Some(token) => {
+            let place = app.claims.turns.join(token);
+            repeatable(&app, puller, request, place, (permit, attention)).await?
+        }
     };
     let (deliveries, more) = match pulled {
         // Another call with this `claim_id`, which waited too, may have been granted what was due.
@@ -222,19 +235,28 @@ async fn pull<T>(
     puller.pull_until(token, max, lease, end).await
 }
 
-/// Pulls in a task: if the caller disconnects, the pull ends, and what a claim under way grants
-/// stays leased. A dropped pull would release it, while the repetition reads it as its grant.
+/// Pulls in a task, when no other claim with this token does: if the caller disconnects, the pull ends,
+/// and what a claim under way grants stays leased. A dropped pull would release it, while the
+/// repetition reads it as its grant.
 async fn repeatable(
     app: &App,
     puller: Puller,
     request: Request,
+    place: Place,
     kept: (Permit, Attention),
 ) -> Result<Result<Vec<Delivery>, Error>, Problem> {
     let gone = app.life.stopping().child_token();
     let _at_drop = gone.clone().drop_guard();
-    let end = over(request.wait, gone);
-    let pulled = app.claims.tasks.spawn(pull(puller, request, end, kept));
-    pulled.await.map_err(|_| {
+    let pull = async move {
+        let mut end = pin!(over(request.wait, gone));
+        let _turn = tokio::select! {
+            biased;
+            turn = place.turn() => turn,
+            () = &mut end => return Ok(Vec::new()),
+        };
+        pull(puller, request, end, kept).await
+    };
+    app.claims.tasks.spawn(pull).await.map_err(|_| {
         let detail = "the claim panicked; the log of the server has the reason";
         Problem::new(Code::Internal, detail).applied(dueq::Applied::Unknown)
     })

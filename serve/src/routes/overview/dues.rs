@@ -81,7 +81,7 @@ pub(super) async fn dues(
     Query(times): Query<Times>,
 ) -> Result<Json<Dues>, Problem> {
     let wanted = times.read()?;
-    let queue = app.existing(&name).await?;
+    let queue = app.client.queue(name.as_str())?;
     let times = match wanted {
         Wanted::Times(times) => times,
         Wanted::Steps { from, step, count } => {
@@ -95,6 +95,9 @@ pub(super) async fn dues(
         }
     };
     let dues = queue.dues(&times).await?;
+    if dues.last_ms.is_none() {
+        app.existing(&name).await?;
+    }
     let from = std::iter::once(None).chain(times.iter().copied().map(Some));
     let before = times.iter().copied().map(Some).chain(std::iter::once(None));
     let slots = from.zip(before).zip(&dues.counts);

@@ -49,7 +49,10 @@ pub(super) async fn nodes(
     State(app): State<Shared>,
     name: QueueName,
 ) -> Result<Json<Nodes>, Problem> {
-    let nodes = app.existing(&name).await?.nodes().await?;
+    let nodes = app.client.queue(name.as_str())?.nodes().await?;
+    if nodes.is_empty() {
+        app.existing(&name).await?;
+    }
     let nodes = nodes.into_iter().map(|node| Node {
         id: node.id,
         silent_ms: node.silent_ms,

@@ -1,5 +1,7 @@
 //! Settles and extends deliveries by their handles.
 
+#[cfg(any(test, feature = "harness"))]
+pub(crate) mod checks;
 mod extension;
 mod outcome;
 mod run;
@@ -60,20 +62,24 @@ struct Lists<'a> {
 
 impl Items {
     fn lists(&self) -> Result<Lists<'_>, Problem> {
-        // serde would take the items of an array for the fields.
-        if self.0.bytes.trim_ascii_start().starts_with(b"[") {
-            let detail = "the body is an array; it must be an object";
-            return Err(Problem::new(Code::InvalidInput, detail));
-        }
-        serde_json::from_slice(&self.0.bytes).map_err(|error| {
-            let code = if error.is_data() {
-                Code::InvalidInput
-            } else {
-                Code::BadRequest
-            };
-            Problem::new(code, format!("the body cannot be read: {error}"))
-        })
+        lists(&self.0.bytes)
     }
+}
+
+fn lists(bytes: &[u8]) -> Result<Lists<'_>, Problem> {
+    // serde would take the items of an array for the fields.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        let detail = "the body is an array; it must be an object";
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    serde_json::from_slice(bytes).map_err(|error| {
+        let code = if error.is_data() {
+            Code::InvalidInput
+        } else {
+            Code::BadRequest
+        };
+        Problem::new(code, format!("the body cannot be read: {error}"))
+    })
 }
 
 /// The list that a request must have, and not the other one.

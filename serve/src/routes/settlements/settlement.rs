@@ -119,6 +119,15 @@ impl Asked {
 }
 
 impl Settlement {
+    /// The handle of an item whose fields fit its action.
+    #[cfg(any(test, feature = "harness"))]
+    pub(super) fn check(text: &str) -> Result<(String, DeliveryHandle), Problem> {
+        let settlement: Self = parse(text)?;
+        let handle = handle_of(&settlement.handle)?;
+        settlement.refuse_idle()?;
+        Ok((settlement.handle, handle))
+    }
+
     /// Refuses a field that would have no effect.
     fn refuse_idle(&self) -> Result<(), Problem> {
         let (takes_time, takes_error) = match self.action {

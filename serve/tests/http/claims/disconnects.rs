@@ -6,19 +6,12 @@ use dueq_serve::{Access, Config, router};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{CLAIM, JSON, LARGE, LIMIT, WAITS, begin, one, push_large, until, waiting};
+use super::{
+    CLAIM, JSON, LARGE, LIMIT, WAITS, begin, is_untouched, one, push_large, until, waiting,
+};
 use crate::instance::{Answer, Instance, request, to_end};
 
 const REPEATABLE: &str = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
-
-/// The next claim takes the message at once, and nothing was counted.
-async fn is_untouched(queue: &Queue) -> Result<()> {
-    let puller = queue.puller();
-    let taken = puller.pull(1, LIMIT, LIMIT).await?;
-    assert_eq!(taken.len(), 1);
-    assert_eq!((taken[0].attempt(), taken[0].crashes()), (1, 0));
-    Ok(puller.shutdown().await?)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claim_ends_when_its_caller_disconnects() -> Result<()> {

@@ -1,7 +1,9 @@
 //! Claims: what they answer, and what becomes of a grant that nobody received.
 
+mod access;
 mod answers;
 mod disconnects;
+mod partitions;
 mod repeated;
 mod stop;
 
@@ -90,4 +92,13 @@ async fn until(queue: &Queue, what: &str, expected: impl Fn(&Stats) -> bool) -> 
         ensure!(Instant::now() < end, "{what}: {stats:?}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The next claim takes the message at once, and nothing was counted.
+async fn is_untouched(queue: &Queue) -> Result<()> {
+    let puller = queue.puller();
+    let taken = puller.pull(1, LIMIT, LIMIT).await?;
+    assert_eq!(taken.len(), 1);
+    assert_eq!((taken[0].attempt(), taken[0].crashes()), (1, 0));
+    Ok(puller.shutdown().await?)
 }

@@ -95,24 +95,49 @@ async fn two_claims_at_once_with_one_id_get_one_grant() -> Result<()> {
 async fn extended_delivery_is_not_among_the_repeated() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
-    for receipt in queue
-        .push_many(["1", "2"].map(|id| Message::new("x").id(id)))
-        .await
-    {
+    let messages = ["1", "2", "3"].map(|id| Message::new("x").id(id).due(LIMIT));
+    for receipt in queue.push_many(messages).await {
         receipt?;
     }
-    // Both are due when the second is.
-    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    for id in ["1", "2"] {
+        let _ = queue.run_now(id).await?;
+    }
     let first = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
     let all = deliveries(&first)?;
     assert_eq!(all.len(), 2, "{first:?}");
-    let extend = json!({ "extensions": [{ "handle": all[0]["handle"], "lease_ms": 700_000 }] });
-    let line = "POST /v1/queues/orders/extensions";
-    let extended = instance
-        .ask_as("consumer", line, &extend.to_string())
-        .await?;
-    assert_eq!(extended.json()?["done"], 1, "{extended:?}");
+    let call = async |list: &str, item: serde_json::Value| {
+        let line = format!("POST /v1/queues/orders/{list}");
+        let body = json!({ (list): [item] }).to_string();
+        let answer = instance.ask_as("consumer", &line, &body).await?;
+        assert_eq!(answer.json()?["done"], 1, "{answer:?}");
+        anyhow::Ok(answer.json()?["results"][0].clone())
+    };
+    // Also an extension that changes no deadline gives the delivery a lease of its own.
+    let kept = call(
+        "extensions",
+        json!({ "handle": all[0]["handle"], "lease_ms": 1 }),
+    )
+    .await?;
+    assert_eq!(kept["leased_until_ms"], all[0]["leased_until_ms"]);
     let again = instance.ask_as("consumer", CLAIM, AT_ONCE).await?;
     assert_eq!(one(&again)?, all[1]);
+    assert_eq!(again.json()?["repeated"], true);
+    // With all of them extended the claim is over: the same call takes other messages.
+    call(
+        "extensions",
+        json!({ "handle": all[1]["handle"], "lease_ms": 700_000 }),
+    )
+    .await?;
+    let empty = instance.ask_as("consumer", CLAIM, AT_ONCE).await?;
+    assert_eq!(empty.status, 204, "{empty:?}");
+    let _ = queue.run_now("3").await?;
+    let next = instance.ask_as("consumer", CLAIM, REPEATABLE).await?;
+    assert_eq!(one(&next)?["id"], "3");
+    assert_eq!(next.json()?["repeated"], false);
+    // The handles of extended deliveries stay valid.
+    for delivery in &all {
+        let ack = json!({ "handle": delivery["handle"], "action": "ack" });
+        assert_eq!(call("settlements", ack).await?["outcome"], "done");
+    }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Operations on whole queues.
 
+mod all;
 mod canaries;
 mod faults;
 mod kinds;

@@ -1,0 +1,126 @@
+//! Broken servers and consumers of HTTP, and scripts on which only they depend.
+
+use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
+
+/// How a process over HTTP is broken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum Program {
+    /// Each server signs with a key of its own, so that none knows the claims of the others.
+    KeysDiffer,
+    /// A consumer leaves `claim_id` out, and repeats its claims all the same.
+    ClaimIdForgotten,
+    /// A consumer repeats its claims with another `claim_id`.
+    ClaimIdRenewed,
+    /// A consumer repeats a claim that was answered, and handles both answers.
+    AnswersHandledTwice,
+}
+
+/// Something that a run or a drill must catch.
+#[derive(Debug, Clone, Copy)]
+pub enum Broken {
+    Script(Variant),
+    Program(BrokenProgram),
+}
+
+impl Broken {
+    pub fn all() -> impl Iterator<Item = Self> {
+        let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES);
+        let scripts = scripts.chain(OF_TOKENS).chain(OF_MAPS);
+        let programs = OF_HTTP.into_iter().map(Self::Program);
+        programs.chain(scripts.map(Self::Script))
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Script(variant) => variant.name,
+            Self::Program(broken) => broken.name,
+        }
+    }
+
+    pub fn what(&self) -> &'static str {
+        match self {
+            Self::Script(variant) => variant.what,
+            Self::Program(broken) => broken.what,
+        }
+    }
+
+    /// The length of a run that catches it, in seconds.
+    pub fn seconds(&self) -> u64 {
+        match self {
+            Self::Script(variant) => variant.seconds,
+            Self::Program(broken) => broken.seconds,
+        }
+    }
+
+    pub fn program(&self) -> Option<Program> {
+        match self {
+            Self::Script(_) => None,
+            Self::Program(broken) => Some(broken.program),
+        }
+    }
+}
+
+/// A run in which all processes over HTTP are broken in this way.
+#[derive(Debug, Clone, Copy)]
+pub struct BrokenProgram {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub program: Program,
+    /// A run of this length catches it, in seconds.
+    pub seconds: u64,
+}
+
+/// Caught by a run on one server.
+pub const OF_HTTP: [BrokenProgram; 4] = [
+    BrokenProgram {
+        name: "serve_keys_differ",
+        what: "each server of HTTP signs claims with its own key",
+        program: Program::KeysDiffer,
+        seconds: LIMIT_SECONDS,
+    },
+    BrokenProgram {
+        name: "consumer_forgets_claim_id",
+        what: "a consumer repeats claims without claim_id",
+        program: Program::ClaimIdForgotten,
+        seconds: LIMIT_SECONDS,
+    },
+    BrokenProgram {
+        name: "consumer_renews_claim_id",
+        what: "a consumer repeats claims with another claim_id",
+        program: Program::ClaimIdRenewed,
+        seconds: LIMIT_SECONDS,
+    },
+    BrokenProgram {
+        name: "consumer_handles_twice",
+        what: "a consumer repeats an answered claim and handles both answers",
+        program: Program::AnswersHandledTwice,
+        seconds: LIMIT_SECONDS,
+    },
+];
+
+/// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
+pub const OF_TOKENS: [Variant; 2] = [
+    Variant {
+        name: "held_finds_nothing",
+        what: "held returns nothing",
+        verb: "held",
+        shipped: shipped!("held"),
+        exchanges: &[(
+            "if claim and string.find(claim, token, 1, true) == 1",
+            "if false",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "claim_grants_twice",
+        what: "claim grants others to a claim whose token has a lease",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "if count > 0 and redis.call('HEXISTS'",
+            "if false and redis.call('HEXISTS'",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+];

@@ -1,0 +1,203 @@
+//! Bars of what falls due.
+
+use std::fmt::Write;
+
+use crate::dashboard::chart::figure::{AXIS, Figure, lines, times, values};
+use crate::dashboard::chart::scale::{height, percent};
+use crate::dashboard::chart::time::span;
+use crate::dashboard::show::{Clock, Markup, number};
+
+const PIXELS: u64 = 160;
+/// The width of a bar with the gap after it; that of the overdue bar; the width of a bar alone.
+const STEP: u64 = 20;
+const OVERDUE: u64 = 30;
+const BAR: u64 = 17;
+
+/// The messages that are due in some time.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::dashboard) struct Slot {
+    /// None for the first slot: what is overdue.
+    pub(in crate::dashboard) from_ms: Option<u64>,
+    /// None for the last slot: what is due later than all bars.
+    pub(in crate::dashboard) before_ms: Option<u64>,
+    pub(in crate::dashboard) count: u64,
+}
+
+/// What falls due.
+pub(in crate::dashboard) struct Due<'a> {
+    pub(in crate::dashboard) caption: &'a str,
+    pub(in crate::dashboard) slots: &'a [Slot],
+    /// The address of the list of scheduled messages, without a time: `/queues/Q/messages?state=scheduled`.
+    pub(in crate::dashboard) messages: &'a str,
+    pub(in crate::dashboard) clock: &'a Clock,
+}
+
+/// A bar for each slot between two times, after a red one for what is overdue. Each bar with messages
+/// is a link to exactly these.
+pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
+    let bars: Vec<_> = due.slots.iter().filter_map(Slot::bounds).collect();
+    let overdue = due.slots.iter().filter(|slot| slot.from_ms.is_none());
+    let overdue = overdue.map(|slot| slot.count).sum::<u64>();
+    let most = bars.iter().map(|(_, _, count)| *count).max();
+    // One overdue bar must not flatten all others: it is cut off at the height of the highest.
+    let most = most.filter(|most| *most > 0).unwrap_or(overdue);
+    let names = [(0, "0".to_owned()), (PIXELS - 8, axis_number(most))];
+    let names = &names[..if most > 0 { 2 } else { 1 }];
+    Figure {
+        id: "due",
+        caption: due.caption,
+        legend: summary(due, overdue, &bars),
+        drawing: format!(
+            "<div class=\"plot\">{}{}</div>",
+            values(names, PIXELS),
+            drawing(due, &bars, most)
+        ),
+        columns: &["Due", "Messages"],
+        rows: due.slots.iter().map(|slot| row(due, slot)).collect(),
+    }
+    .markup()
+}
+
+impl Slot {
+    fn bounds(&self) -> Option<(u64, u64, u64)> {
+        Some((self.from_ms?, self.before_ms?, self.count))
+    }
+
+    /// The slot in words.
+    fn name(&self, clock: &Clock) -> String {
+        match (self.from_ms, self.before_ms) {
+            (None, _) => "overdue".to_owned(),
+            (Some(from), None) => format!("after {}", clock.absolute(from)),
+            (Some(from), Some(before)) => span(clock, from, before),
+        }
+    }
+
+    /// The address of its messages, escaped.
+    fn address(&self, due: &Due<'_>) -> String {
+        let mut address = due.messages.to_owned();
+        for (name, ms) in [("from", self.from_ms), ("before", self.before_ms)] {
+            if let Some(ms) = ms {
+                address += &format!("&{name}={ms}");
+            }
+        }
+        Markup::escaped(&address)
+    }
+}
+
+fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
+    let count = u64::try_from(bars.len()).unwrap_or(u64::MAX);
+    let whole = OVERDUE + STEP * count;
+    let mut svg = format!(
+        "<svg class=\"area\" role=\"group\" aria-label=\"Bars: {}\" height=\"{}\">{}",
+        Markup::escaped(due.caption),
+        PIXELS + AXIS,
+        lines([0, PIXELS - 8].into_iter(), PIXELS)
+    );
+    let mut place = OVERDUE;
+    for slot in due.slots {
+        let (at, class) = match (slot.from_ms, slot.before_ms) {
+            (None, _) => (0, "bar overdue"),
+            (Some(_), None) => continue,
+            (Some(_), Some(_)) => {
+                place += STEP;
+                (place - STEP, "bar")
+            }
+        };
+        if slot.count == 0 {
+            continue;
+        }
+        let height = height(slot.count, most, PIXELS - 8);
+        let name = Markup::escaped(&format!("{}: {}", slot.name(due.clock), number(slot.count)));
+        // Writing to a String does not fail.
+        let _ = write!(
+            svg,
+            "<a href=\"{}\" aria-label=\"{name}\"><title>{name}</title>\
+             <rect class=\"hit\" x=\"{x}\" y=\"0\" width=\"{step}\" height=\"{PIXELS}\"/>\
+             <rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{height}\"/></a>",
+            slot.address(due),
+            PIXELS - height,
+            percent(BAR, whole),
+            x = percent(at, whole),
+            step = percent(STEP, whole),
+        );
+    }
+    if let (Some((from, _, _)), Some((_, before, _))) = (bars.first(), bars.last()) {
+        svg += &times(due.clock, (*from, *before), PIXELS, |ms| {
+            (OVERDUE + place_of(bars, ms), whole)
+        });
+    }
+    svg + "</svg>"
+}
+
+/// Where a time is among bars of the same width but of different lengths.
+fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
+    let before = bars.iter().take_while(|(_, end, _)| *end <= ms).count();
+    let whole = u64::try_from(before).unwrap_or(u64::MAX) * STEP;
+    let Some((from, end, _)) = bars.get(before) else {
+        return whole;
+    };
+    let into = u128::from(ms.saturating_sub(*from)) * u128::from(STEP);
+    let part = into / u128::from(end.saturating_sub(*from).max(1));
+    whole + u64::try_from(part).unwrap_or(STEP).min(STEP)
+}
+
+/// The sentence above the bars: overdue, the peak, and what is due later.
+fn summary(due: &Due<'_>, overdue: u64, bars: &[(u64, u64, u64)]) -> String {
+    let mut sentences = Vec::new();
+    let link = |slot: &Slot, text: &str| format!("<a href=\"{}\">{text}</a>", slot.address(due));
+    if let Some(slot) = due.slots.first().filter(|_| overdue > 0) {
+        let text = format!("{} overdue", number(overdue));
+        sentences.push(format!(
+            "<span class=\"state overdue\">{}</span>",
+            link(slot, &text)
+        ));
+    }
+    let peak = bars.iter().rev().max_by_key(|(_, _, count)| *count);
+    match peak {
+        Some((from, before, count)) if *count > 0 => {
+            let slot = Slot {
+                from_ms: Some(*from),
+                before_ms: Some(*before),
+                count: *count,
+            };
+            let name = Markup::escaped(&slot.name(due.clock));
+            let peak = link(&slot, &format!("{} in {name}", number(*count)));
+            sentences.push(format!("Most: {peak}"));
+        }
+        _ => sentences.push("Nothing falls due in this time".to_owned()),
+    }
+    if let Some(later) = due.slots.last().filter(|slot| slot.before_ms.is_none())
+        && later.count > 0
+        && later.from_ms.is_some()
+    {
+        let text = format!("{} later", number(later.count));
+        sentences.push(link(later, &text));
+    }
+    format!("<p class=\"summary\">{}</p>", sentences.join(" · "))
+}
+
+fn row(due: &Due<'_>, slot: &Slot) -> Vec<String> {
+    let name = Markup::escaped(&slot.name(due.clock));
+    let name = match slot.count {
+        0 => name,
+        _ => format!("<a href=\"{}\">{name}</a>", slot.address(due)),
+    };
+    vec![name, number(slot.count)]
+}
+
+/// A number in the width of the axis: 12,345 or 12.3 M.
+fn axis_number(exact: u64) -> String {
+    let (unit, divisor) = match exact {
+        0..100_000 => return number(exact),
+        100_000..1_000_000 => ("k", 1_000),
+        1_000_000..1_000_000_000 => ("M", 1_000_000),
+        1_000_000_000..1_000_000_000_000 => ("G", 1_000_000_000),
+        _ => ("T", 1_000_000_000_000),
+    };
+    let tenths = exact / (divisor / 10);
+    format!("{}.{} {unit}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+#[path = "due_tests.rs"]
+mod tests;

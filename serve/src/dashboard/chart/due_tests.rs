@@ -1,0 +1,103 @@
+use super::*;
+use crate::dashboard::show::Zone;
+
+const NOW: u64 = 1_796_299_200_000;
+
+/// The chart of slots of a minute with these counts: overdue, bars, later.
+fn chart(counts: &[u64]) -> String {
+    let zone = Zone::named("Europe/Paris").expect("a zone");
+    let last = u64::try_from(counts.len() - 1).expect("a number");
+    let slots = counts.iter().zip(0..).map(|(count, place)| Slot {
+        from_ms: (place > 0).then(|| NOW + (place - 1) * 60_000),
+        before_ms: (place < last).then_some(NOW + place * 60_000),
+        count: *count,
+    });
+    let slots: Vec<_> = slots.collect();
+    due(&Due {
+        caption: "What falls <due>",
+        slots: &slots,
+        messages: "/queues/q/messages?state=scheduled",
+        clock: &Clock::now(zone).at(NOW),
+    })
+    .to_string()
+}
+
+/// The numbers of the table.
+fn table(chart: &str) -> Vec<u64> {
+    let cells = chart.split("<td>").skip(1);
+    let cells = cells.map(|cell| cell.split("</td>").next().unwrap_or_default());
+    cells
+        .map(|cell| cell.replace(',', "").parse().expect("a number"))
+        .collect()
+}
+
+#[test]
+fn numbers_of_the_table_are_the_counts() {
+    for counts in [
+        &[0, 0, 0][..],
+        &[5, 1, 2, 3, 4],
+        &[u64::MAX, u64::MAX, 0, u64::MAX],
+        &[7; 61],
+    ] {
+        assert_eq!(table(&chart(counts)), counts);
+    }
+}
+
+#[test]
+fn each_bar_leads_to_its_messages() {
+    let chart = chart(&[1_000_000, 4, 0, 2, 9]);
+    let messages = "/queues/q/messages?state=scheduled";
+    let (from, before) = (NOW + 120_000, NOW + 180_000);
+    for bar in [
+        format!(
+            "<a href=\"{messages}&amp;before={NOW}\" aria-label=\"overdue: 1,000,000\"><title>"
+        ),
+        format!(
+            "<a href=\"{messages}&amp;from={from}&amp;before={before}\" \
+             aria-label=\"2026-12-03 13:02 – 13:03 CET: 2\"><title>"
+        ),
+    ] {
+        assert!(chart.contains(&bar), "{bar}: {chart}");
+    }
+    let later = format!("<a href=\"{messages}&amp;from={before}\">9 later</a>");
+    assert!(chart.contains(&later), "{chart}");
+    assert_eq!(
+        chart.matches("aria-label=\"2026").count(),
+        2,
+        "no link for an empty bar"
+    );
+    assert!(chart.contains("What falls &lt;due&gt;"), "{chart}");
+}
+
+#[test]
+fn an_overdue_bar_does_not_flatten_the_others() {
+    let chart = chart(&[1_000_000, 4, 2, 0]);
+    for bar in [
+        "y=\"8\" width=\"24.285%\" height=\"152\"",
+        "y=\"84\" width=\"24.285%\" height=\"76\"",
+    ] {
+        assert!(chart.contains(bar), "{bar}: {chart}");
+    }
+}
+
+#[test]
+fn marks_are_between_the_bars() {
+    let bars = [(0, 10, 0), (10, 40, 0)];
+    for (ms, place) in [(0, 0), (5, 10), (10, 20), (25, 30), (40, 40), (99, 40)] {
+        assert_eq!(place_of(&bars, ms), place, "{ms}");
+    }
+    assert_eq!(place_of(&[(0, u64::MAX, 0)], u64::MAX - 1), STEP - 1);
+}
+
+#[test]
+fn numbers_of_the_axis_are_short() {
+    for (exact, shown) in [
+        (0, "0"),
+        (99_999, "99,999"),
+        (123_456, "123.4 k"),
+        (12_345_678, "12.3 M"),
+        (u64::MAX, "18446744.0 T"),
+    ] {
+        assert_eq!(axis_number(exact), shown);
+    }
+}

@@ -1,0 +1,169 @@
+//! Rows of bars: what happened in each slot of some time.
+
+use std::fmt::Write;
+
+use crate::dashboard::chart::figure::{Figure, times};
+use crate::dashboard::chart::scale::height;
+use crate::dashboard::chart::time::span;
+use crate::dashboard::show::{Clock, Markup, number};
+
+const PIXELS: u64 = 32;
+/// The width of a slot in the stretched drawing, and of its bar.
+const STEP: u64 = 10;
+const BAR: u64 = 8;
+
+/// What one counter has counted.
+pub(in crate::dashboard) struct Counter {
+    pub(in crate::dashboard) name: &'static str,
+    /// Whether it counts what is to be looked at: it is drawn in red.
+    pub(in crate::dashboard) is_bad: bool,
+    /// A number for each slot; none where nothing was recorded.
+    pub(in crate::dashboard) counts: Vec<Option<u64>>,
+}
+
+/// What happened over time.
+pub(in crate::dashboard) struct Flow<'a> {
+    pub(in crate::dashboard) caption: &'a str,
+    /// When each slot begins and ends.
+    pub(in crate::dashboard) slots: &'a [(u64, u64)],
+    pub(in crate::dashboard) counters: &'a [Counter],
+    pub(in crate::dashboard) clock: &'a Clock,
+}
+
+impl Counter {
+    fn sum(&self) -> u64 {
+        let counts = self.counts.iter().flatten();
+        counts.fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    fn most(&self) -> u64 {
+        self.counts.iter().flatten().copied().max().unwrap_or(0)
+    }
+}
+
+/// A row of bars for each counter, each with a scale of its own: one crash beside a million pushes is
+/// to be seen.
+pub(in crate::dashboard) fn flow(flow: &Flow<'_>) -> Markup {
+    let mut names = vec!["Time"];
+    names.extend(flow.counters.iter().map(|counter| counter.name));
+    let rows = flow
+        .slots
+        .iter()
+        .enumerate()
+        .map(|(place, (from, before))| {
+            let mut row = vec![Markup::escaped(&span(flow.clock, *from, *before))];
+            row.extend(flow.counters.iter().map(|counter| {
+                let count = counter.counts.get(place).copied().flatten();
+                count.map_or_else(|| "–".to_owned(), number)
+            }));
+            row
+        });
+    Figure {
+        id: "flow",
+        caption: flow.caption,
+        legend: String::new(),
+        drawing: drawing(flow),
+        columns: &names,
+        rows: rows.collect(),
+    }
+    .markup()
+}
+
+fn drawing(flow: &Flow<'_>) -> String {
+    let mut table = String::from(
+        "<table class=\"flow\"><thead><tr><th scope=\"col\">What</th><th scope=\"col\">In all</th>\
+         <th scope=\"col\" class=\"text\">When</th></tr></thead><tbody>",
+    );
+    for counter in flow.counters {
+        let (name, sum, most) = (counter.name, number(counter.sum()), number(counter.most()));
+        let class = if counter.is_bad { "bar bad" } else { "bar" };
+        let width = u64::try_from(counter.counts.len())
+            .unwrap_or(u64::MAX)
+            .max(1)
+            * STEP;
+        let path = path(counter);
+        // Writing to a String does not fail.
+        let _ = write!(
+            table,
+            "<tr><th scope=\"row\">{name}</th><td>{sum}</td><td><svg role=\"img\" \
+             aria-label=\"{name}: {sum}, at most {most} in a slot\" width=\"100%\" height=\"{PIXELS}\" \
+             viewBox=\"0 0 {width} {PIXELS}\" preserveAspectRatio=\"none\"><title>at most {most}</title>\
+             <path class=\"{class}\" d=\"{path}\"/></svg></td></tr>"
+        );
+    }
+    let begin = flow.slots.first().map_or(0, |(from, _)| *from);
+    let end = flow.slots.last().map_or(0, |(_, before)| *before);
+    let marks = times(flow.clock, (begin, end), 0, |ms| {
+        (ms.saturating_sub(begin), end.saturating_sub(begin))
+    });
+    table
+        + &format!(
+            "<tr aria-hidden=\"true\"><td></td><td></td><td><svg width=\"100%\" height=\"20\">{marks}</svg></td></tr>\
+             </tbody></table>"
+        )
+}
+
+/// The bars of a counter, and a line below the slots that are recorded.
+fn path(counter: &Counter) -> String {
+    let most = counter.most();
+    let mut path = String::new();
+    for (count, place) in counter.counts.iter().zip(0..) {
+        let Some(count) = count else { continue };
+        let x = place * STEP;
+        let y = PIXELS - 1 - height(*count, most, PIXELS - 1);
+        let _ = write!(path, "M{x} {PIXELS}V{y}h{BAR}V{PIXELS}Z");
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::show::Zone;
+
+    fn chart(counts: &[Option<u64>]) -> String {
+        let slots = counts.iter().zip(0..);
+        let slots: Vec<_> = slots
+            .map(|(_, at)| (at * 60_000, (at + 1) * 60_000))
+            .collect();
+        let counter = Counter {
+            name: "pushed",
+            is_bad: false,
+            counts: counts.to_vec(),
+        };
+        flow(&Flow {
+            caption: "Flow",
+            slots: &slots,
+            counters: &[counter],
+            clock: &Clock::now(Zone::default()).at(0),
+        })
+        .to_string()
+    }
+
+    #[test]
+    fn bars_have_gaps_where_nothing_was_recorded() {
+        let chart = chart(&[Some(2), None, Some(0), Some(4)]);
+        assert!(
+            chart.contains("d=\"M0 32V16h8V32ZM20 32V31h8V32ZM30 32V0h8V32Z\""),
+            "{chart}"
+        );
+        assert!(chart.contains("pushed: 6, at most 4 in a slot"), "{chart}");
+        assert_eq!(chart.matches("<td>–</td>").count(), 1);
+    }
+
+    #[test]
+    fn nothing_equal_counts_and_the_largest_numbers() {
+        for counts in [
+            &[][..],
+            &[None],
+            &[Some(0), Some(0)],
+            &[Some(7), Some(7)],
+            &[Some(u64::MAX), Some(u64::MAX), Some(1)],
+        ] {
+            let chart = chart(counts);
+            assert!(!chart.contains("NaN"), "{chart}");
+            let bars = counts.iter().flatten().count();
+            assert_eq!(chart.matches("32Z").count(), bars, "{chart}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A row of small bars without axes, for the cell of a list.
+
+use std::fmt::Write;
+
+use crate::dashboard::chart::scale::height;
+use crate::dashboard::show::Markup;
+
+/// The width of a bar with the gap after it.
+const STEP: usize = 4;
+const HEIGHT: u64 = 24;
+
+/// A bar for each number, as high as its share of the largest one. `label` is the text alternative:
+/// it says what the bars count, and their sum.
+pub(in crate::dashboard) fn spark(counts: &[u64], label: &str) -> Markup {
+    let width = counts.len().max(1) * STEP;
+    let most = counts.iter().copied().max().unwrap_or_default();
+    let label = Markup::escaped(label);
+    let mut svg = format!(
+        "<svg class=\"sparks\" role=\"img\" aria-label=\"{label}\" width=\"{width}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {width} {HEIGHT}\"><path class=\"axis\" d=\"M0 {y}.5H{width}\"/>",
+        y = HEIGHT - 1
+    );
+    for (place, count) in counts.iter().enumerate() {
+        let height = height(*count, most, HEIGHT);
+        if height > 0 {
+            let (x, y, width) = (place * STEP, HEIGHT - height, STEP - 1);
+            // Writing to a String does not fail.
+            let _ = write!(
+                svg,
+                "<rect class=\"spark\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
+            );
+        }
+    }
+    svg.push_str("</svg>");
+    Markup::of(svg)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_high_as_their_share() {
+        let svg = spark(&[0, 1, 12, 24], "due").to_string();
+        for bar in [
+            "x=\"4\" y=\"23\" width=\"3\" height=\"1\"",
+            "x=\"8\" y=\"12\" width=\"3\" height=\"12\"",
+            "x=\"12\" y=\"0\" width=\"3\" height=\"24\"",
+        ] {
+            assert!(svg.contains(bar), "{bar}: {svg}");
+        }
+        assert_eq!(svg.matches("<rect").count(), 3, "none for 0");
+    }
+
+    #[test]
+    fn no_bars_equal_bars_and_the_largest_numbers() {
+        for (counts, bars) in [
+            (&[][..], 0),
+            (&[0, 0], 0),
+            (&[7, 7, 7], 3),
+            (&[1, u64::MAX, u64::MAX], 3),
+        ] {
+            let svg = spark(counts, "due").to_string();
+            assert_eq!(svg.matches("<rect").count(), bars, "{svg}");
+        }
+    }
+
+    #[test]
+    fn the_label_is_escaped() {
+        let svg = spark(&[1], "\"><script>").to_string();
+        assert!(svg.contains("aria-label=\"&quot;&gt;&lt;script&gt;\""));
+    }
+}

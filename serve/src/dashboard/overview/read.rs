@@ -1,0 +1,235 @@
+//! Reads what the plan says, until it is aborted.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dueq::{Client, Error, HistoryPoint, NodeInfo, Resolution};
+use tokio::task::JoinSet;
+
+use crate::dashboard::overview::plan::Step;
+use crate::dashboard::overview::{MAX_AGE, MAX_AGE_OF_DAY, Part, Shared};
+
+/// How long a queue may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The bars of the next hour.
+const BARS: usize = 12;
+const BAR_MS: u64 = 300_000;
+/// By how much the clock of Redis may differ from the expected one.
+const MAX_SKEW_MS: u64 = 5_000;
+
+/// What is known of a queue.
+#[derive(Debug, Clone, Default)]
+pub(in crate::dashboard) struct Known {
+    pub(in crate::dashboard) due: Option<Aged<Due>>,
+    pub(in crate::dashboard) lately: Option<Aged<Lately>>,
+    pub(in crate::dashboard) day: Option<Aged<Day>>,
+    pub(in crate::dashboard) nodes: Option<Aged<Vec<NodeInfo>>>,
+}
+
+/// A value and when it was read.
+pub(in crate::dashboard) type Aged<T> = (Arc<T>, Instant);
+
+/// How many messages fall due in each 5 minutes of the next hour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::dashboard) struct Due(pub(in crate::dashboard) [u64; BARS]);
+
+/// What happened lately.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::dashboard) struct Lately {
+    /// The lateness in the last full minute and the present one.
+    pub(in crate::dashboard) p50_us: Option<u64>,
+    pub(in crate::dashboard) p99_us: Option<u64>,
+    /// Messages pushed in the last hour.
+    pub(in crate::dashboard) pushed: u64,
+    /// Messages that ended in it.
+    pub(in crate::dashboard) ended: u64,
+}
+
+/// What happened in 24 hours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::dashboard) struct Day {
+    pub(in crate::dashboard) cancelled: u64,
+    pub(in crate::dashboard) ended: u64,
+}
+
+/// The answer of a call, with the time of Redis if it tells it.
+enum Value {
+    Due(Due, u64),
+    Lately(Lately, u64),
+    Day(Day, u64),
+    Nodes(Vec<NodeInfo>),
+}
+
+/// The end of a call. `None`: it failed, and what was known stays until it is too old.
+struct Done {
+    name: Arc<str>,
+    part: Part,
+    value: Option<Value>,
+    /// The time of Redis that the call expected.
+    expected_ms: Option<u64>,
+}
+
+pub(super) async fn run(shared: Arc<Shared>, client: Client) {
+    let mut calls = JoinSet::new();
+    shared.state().plan.restart();
+    loop {
+        let now = Instant::now();
+        let (step, now_ms) = {
+            let mut state = shared.state();
+            (state.plan.next(now), state.now_ms(now))
+        };
+        let until = match step {
+            Step::Ask(name, part) => {
+                calls.spawn(call(client.clone(), name, part, now_ms));
+                continue;
+            }
+            Step::Wait(until) => Some(until),
+            Step::Idle => None,
+        };
+        let timer = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = shared.looked.notified() => {}
+            Some(done) = calls.join_next() => match done {
+                Ok(done) => shared.done(done),
+                // The task begins again with the next look.
+                Err(error) => {
+                    if let Ok(reason) = error.try_into_panic() {
+                        std::panic::resume_unwind(reason);
+                    }
+                }
+            },
+            () = timer => {}
+        }
+    }
+}
+
+async fn call(client: Client, name: Arc<str>, part: Part, now_ms: Option<u64>) -> Done {
+    let read = tokio::time::timeout(PATIENCE, read(&client, &name, part, now_ms)).await;
+    Done {
+        value: read.ok().and_then(Result::ok),
+        expected_ms: now_ms,
+        name,
+        part,
+    }
+}
+
+async fn read(
+    client: &Client,
+    name: &str,
+    part: Part,
+    now_ms: Option<u64>,
+) -> Result<Value, Error> {
+    let queue = client.queue(name)?;
+    Ok(match part {
+        Part::Due => {
+            let from_ms = now_ms.unwrap_or_else(crate::audit::now_ms);
+            let times: Vec<_> = (0..=BARS as u64)
+                .map(|bar| from_ms.saturating_add(bar * BAR_MS))
+                .collect();
+            let dues = queue.dues(&times).await?;
+            // Before the first time is what is due now.
+            let mut bars = dues.counts.iter().copied().skip(1);
+            let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
+            Value::Due(Due(bars), dues.now_ms)
+        }
+        Part::Lately => {
+            let history = queue.history(Resolution::Minutes).await?;
+            let now_ms = history.now_ms;
+            Value::Lately(Lately::new(&history), now_ms)
+        }
+        Part::Day => {
+            let history = queue.history(Resolution::Hours).await?;
+            let from_ms = history.now_ms.saturating_sub(86_400_000);
+            let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
+            let day = Day {
+                cancelled: sum.cancelled,
+                ended: ended(&sum),
+            };
+            Value::Day(day, history.now_ms)
+        }
+        Part::Nodes => Value::Nodes(queue.nodes().await?),
+    })
+}
+
+/// How many messages left the queue or died. What expired has died or was dropped.
+fn ended(point: &HistoryPoint) -> u64 {
+    point.acked + point.cancelled + point.died.max(point.expired)
+}
+
+impl Lately {
+    fn new(history: &dueq::History) -> Self {
+        let minute_ms = Resolution::Minutes.slot_ms();
+        let present = history.now_ms / minute_ms * minute_ms;
+        let minute = history.sum(present.saturating_sub(minute_ms)..u64::MAX);
+        let lateness = minute.unwrap_or_default().lateness;
+        let hour = history.sum(0..u64::MAX).unwrap_or_default();
+        Self {
+            p50_us: lateness.quantile_us(0.5),
+            p99_us: lateness.quantile_us(0.99),
+            pushed: hour.pushed,
+            ended: ended(&hour),
+        }
+    }
+}
+
+impl Known {
+    /// The same without what is too old.
+    pub(super) fn fresh(&self, now: Instant) -> Self {
+        fn kept<T>(value: &Option<Aged<T>>, now: Instant, max: Duration) -> Option<Aged<T>> {
+            let fresh = value.as_ref().filter(|(_, at)| now < *at + max);
+            fresh.map(|(value, at)| (Arc::clone(value), *at))
+        }
+        Self {
+            due: kept(&self.due, now, MAX_AGE),
+            lately: kept(&self.lately, now, MAX_AGE),
+            day: kept(&self.day, now, MAX_AGE_OF_DAY),
+            nodes: kept(&self.nodes, now, MAX_AGE),
+        }
+    }
+}
+
+impl super::State {
+    /// The present time of Redis, if a call has told it.
+    fn now_ms(&self, now: Instant) -> Option<u64> {
+        let (at, ms) = self.clock?;
+        let passed = u64::try_from(now.duration_since(at).as_millis()).unwrap_or(u64::MAX);
+        Some(ms.saturating_add(passed))
+    }
+}
+
+impl Shared {
+    fn done(&self, done: Done) {
+        let now = Instant::now();
+        {
+            let mut state = self.state();
+            let is_kept = state.plan.ended(&done.name, done.part);
+            let clock = match &done.value {
+                Some(Value::Due(_, ms) | Value::Lately(_, ms) | Value::Day(_, ms)) => Some(*ms),
+                _ => None,
+            };
+            if let Some(ms) = clock {
+                state.clock = Some((now, ms));
+                let expected = done.expected_ms.unwrap_or_else(crate::audit::now_ms);
+                if done.part == Part::Due && expected.abs_diff(ms) > MAX_SKEW_MS {
+                    // The bars begin at a wrong time.
+                    state.plan.again(&done.name, done.part);
+                }
+            }
+            if is_kept && let Some(value) = done.value {
+                let known = state.known.entry(done.name).or_default();
+                match value {
+                    Value::Due(due, _) => known.due = Some((Arc::new(due), now)),
+                    Value::Lately(lately, _) => known.lately = Some((Arc::new(lately), now)),
+                    Value::Day(day, _) => known.day = Some((Arc::new(day), now)),
+                    Value::Nodes(nodes) => known.nodes = Some((Arc::new(nodes), now)),
+                }
+            }
+        }
+        self.answers.send_modify(|answers| *answers += 1);
+    }
+}

@@ -1,0 +1,140 @@
+//! What falls due: the tabs, and the bars of each.
+
+use crate::dashboard::chart::{self, Due, Step};
+use crate::dashboard::show::{Clock, Markup};
+use crate::dashboard::views::queue::Choice;
+use crate::dashboard::views::queue::data::Dues;
+use crate::dashboard::views::queue::history::Range;
+
+/// The most bars of the tab of all messages.
+const MAX_BARS: u64 = 50;
+/// The latest time that the call takes: the year 9999.
+const MAX_MS: u64 = 253_402_300_799_999;
+
+/// For how long ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tab {
+    Hour,
+    Day,
+    TwoDays,
+    All,
+}
+
+impl Tab {
+    const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::TwoDays, Self::All];
+
+    pub(super) fn named(word: Option<&str>) -> Self {
+        let named = |word| Self::ALL.into_iter().find(|tab| tab.word() == word);
+        word.and_then(named).unwrap_or(Self::Day)
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::TwoDays => "48h",
+            Self::All => "all",
+        }
+    }
+
+    pub(super) fn choices(self, address: &str, range: Range) -> Vec<Choice> {
+        let names = ["Hour", "Day", "48 h", "All"];
+        let tabs = Self::ALL.into_iter().zip(names);
+        tabs.map(|(tab, name)| Choice {
+            name,
+            address: format!("{address}?due={}&range={}#due", tab.word(), range.word()),
+            is_current: tab == self,
+        })
+        .collect()
+    }
+
+    /// The present time, and those between the bars: round in the zone of the page.
+    pub(super) fn times(self, clock: &Clock, last_ms: u64) -> Vec<u64> {
+        let now_ms = clock.now_ms();
+        // The first bar is a part of one, so there is one more.
+        let (step, bars) = match self {
+            Self::Hour => (Step::Minutes(2), 31),
+            Self::Day => (Step::Minutes(30), 49),
+            Self::TwoDays => (Step::Minutes(60), 49),
+            Self::All => {
+                let length = last_ms.saturating_sub(now_ms).max(3_600_000);
+                (Step::within(length, MAX_BARS), MAX_BARS as usize + 1)
+            }
+        };
+        let mut times = vec![now_ms];
+        for time in step.after(clock, now_ms, bars) {
+            // A bar that begins after the last message is empty.
+            let is_over = self == Self::All
+                && times.len() > 2
+                && times.last().is_some_and(|begin| *begin > last_ms);
+            if is_over || time > MAX_MS {
+                break;
+            }
+            times.push(time);
+        }
+        times
+    }
+
+    fn caption(self, clock: &Clock) -> String {
+        let within = match self {
+            Self::Hour => "in the next hour",
+            Self::Day => "in the next day",
+            Self::TwoDays => "in the next 48 h",
+            Self::All => "as far as anything is scheduled",
+        };
+        format!("What falls due {within}, in {}", clock.zone().name())
+    }
+}
+
+/// Times as the call takes them.
+pub(super) fn addresses(times: &[u64]) -> String {
+    let times: Vec<_> = times.iter().map(ToString::to_string).collect();
+    times.join(",")
+}
+
+pub(super) fn chart(tab: Tab, dues: &Dues, address: &str, clock: &Clock) -> Markup {
+    let slots = dues.slots.iter().map(|slot| chart::Slot {
+        from_ms: slot.from_ms,
+        before_ms: slot.before_ms,
+        count: slot.count,
+    });
+    let slots: Vec<_> = slots.collect();
+    chart::due(&Due {
+        caption: &tab.caption(clock),
+        slots: &slots,
+        messages: &format!("{address}/messages?state=scheduled"),
+        clock,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::show::Zone;
+
+    #[test]
+    fn times_of_each_tab_ascend_and_are_at_most_60() {
+        let now = 1_796_299_230_000;
+        let clock = Clock::now(Zone::named("Asia/Kathmandu").expect("a zone")).at(now);
+        for tab in Tab::ALL {
+            let mut length = 0;
+            while length < 300_000_000_000_000 {
+                let times = tab.times(&clock, now.saturating_add(length));
+                assert_eq!(times[0], now);
+                assert!(
+                    (3..=60).contains(&times.len()),
+                    "{tab:?} {length} {times:?}"
+                );
+                assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{times:?}");
+                assert!(times.iter().all(|time| *time <= MAX_MS));
+                length = length * 2 + 60_000;
+            }
+        }
+        let week = Tab::All.times(&clock, now + 7 * 86_400_000);
+        assert!(
+            week.last() > Some(&(now + 7 * 86_400_000)),
+            "all are in a bar"
+        );
+        assert!(Tab::All.times(&clock, 0).len() > 2, "all is overdue");
+    }
+}

@@ -1,0 +1,207 @@
+//! What the queue has done: lateness, handler times, flow.
+
+use crate::dashboard::chart::{self, Band, Counter, Flow};
+use crate::dashboard::show::{self, Clock, Markup};
+use crate::dashboard::views::queue::Choice;
+use crate::dashboard::views::queue::data::{History, Point, Times};
+use crate::dashboard::views::queue::due::Tab;
+
+/// For how long back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Range {
+    Hour,
+    Day,
+    Week,
+    Quarter,
+}
+
+impl Range {
+    const ALL: [Self; 4] = [Self::Hour, Self::Day, Self::Week, Self::Quarter];
+
+    pub(super) fn named(word: Option<&str>) -> Self {
+        let named = |word| Self::ALL.into_iter().find(|range| range.word() == word);
+        word.and_then(named).unwrap_or(Self::Day)
+    }
+
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Hour => "hour",
+            Self::Day => "day",
+            Self::Week => "week",
+            Self::Quarter => "90d",
+        }
+    }
+
+    /// The call that reads it.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Hour => "history?range=60m",
+            Self::Day => "history?range=24h",
+            Self::Week => "history?range=168h",
+            Self::Quarter => "history?range=90d",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Hour => "60 min",
+            Self::Day => "24 h",
+            Self::Week => "7 days",
+            Self::Quarter => "90 days",
+        }
+    }
+
+    pub(super) fn choices(self, address: &str, tab: Tab) -> Vec<Choice> {
+        let names = ["Hour", "Day", "Week", "90 days"];
+        let ranges = Self::ALL.into_iter().zip(names);
+        ranges
+            .map(|(range, name)| Choice {
+                name,
+                address: format!(
+                    "{address}?due={}&range={}#lateness",
+                    tab.word(),
+                    range.word()
+                ),
+                is_current: range == self,
+            })
+            .collect()
+    }
+}
+
+/// The charts of a range.
+pub(super) struct Histories {
+    pub(super) lateness: Markup,
+    pub(super) handling: Markup,
+    pub(super) flow: Markup,
+    /// What share of what ended was cancelled; None if nothing ended.
+    pub(super) cancelled: Option<Cancelled>,
+}
+
+pub(super) struct Cancelled {
+    pub(super) share: String,
+    pub(super) cancelled: String,
+    pub(super) ended: String,
+}
+
+impl Histories {
+    pub(super) fn new(range: Range, history: &History, clock: &Clock) -> Self {
+        let zone = clock.zone().name();
+        let captions = [
+            "From the due time to the start of the handler",
+            "How long the handlers ran",
+            "What happened",
+        ]
+        .map(|what| format!("{what} in {}, times in {zone}", range.name()));
+        Self {
+            lateness: bands(
+                ("lateness-chart", &captions[0]),
+                history,
+                |point| &point.lateness,
+                clock,
+            ),
+            handling: bands(
+                ("handling-chart", &captions[1]),
+                history,
+                |point| &point.handling,
+                clock,
+            ),
+            flow: flow(&captions[2], history, clock),
+            cancelled: history.sum.as_ref().and_then(cancelled),
+        }
+    }
+}
+
+/// When each slot begins and ends. The last one is not over.
+fn slots(history: &History) -> Vec<(u64, u64)> {
+    let count = u64::try_from(history.points.len()).unwrap_or(u64::MAX);
+    let begin = |place| {
+        history
+            .from_ms
+            .saturating_add(history.slot_ms.saturating_mul(place))
+    };
+    (0..count)
+        .map(|place| {
+            let end = match place + 1 == count {
+                true => history.now_ms.max(begin(place) + 1),
+                false => begin(place + 1),
+            };
+            (begin(place), end)
+        })
+        .collect()
+}
+
+fn bands(
+    name: (&str, &str),
+    history: &History,
+    of: impl Fn(&Point) -> &Times,
+    clock: &Clock,
+) -> Markup {
+    let points = slots(history).into_iter().zip(&history.points);
+    let points = points.map(|((from_ms, before_ms), point)| {
+        let times = point.as_ref().map(&of);
+        Band {
+            from_ms,
+            before_ms,
+            count: times.map_or(0, |times| times.count),
+            times_us: times.and_then(Times::percentiles_us),
+        }
+    });
+    let points: Vec<_> = points.collect();
+    let all = history.sum.as_ref().map(&of);
+    chart::bands(name, &points, all.and_then(Times::percentiles_us), clock)
+}
+
+/// A counter: its name, whether it counts trouble, and where it is in a point.
+type Counted = (&'static str, bool, fn(&Point) -> u64);
+
+const COUNTED: [Counted; 7] = [
+    ("pushed", false, |point| point.pushed),
+    ("delivered", false, |point| point.claimed),
+    ("acked", false, |point| point.acked),
+    ("cancelled", false, |point| point.cancelled),
+    ("retried", false, |point| point.retried),
+    ("crashed", true, |point| point.crashed),
+    ("died", true, |point| point.died),
+];
+
+fn flow(caption: &str, history: &History, clock: &Clock) -> Markup {
+    let counters = COUNTED.map(|(name, is_bad, of)| Counter {
+        name,
+        is_bad,
+        counts: history
+            .points
+            .iter()
+            .map(|point| point.as_ref().map(of))
+            .collect(),
+    });
+    chart::flow(&Flow {
+        caption,
+        slots: &slots(history),
+        counters: &counters,
+        clock,
+    })
+}
+
+/// A message that expires is dead or gone: if it is dead, it counts among `died`, too. So expired
+/// messages are not added.
+fn cancelled(sum: &Point) -> Option<Cancelled> {
+    let ended = sum
+        .acked
+        .saturating_add(sum.cancelled)
+        .saturating_add(sum.died);
+    (ended > 0).then(|| Cancelled {
+        share: show::percent(sum.cancelled, ended),
+        cancelled: show::number(sum.cancelled),
+        ended: show::number(ended),
+    })
+}
+
+/// p99 of the lateness in the whole history, and of how many messages.
+pub(super) fn late(history: &History) -> Option<(String, String)> {
+    let late = &history.sum.as_ref()?.lateness;
+    let p99 = match late.percentiles_us()?[2] {
+        u64::MAX => "over 12.7 d".to_owned(),
+        us => show::micros(us),
+    };
+    Some((p99, show::number(late.count)))
+}

@@ -1,0 +1,238 @@
+//! The limits: shown, and changed by a form.
+
+use serde_json::{Map, Value, json};
+
+use crate::dashboard::form::Form;
+use crate::dashboard::show;
+use crate::dashboard::views::queue::data::Stats;
+use crate::problem::{Code, Problem};
+
+/// How a limit is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Number,
+    /// A number, or empty for no limit.
+    Optional,
+    /// A time, such as 30d.
+    Time,
+    /// A number and a time, such as 50/1s, or empty for no limit.
+    Rate,
+    /// A number that goes with the rate.
+    Burst,
+}
+
+/// Field, label, hint, kind.
+const LIMITS: [(&str, &str, &str, Kind); 11] = [
+    (
+        "max_attempts",
+        "Attempts",
+        "after so many failures a message is dead, unless it has its own limit",
+        Kind::Number,
+    ),
+    (
+        "max_crashes",
+        "Crashes",
+        "how many a message survives",
+        Kind::Number,
+    ),
+    (
+        "rate",
+        "Rate",
+        "how many messages start in a time, such as 50/1s; empty: any number",
+        Kind::Rate,
+    ),
+    (
+        "burst",
+        "Burst",
+        "how many of the rate may start at once; empty: as usual",
+        Kind::Burst,
+    ),
+    (
+        "max_leased",
+        "Leased at once",
+        "empty: any number",
+        Kind::Optional,
+    ),
+    (
+        "max_messages",
+        "Messages",
+        "how many the queue may hold; empty: any number",
+        Kind::Optional,
+    ),
+    (
+        "max_payload_bytes",
+        "Bytes of a payload",
+        "at most",
+        Kind::Number,
+    ),
+    (
+        "keep_dead_ms",
+        "Dead messages are kept for",
+        "such as 30d",
+        Kind::Time,
+    ),
+    (
+        "keep_dead",
+        "Dead messages kept",
+        "how many, the newest",
+        Kind::Number,
+    ),
+    (
+        "max_throttle_ms",
+        "Longest break",
+        "for how long a receiver can close the queue, such as 15m",
+        Kind::Time,
+    ),
+    (
+        "max_remembered",
+        "Remembered ids",
+        "how many ids and calls the queue remembers",
+        Kind::Number,
+    ),
+];
+
+/// A limit with its value.
+pub(super) struct Limit {
+    pub(super) field: &'static str,
+    pub(super) label: &'static str,
+    pub(super) hint: &'static str,
+    /// As it is written in the form; empty for none.
+    pub(super) value: String,
+    /// As it is shown.
+    pub(super) shown: String,
+}
+
+pub(super) fn limits(stats: &Stats) -> Vec<Limit> {
+    let number = |field: &str| match field {
+        "rate" => stats.rate,
+        "max_leased" => stats.max_leased,
+        _ => stats.rest.get(field).and_then(Value::as_u64),
+    };
+    let limit = |(field, label, hint, kind)| {
+        let found = number(field);
+        let (value, shown) = match (found, kind) {
+            (None, _) => (String::new(), "none".to_owned()),
+            (Some(ms), Kind::Time) => (compact(ms), show::duration(ms)),
+            (Some(starts), Kind::Rate) => {
+                let window = stats.rate_window_ms.unwrap_or(1_000);
+                (
+                    format!("{starts}/{}", compact(window)),
+                    format!("{} per {}", show::number(starts), show::duration(window)),
+                )
+            }
+            (Some(number), _) => (number.to_string(), show::number(number)),
+        };
+        Limit {
+            field,
+            label,
+            hint,
+            value,
+            shown,
+        }
+    };
+    LIMITS.into_iter().map(limit).collect()
+}
+
+/// A time in its largest whole unit, as inputs take it: 30d.
+fn compact(ms: u64) -> String {
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let whole = units
+        .into_iter()
+        .find(|(length, _)| ms > 0 && ms.is_multiple_of(*length));
+    match whole {
+        Some((length, unit)) => format!("{}{unit}", ms / length),
+        None => format!("{ms}ms"),
+    }
+}
+
+/// The body of the call that makes the limits those of the form; None if none was changed. A limit
+/// that this form has not changed is left as it is: somebody else may have changed it meanwhile.
+pub(super) fn change(form: &Form) -> Result<Option<Value>, Problem> {
+    let mut body = Map::new();
+    let value = |field: &str| form.get(field).map(str::trim);
+    let is_changed = |field: &str| {
+        let was = form.get(&format!("was_{field}")).unwrap_or_default();
+        value(field).is_some_and(|value| value != was)
+    };
+    for (field, label, _, kind) in LIMITS {
+        let text = value(field).unwrap_or_default();
+        match kind {
+            Kind::Rate if is_changed("rate") || is_changed("burst") => {
+                rate(&mut body, text, value("burst").unwrap_or_default())?;
+            }
+            Kind::Rate | Kind::Burst => {}
+            _ if !is_changed(field) => {}
+            Kind::Optional if text.is_empty() => {
+                body.insert(field.to_owned(), Value::Null);
+            }
+            Kind::Time => {
+                let time = dueq_input::period(text).map_err(|error| wrong(label, &error))?;
+                let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+                body.insert(field.to_owned(), json!(ms));
+            }
+            Kind::Number | Kind::Optional => {
+                body.insert(field.to_owned(), json!(number(label, text)?));
+            }
+        }
+    }
+    Ok((!body.is_empty()).then_some(Value::Object(body)))
+}
+
+/// Rate, window and burst are set together.
+fn rate(body: &mut Map<String, Value>, rate: &str, burst: &str) -> Result<(), Problem> {
+    if rate.is_empty() {
+        body.insert("rate".to_owned(), Value::Null);
+        return Ok(());
+    }
+    let rate = dueq_input::rate(rate).map_err(|error| wrong("Rate", &error))?;
+    let window_ms = u64::try_from(rate.window.as_millis()).unwrap_or(u64::MAX);
+    body.insert("rate".to_owned(), json!(rate.starts));
+    body.insert("rate_window_ms".to_owned(), json!(window_ms));
+    if !burst.is_empty() {
+        body.insert("burst".to_owned(), json!(number("Burst", burst)?));
+    }
+    Ok(())
+}
+
+/// A number with or without commas.
+fn number(label: &str, text: &str) -> Result<u64, Problem> {
+    let digits = text.replace(',', "");
+    digits.parse().map_err(|_| {
+        wrong(
+            label,
+            &format!("{} is no whole number", crate::shown::quoted(text)),
+        )
+    })
+}
+
+fn wrong(label: &str, reason: &dyn std::fmt::Display) -> Problem {
+    Problem::new(
+        Code::InvalidInput,
+        format!("{label}: {reason} (nothing was changed)"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_they_are_written() {
+        for (ms, text) in [
+            (2_592_000_000, "30d"),
+            (900_000, "15m"),
+            (1_000, "1s"),
+            (1_500, "1500ms"),
+            (90_000_000, "25h"),
+        ] {
+            assert_eq!(compact(ms), text);
+            let read = dueq_input::period(text).expect("a time");
+            assert_eq!(u128::from(ms), read.as_millis(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `/queues/Q`: one queue.
+
+mod act;
+mod data;
+mod due;
+mod history;
+mod limits;
+mod read;
+mod why;
+
+use askama::Template;
+use axum::Router;
+use axum::http::StatusCode;
+use axum::response::Response;
+use axum::routing::get;
+
+use crate::app::Shared;
+use crate::dashboard::api::Failure;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Clock, Markup};
+use crate::dashboard::views::{Answer, render};
+
+use data::{Examination, Nodes, Schedule, Schedules, Stats};
+use due::Tab;
+use history::{Histories, Range};
+use limits::Limit;
+use read::{Parts, read};
+use why::Cause;
+
+/// How many workers the page shows.
+const MAX_NODES: usize = 50;
+
+/// A part of the page, or why it could not be read.
+type Part<T> = Result<T, String>;
+
+/// A choice among tabs.
+struct Choice {
+    name: &'static str,
+    address: String,
+    is_current: bool,
+}
+
+/// The numbers at the top.
+struct Figures {
+    /// When the next message is due; None if none is known to be.
+    next: Part<Option<Next>>,
+    /// p99 of the last hour, and of how many messages.
+    late: Part<Option<(String, String)>>,
+}
+
+enum Next {
+    Now,
+    At(Markup),
+}
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct QueuePage {
+    frame: Frame,
+    name: String,
+    /// The name as a word of a shell.
+    word: String,
+    /// The address of this page, below the base too.
+    address: String,
+    may_operate: bool,
+    clock: Clock,
+    stats: Part<Stats>,
+    figures: Figures,
+    causes: Part<Vec<Cause>>,
+    findings: Findings,
+    due_tabs: Vec<Choice>,
+    due: Part<Markup>,
+    has_timers: bool,
+    ranges: Vec<Choice>,
+    range: Range,
+    history: Part<Histories>,
+    nodes: Part<Nodes>,
+    schedules: Part<Schedules>,
+    limits: Vec<Limit>,
+}
+
+/// What the doctor says of a queue with overdue messages.
+enum Findings {
+    /// It was not asked.
+    NotAsked,
+    /// It looks again after some seconds, to see whether messages move.
+    Looking,
+    Read(Part<Examination>),
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/queues/{queue}", get(queue).post(act::act))
+}
+
+async fn queue(page: Page) -> Answer {
+    let name = page.queue_name()?.to_owned();
+    let tab = Tab::named(page.param("due"));
+    let range = Range::named(page.param("range"));
+    let segment = segment(&name);
+    let parts = read(&page, &segment, tab, range).await?;
+    let status = match &parts.stats {
+        Ok(_) => StatusCode::OK,
+        Err(failure) => failure.status(),
+    };
+    let queue_page = QueuePage::new(page, &name, &segment, (tab, range), parts);
+    let mut response: Response = render(&queue_page)?;
+    *response.status_mut() = status;
+    Ok(response)
+}
+
+impl QueuePage {
+    fn new(
+        page: Page,
+        name: &str,
+        segment: &str,
+        (tab, range): (Tab, Range),
+        parts: Parts,
+    ) -> Self {
+        let clock = page.clock.clone().at(parts.now_ms);
+        let address = format!("{}/queues/{segment}", page.base);
+        let frame = page.frame(show::text(name), Here::Queue).at(&clock);
+        let word = show::text(&dueq::shell_word(name.as_bytes()));
+        let stats = part(parts.stats);
+        let why = stats
+            .as_ref()
+            .map(|stats| why::causes(stats, &clock, &word, &address));
+        let figures = Figures {
+            next: next(&stats, parts.earliest, &parts.schedules, &clock),
+            late: part(parts.hour).map(|hour| history::late(&hour)),
+        };
+        let limits = stats.as_ref().map(limits::limits).unwrap_or_default();
+        let has_timers = stats.as_ref().is_ok_and(|stats| stats.schedules > 0);
+        Self {
+            name: show::text(name),
+            may_operate: page.caller().may_operate,
+            causes: why.map_err(Clone::clone),
+            findings: match parts.doctor {
+                None => Findings::NotAsked,
+                Some(None) => Findings::Looking,
+                Some(Some(examined)) => Findings::Read(part(examined).map(why::unnamed)),
+            },
+            due_tabs: tab.choices(&address, range),
+            due: part(parts.dues).map(|dues| due::chart(tab, &dues, &address, &clock)),
+            has_timers,
+            ranges: range.choices(&address, tab),
+            history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
+            range,
+            nodes: part(parts.nodes),
+            schedules: part(parts.schedules),
+            limits,
+            figures,
+            stats,
+            frame,
+            word,
+            address,
+            clock,
+        }
+    }
+
+    /// Whether the queue has nothing and nobody.
+    fn is_idle(&self) -> bool {
+        self.stats
+            .as_ref()
+            .is_ok_and(|stats| stats.held() == 0 && stats.nodes == 0)
+    }
+
+    /// When a queue that is closed for some time opens.
+    fn closed_until(&self) -> Option<Markup> {
+        let closed_ms = self.stats.as_ref().ok()?.closed_ms;
+        let until = self.clock.now_ms().saturating_add(closed_ms);
+        (closed_ms > 0).then(|| self.clock.time(until))
+    }
+
+    fn is_late(&self) -> bool {
+        self.stats.as_ref().is_ok_and(why::is_late)
+    }
+
+    /// Whether there is something to say of messages that wait.
+    fn has_trouble(&self) -> bool {
+        let is_caused = self.causes.as_ref().is_ok_and(|causes| !causes.is_empty());
+        is_caused
+            || match &self.findings {
+                Findings::NotAsked => false,
+                Findings::Read(Ok(examination)) => !examination.is_empty(),
+                Findings::Looking | Findings::Read(Err(_)) => true,
+            }
+    }
+
+    /// The first workers: those that lead come first.
+    fn shown<'a>(&self, nodes: &'a Nodes) -> Vec<&'a data::Node> {
+        let mut all: Vec<_> = nodes.nodes.iter().collect();
+        all.sort_by_key(|node| node.leads == 0);
+        all.truncate(MAX_NODES);
+        all
+    }
+
+    fn next_tick(&self, schedule: &Schedule) -> Option<Markup> {
+        schedule.next_ms.map(|ms| self.clock.time(ms))
+    }
+
+    fn segment_of(&self, schedule: &Schedule) -> String {
+        segment(&schedule.name)
+    }
+}
+
+/// When the next message or tick is due.
+fn next(
+    stats: &Part<Stats>,
+    earliest: Option<Result<data::Listed, Failure>>,
+    schedules: &Result<Schedules, Failure>,
+    clock: &Clock,
+) -> Part<Option<Next>> {
+    let stats = stats.as_ref().map_err(Clone::clone)?;
+    if stats.due + stats.ready > 0 {
+        return Ok(Some(Next::Now));
+    }
+    let message = match earliest {
+        Some(earliest) => part(earliest)?
+            .messages
+            .first()
+            .map(|message| message.due_ms),
+        None => None,
+    };
+    let ticks = schedules.iter().flat_map(|schedules| &schedules.schedules);
+    let tick = ticks.filter_map(|schedule| schedule.next_ms).min();
+    let next = message.into_iter().chain(tick).min();
+    Ok(next.map(|ms| Next::At(clock.time(ms))))
+}
+
+/// The part, or what failed and why.
+fn part<T>(read: Result<T, Failure>) -> Part<T> {
+    read.map_err(|failure| match failure.detail() {
+        "" => format!("the call answered {}", failure.status()),
+        detail => show::text(detail),
+    })
+}

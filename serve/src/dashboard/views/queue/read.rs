@@ -1,0 +1,174 @@
+//! The calls of the page. One that fails leaves its part empty, and the others as they are.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::dashboard::api::{Api, Failure};
+use crate::dashboard::frame::Here;
+use crate::dashboard::page::Page;
+use crate::dashboard::views::queue::data::{
+    Dues, Examination, History, Listed, Nodes, Schedules, Stats,
+};
+use crate::dashboard::views::queue::due::{Tab, addresses};
+use crate::dashboard::views::queue::history::Range;
+use crate::dashboard::views::queue::why::is_late;
+use crate::problem::{Code, Problem};
+
+/// How long the page waits for the counts while Redis is known to be away: the call itself would
+/// repeat for 10 s.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// How long it waits for the doctor, who takes seconds if messages are late.
+const DOCTOR: Duration = Duration::from_millis(50);
+
+/// What the calls answered.
+pub(super) struct Parts {
+    /// The present time of Redis, as far as a call told it.
+    pub(super) now_ms: u64,
+    pub(super) stats: Result<Stats, Failure>,
+    /// The earliest scheduled message; None if none is scheduled.
+    pub(super) earliest: Option<Result<Listed, Failure>>,
+    pub(super) dues: Result<Dues, Failure>,
+    pub(super) history: Result<History, Failure>,
+    /// The history of the last hour.
+    pub(super) hour: Result<History, Failure>,
+    pub(super) nodes: Result<Nodes, Failure>,
+    pub(super) schedules: Result<Schedules, Failure>,
+    /// None: not asked. Some(None): still at it.
+    pub(super) doctor: Option<Option<Result<Examination, Failure>>>,
+}
+
+pub(super) async fn read(
+    page: &Page,
+    segment: &str,
+    tab: Tab,
+    range: Range,
+) -> Result<Parts, Failure> {
+    let api = &page.api;
+    let queue = format!("/v1/queues/{segment}");
+    let is_away = page.frame("", Here::Queue).redis;
+    let counts = api.get::<Stats>(&queue);
+    let stats = match is_away {
+        None => counts.await,
+        Some(reason) => timeout(PATIENCE, counts)
+            .await
+            .unwrap_or_else(|_| Err(Problem::new(Code::RedisUnavailable, reason).into())),
+    };
+    let stats = match stats {
+        Ok(stats) => stats,
+        Err(failure) if failure.status().is_client_error() => return Err(failure),
+        // What cannot be reached now would make the page wait for each of its calls.
+        Err(failure) => return Ok(Parts::failed(page.clock.now_ms(), &failure)),
+    };
+    let history: Result<History, _> = get(api, &queue, range.call()).await;
+    let now_ms = match &history {
+        Ok(history) => history.now_ms,
+        Err(_) => page.clock.now_ms(),
+    };
+    let earliest = async {
+        match stats.scheduled {
+            0 => None,
+            _ => Some(get(api, &queue, "messages?state=scheduled&limit=1").await),
+        }
+    };
+    let hour = async {
+        match range {
+            Range::Hour => None,
+            _ => Some(get(api, &queue, Range::Hour.call()).await),
+        }
+    };
+    let nodes = async {
+        match stats.nodes {
+            0 => Ok(Nodes { nodes: Vec::new() }),
+            _ => get(api, &queue, "nodes").await,
+        }
+    };
+    let schedules = async {
+        match stats.schedules {
+            0 => Ok(Schedules {
+                schedules: Vec::new(),
+                next: None,
+            }),
+            _ => get(api, &queue, "schedules?limit=100").await,
+        }
+    };
+    let doctor = async {
+        match is_late(&stats) {
+            true => Some(examined(api.clone(), format!("{queue}/doctor")).await),
+            false => None,
+        }
+    };
+    let (dues, earliest, hour, nodes, schedules, doctor) = tokio::join!(
+        dues(page, &queue, tab, now_ms),
+        earliest,
+        hour,
+        nodes,
+        schedules,
+        doctor
+    );
+    Ok(Parts {
+        now_ms,
+        hour: match (hour, &history) {
+            (Some(hour), _) => hour,
+            (None, Ok(history)) => Ok(history.clone()),
+            (None, Err(failure)) => Err(failure.clone()),
+        },
+        stats: Ok(stats),
+        earliest,
+        dues,
+        history,
+        nodes,
+        schedules,
+        doctor,
+    })
+}
+
+async fn get<T: DeserializeOwned>(api: &Api, queue: &str, call: &str) -> Result<T, Failure> {
+    api.get(&format!("{queue}/{call}")).await
+}
+
+/// The bars of a tab. Those of all need to know first when the last message is due.
+async fn dues(page: &Page, queue: &str, tab: Tab, now_ms: u64) -> Result<Dues, Failure> {
+    let clock = page.clock.clone().at(now_ms);
+    let last_ms = match tab {
+        Tab::All => {
+            let all: Dues = get(&page.api, queue, &format!("dues?times={now_ms}")).await?;
+            all.last_ms.unwrap_or(now_ms)
+        }
+        _ => now_ms,
+    };
+    let times = addresses(&tab.times(&clock, last_ms));
+    get(&page.api, queue, &format!("dues?times={times}")).await
+}
+
+/// The examination, if it is there soon. It goes on: all viewers share it for 10 s, so the next page
+/// has it.
+async fn examined(api: Api, address: String) -> Option<Result<Examination, Failure>> {
+    let examining = tokio::spawn(async move { api.get(&address).await });
+    match timeout(DOCTOR, examining).await {
+        Ok(Ok(examined)) => Some(examined),
+        Ok(Err(_)) => {
+            let problem = Problem::new(Code::Internal, "the examination broke off");
+            Some(Err(problem.into()))
+        }
+        Err(_) => None,
+    }
+}
+
+impl Parts {
+    /// Nothing could be read.
+    fn failed(now_ms: u64, failure: &Failure) -> Self {
+        Self {
+            now_ms,
+            stats: Err(failure.clone()),
+            earliest: None,
+            dues: Err(failure.clone()),
+            history: Err(failure.clone()),
+            hour: Err(failure.clone()),
+            nodes: Err(failure.clone()),
+            schedules: Err(failure.clone()),
+            doctor: None,
+        }
+    }
+}

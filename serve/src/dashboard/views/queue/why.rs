@@ -1,0 +1,265 @@
+//! Why due messages wait, and what helps.
+
+use crate::dashboard::show::{self, Clock, Markup};
+use crate::dashboard::views::queue::data::{Examination, Stats};
+
+/// A message that has been due for longer is late: a live worker claims it within 1 s.
+const LATE_MS: u64 = 2_000;
+/// Workers announce shorter silences for busy queues, too.
+const SHORT_PARK_MS: u64 = 2_000;
+/// The longest time for which a worker parks a queue.
+const LONGEST_PARK_MS: u64 = 60_000;
+
+/// A cause that holds.
+pub(super) struct Cause {
+    pub(super) problem: String,
+    /// When it ends by itself, if it does.
+    pub(super) until: Option<Markup>,
+    pub(super) remedy: String,
+    /// A command that helps.
+    pub(super) command: Option<String>,
+    /// Where to look: address and words.
+    pub(super) link: Option<(String, &'static str)>,
+    /// Whether the button that resumes the queue helps.
+    pub(super) resumes: bool,
+}
+
+impl Cause {
+    fn new(problem: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self {
+            problem: problem.into(),
+            until: None,
+            remedy: remedy.into(),
+            command: None,
+            link: None,
+            resumes: false,
+        }
+    }
+}
+
+/// Whether the oldest unclaimed message is late.
+pub(super) fn is_late(stats: &Stats) -> bool {
+    stats.overdue_ms > LATE_MS && stats.waiting() > 0
+}
+
+/// The causes that hold; none while nothing waits that is due. `word` is the queue in a command,
+/// and `address` that of its page.
+pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
+    let mut causes = Vec::new();
+    if stats.waiting() == 0 {
+        return causes;
+    }
+    let leased = || {
+        Some((
+            format!("{address}/messages?state=leased"),
+            "See what is leased",
+        ))
+    };
+    let limits = || Some((format!("{address}#limits"), "See the limits"));
+    if stats.paused {
+        causes.push(Cause {
+            resumes: true,
+            ..Cause::new(
+                "The queue is paused: workers claim nothing.",
+                "Resume it when the reason for the pause is gone.",
+            )
+        });
+    }
+    let is_limited = limit(stats);
+    if stats.closed_ms > 0 && !is_limited {
+        causes.push(Cause {
+            until: Some(clock.time(clock.now_ms().saturating_add(stats.closed_ms))),
+            resumes: true,
+            ..Cause::new(
+                "The queue is closed for some time: it was paused for that time, or a receiver asked for \
+                 a break.",
+                "Wait, or resume it now.",
+            )
+        });
+    }
+    if let (Some(rate), Some(window_ms)) = (stats.rate, stats.rate_window_ms)
+        && is_limited
+    {
+        let rate = format!("{} per {}", show::number(rate), show::duration(window_ms));
+        causes.push(Cause {
+            link: limits(),
+            ..Cause::new(
+                format!("The rate of {rate} is used up: more messages are due than it lets start."),
+                "Wait, or raise the rate if the receiver can take more.",
+            )
+        });
+    }
+    if stats.full {
+        let most = stats.max_leased.unwrap_or(stats.leased);
+        causes.push(Cause {
+            link: leased(),
+            ..Cause::new(
+                format!(
+                    "{} messages are leased, and max_leased is {}: each starts when another is settled.",
+                    show::number(stats.leased),
+                    show::number(most)
+                ),
+                "Wait, or raise max_leased if the receiver can take more.",
+            )
+        });
+    }
+    if stats.nodes == 0 {
+        causes.push(Cause {
+            command: Some(format!("dueq work {word} --exec COMMAND")),
+            ..Cause::new("No worker is alive.", "Start one:")
+        });
+    }
+    if causes.is_empty() && is_late(stats) {
+        causes.push(of_workers(stats, leased()));
+    }
+    causes
+}
+
+/// Whether the rate explains that messages wait.
+fn limit(stats: &Stats) -> bool {
+    let window_ms = stats.rate.and(stats.rate_window_ms);
+    window_ms.is_some_and(|window_ms| {
+        stats.closed_ms <= window_ms && (stats.closed_ms > 0 || is_late(stats))
+    })
+}
+
+/// Workers live, and nothing holds them back.
+fn of_workers(stats: &Stats, leased: Option<(String, &'static str)>) -> Cause {
+    let nodes = match stats.nodes {
+        1 => "1 worker is alive".to_owned(),
+        nodes => format!("{} workers are alive", show::number(nodes)),
+    };
+    let parked = SHORT_PARK_MS + 1..=LONGEST_PARK_MS;
+    if parked.contains(&stats.parked_ms) && stats.overdue_ms <= LONGEST_PARK_MS {
+        let within = show::duration(stats.parked_ms);
+        return Cause {
+            resumes: true,
+            ..Cause::new(
+                format!("{nodes}, and the queue is parked: it is looked at again within {within}."),
+                "Wait, or resume it, which wakes a worker at once.",
+            )
+        };
+    }
+    match stats.leased {
+        0 => Cause::new(
+            format!("{nodes}, and no message has a handler: the workers cannot claim."),
+            "Look at the logs of the workers.",
+        ),
+        held => Cause {
+            link: leased,
+            ..Cause::new(
+                format!(
+                    "{nodes} with {} messages: all handlers are busy.",
+                    show::number(held)
+                ),
+                "Start more workers, or raise their concurrency. If handlers hang, see what they hold.",
+            )
+        },
+    }
+}
+
+/// The codes of findings that [`causes`] says in its own words.
+const NAMED: [&str; 8] = [
+    "paused", "closed", "rate", "full", "overdue", "silent", "parked", "dead",
+];
+
+/// The findings that are no cause of above.
+pub(super) fn unnamed(mut examination: Examination) -> Examination {
+    let all = [&mut examination.findings, &mut examination.remarks];
+    for list in all {
+        list.retain(|finding| !NAMED.contains(&finding.code.as_str()));
+        for finding in list {
+            for text in [
+                &mut finding.problem,
+                &mut finding.consequence,
+                &mut finding.remedy,
+            ] {
+                *text = show::text(text);
+            }
+        }
+    }
+    examination
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dashboard::show::Zone;
+    use serde_json::{Value, json};
+
+    fn of(change: &Value) -> Vec<String> {
+        let mut stats = json!({
+            "paused": false, "full": false, "scheduled": 3, "due": 3, "ready": 0, "leased": 0,
+            "dead": 0, "overdue_ms": 2001, "nodes": 1, "parked_ms": 0, "closed_ms": 0,
+            "schedules": 0, "rate": null, "rate_window_ms": null, "max_leased": null,
+        });
+        for (name, value) in change.as_object().expect("an object") {
+            stats[name] = value.clone();
+        }
+        let stats: Stats = serde_json::from_value(stats).expect("counts");
+        let clock = Clock::now(Zone::default());
+        let causes = causes(&stats, &clock, "orders", "/queues/orders");
+        causes.into_iter().map(|cause| cause.problem).collect()
+    }
+
+    #[test]
+    fn each_cause_is_named_alone() {
+        for (change, begin) in [
+            (json!({"paused": true}), "The queue is paused"),
+            (json!({"closed_ms": 1}), "The queue is closed for some time"),
+            (
+                json!({"rate": 50, "rate_window_ms": 1000}),
+                "The rate of 50 per 1 s",
+            ),
+            (
+                json!({"rate": 50, "rate_window_ms": 1000, "closed_ms": 1000, "overdue_ms": 5}),
+                "The rate of 50 per 1 s",
+            ),
+            (
+                json!({"rate": 50, "rate_window_ms": 1000, "closed_ms": 1001}),
+                "The queue is closed for some time",
+            ),
+            (
+                json!({"full": true, "leased": 32, "max_leased": 32}),
+                "32 messages are leased",
+            ),
+            (json!({"nodes": 0}), "No worker is alive"),
+            (json!({}), "1 worker is alive, and no message"),
+            (
+                json!({"nodes": 2, "leased": 8}),
+                "2 workers are alive with 8 messages",
+            ),
+            (
+                json!({"parked_ms": 2001}),
+                "1 worker is alive, and the queue is parked",
+            ),
+        ] {
+            let causes = of(&change);
+            assert_eq!(causes.len(), 1, "{change}: {causes:?}");
+            assert!(causes[0].starts_with(begin), "{change}: {causes:?}");
+        }
+    }
+
+    #[test]
+    fn all_causes_are_named_that_hold() {
+        let causes = of(&json!({"paused": true, "nodes": 0, "overdue_ms": 1}));
+        assert_eq!(
+            causes,
+            [
+                "The queue is paused: workers claim nothing.",
+                "No worker is alive."
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_is_named_while_nothing_is_late() {
+        for change in [
+            json!({"due": 0, "paused": true, "nodes": 0}),
+            json!({"overdue_ms": 2000}),
+            json!({"overdue_ms": 2000, "rate": 50, "rate_window_ms": 1000}),
+        ] {
+            assert!(of(&change).is_empty(), "{change}");
+        }
+    }
+}

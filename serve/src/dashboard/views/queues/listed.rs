@@ -1,0 +1,217 @@
+//! All queues that the caller may use, and their order.
+
+use std::cmp::Reverse;
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use crate::dashboard::api::Failure;
+use crate::dashboard::page::Page;
+use crate::problem::Code;
+
+/// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
+const MAX_PAGES: usize = 11;
+/// A queue is in trouble if a message waits for longer than that after its due time: a worker that
+/// lives takes it within milliseconds.
+const OVERDUE_MS: u64 = 1_000;
+
+#[derive(Deserialize)]
+struct Found {
+    queues: Vec<Listed>,
+    next: Option<String>,
+    complete: bool,
+    age_ms: u64,
+}
+
+/// A queue of the list.
+#[derive(Debug, Clone, Deserialize)]
+pub(in crate::dashboard::views) struct Listed {
+    pub(in crate::dashboard::views) queue: String,
+    pub(in crate::dashboard::views) counts: Option<Counts>,
+    pub(in crate::dashboard::views) error: Option<String>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(in crate::dashboard::views) struct Counts {
+    pub(in crate::dashboard::views) paused: bool,
+    pub(in crate::dashboard::views) scheduled: u64,
+    pub(in crate::dashboard::views) due: u64,
+    pub(in crate::dashboard::views) ready: u64,
+    pub(in crate::dashboard::views) leased: u64,
+    pub(in crate::dashboard::views) dead: u64,
+    pub(in crate::dashboard::views) overdue_ms: u64,
+    pub(in crate::dashboard::views) nodes: u64,
+}
+
+/// All queues of the caller.
+pub(in crate::dashboard::views) struct All {
+    pub(in crate::dashboard::views) queues: Vec<Listed>,
+    /// Whether the server knows all queues.
+    pub(in crate::dashboard::views) is_complete: bool,
+    /// How old the counts are.
+    pub(in crate::dashboard::views) age_ms: u64,
+}
+
+/// How long a page waits for new counts after a pause of the poller: enough for some queues. With
+/// many it shows the counts from before the pause.
+const WAIT_MS: u64 = 30;
+/// The longest wait that `/v1/queues` allows.
+const MAX_WAIT_MS: u64 = 2_000;
+
+impl All {
+    /// Reads the list of the server's poller: that costs no call of Redis.
+    pub(in crate::dashboard::views) async fn read(page: &Page) -> Result<Self, Failure> {
+        match Self::read_within(page, WAIT_MS).await {
+            // Without any counts it waits for the first ones.
+            Err(failure) if failure.code() == Code::RedisUnavailable.word() => {
+                Self::read_within(page, MAX_WAIT_MS).await
+            }
+            all => all,
+        }
+    }
+
+    async fn read_within(page: &Page, wait_ms: u64) -> Result<Self, Failure> {
+        let mut all = Self {
+            queues: Vec::new(),
+            is_complete: true,
+            age_ms: 0,
+        };
+        let first = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
+        let mut path = first.clone();
+        for _ in 0..MAX_PAGES {
+            let found: Found = page.api.get(&path).await?;
+            (all.is_complete, all.age_ms) = (found.complete, found.age_ms);
+            all.queues.extend(found.queues);
+            match (found.next, all.queues.last()) {
+                (Some(_), Some(last)) => {
+                    let after = utf8_percent_encode(&last.queue, NON_ALPHANUMERIC);
+                    path = format!("{first}&after={after}");
+                }
+                _ => break,
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// What is wrong with a queue: the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Trouble {
+    Unreadable,
+    /// The oldest first.
+    Overdue(Reverse<u64>),
+    Paused,
+    Dead,
+    None,
+}
+
+impl Trouble {
+    pub(super) fn of(queue: &Listed) -> Self {
+        let Some(counts) = queue.counts.as_ref().filter(|_| queue.error.is_none()) else {
+            return match queue.error {
+                Some(_) => Self::Unreadable,
+                None => Self::None, // not read yet
+            };
+        };
+        match counts {
+            counts if counts.overdue_ms > OVERDUE_MS => Self::Overdue(Reverse(counts.overdue_ms)),
+            counts if counts.paused => Self::Paused,
+            counts if counts.dead > 0 => Self::Dead,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The order of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Trouble,
+    Name,
+}
+
+/// The queues whose names contain `filter`, in this order. Upper and lower case are the same.
+pub(super) fn sorted(mut queues: Vec<Listed>, filter: &str, order: Order) -> Vec<Listed> {
+    if !filter.is_empty() {
+        let filter = filter.to_lowercase();
+        queues.retain(|listed| listed.queue.to_lowercase().contains(&filter));
+    }
+    match order {
+        Order::Name => queues.sort_by(|one, other| one.queue.cmp(&other.queue)),
+        Order::Trouble => queues.sort_by(|one, other| {
+            (Trouble::of(one), &one.queue).cmp(&(Trouble::of(other), &other.queue))
+        }),
+    }
+    queues
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(name: &str, change: impl FnOnce(&mut Counts)) -> Listed {
+        let mut counts = Counts::default();
+        change(&mut counts);
+        Listed {
+            queue: name.to_owned(),
+            counts: Some(counts),
+            error: None,
+        }
+    }
+
+    fn all() -> Vec<Listed> {
+        let unreadable = Listed {
+            error: Some("WRONGTYPE".to_owned()),
+            ..listed("z-broken", |_| {})
+        };
+        let unread = Listed {
+            counts: None,
+            ..listed("b-unread", |_| {})
+        };
+        vec![
+            listed("a-calm", |_| {}),
+            listed("a-dead", |counts| counts.dead = 1),
+            listed("a-paused", |counts| {
+                (counts.paused, counts.dead) = (true, 9);
+            }),
+            listed("a-late", |counts| counts.overdue_ms = 1_001),
+            listed("C-later", |counts| {
+                (counts.overdue_ms, counts.paused) = (60_000, true);
+            }),
+            listed("a-busy", |counts| counts.overdue_ms = 1_000),
+            unread,
+            unreadable,
+        ]
+    }
+
+    fn names(queues: &[Listed]) -> Vec<&str> {
+        queues.iter().map(|listed| listed.queue.as_str()).collect()
+    }
+
+    #[test]
+    fn trouble_is_first_and_the_worst_of_it() {
+        let sorted = sorted(all(), "", Order::Trouble);
+        assert_eq!(
+            names(&sorted),
+            [
+                "z-broken", "C-later", "a-late", "a-paused", "a-dead", "a-busy", "a-calm",
+                "b-unread"
+            ]
+        );
+    }
+
+    #[test]
+    fn names_are_sorted_and_filtered() {
+        assert_eq!(
+            names(&sorted(all(), "", Order::Name)),
+            [
+                "C-later", "a-busy", "a-calm", "a-dead", "a-late", "a-paused", "b-unread",
+                "z-broken"
+            ]
+        );
+        assert_eq!(
+            names(&sorted(all(), "LATE", Order::Name)),
+            ["C-later", "a-late"]
+        );
+        assert!(sorted(all(), "none", Order::Trouble).is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! `/`: all queues, trouble first.
+
+mod listed;
+mod row;
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+
+use crate::app::Shared;
+use crate::dashboard::frame::{Frame, Here};
+use crate::dashboard::overview::{Known, View};
+use crate::dashboard::page::Page;
+use crate::dashboard::show;
+use crate::dashboard::views::pages::Pages;
+use crate::dashboard::views::{Answer, render};
+
+pub(super) use listed::{All, Counts, Listed};
+use listed::{Order, Trouble, sorted};
+use row::Row;
+
+/// How many queues a page has.
+const PAGE: usize = 100;
+/// From which age on the page says how old the counts are.
+const OLD_MS: u64 = 10_000;
+/// How long the page waits for what was never read: a few queues are read at once by then.
+const PATIENCE: Duration = Duration::from_millis(25);
+
+/// How many queues are in which trouble.
+#[derive(Default)]
+struct Summary {
+    unreadable: u64,
+    overdue: u64,
+    paused: u64,
+    dead: u64,
+}
+
+#[derive(Template)]
+#[template(path = "queues.html")]
+struct QueuesPage {
+    frame: Frame,
+    rows: Vec<Row>,
+    summary: Summary,
+    /// All queues of the caller, and those with the filter in their names.
+    all: u64,
+    shown: u64,
+    filter: String,
+    by_name: bool,
+    is_complete: bool,
+    /// How old the counts are, if they are older than usual.
+    age: Option<String>,
+    pages: Pages,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/", get(queues))
+}
+
+async fn queues(State(app): State<Shared>, page: Page) -> Answer {
+    let all = All::read(&page).await?;
+    let filter = page.param("name").unwrap_or_default().trim();
+    let order = match page.param("sort") {
+        Some("name") => Order::Name,
+        _ => Order::Trouble,
+    };
+    let count = all.queues.len() as u64;
+    let queues = sorted(all.queues, filter, order);
+    let summary = Summary::of(&queues);
+    let mut params = vec![("name", filter)];
+    if order == Order::Name {
+        params.push(("sort", "name"));
+    }
+    let pages = Pages::new(page.param("page"), queues.len(), PAGE, &params);
+    let here = &queues[pages.range()];
+    let names: Vec<_> = here.iter().map(|listed| listed.queue.as_str()).collect();
+    let mut known = app.overview.look(View::Queues, &names, PATIENCE).await;
+    let rows = here.iter().map(|listed| {
+        let known = known.remove(listed.queue.as_str());
+        Row::new(listed, &known.unwrap_or_else(Known::default))
+    });
+    let rows = rows.collect();
+    render(&QueuesPage {
+        frame: page.frame("Queues", Here::Queues),
+        rows,
+        summary,
+        all: count,
+        shown: queues.len() as u64,
+        filter: filter.to_owned(),
+        by_name: order == Order::Name,
+        is_complete: all.is_complete,
+        age: (all.age_ms > OLD_MS).then(|| show::duration(all.age_ms)),
+        pages,
+    })
+}
+
+impl Summary {
+    fn of(queues: &[Listed]) -> Self {
+        let mut summary = Self::default();
+        for queue in queues {
+            match Trouble::of(queue) {
+                Trouble::Unreadable => summary.unreadable += 1,
+                Trouble::Overdue(_) => summary.overdue += 1,
+                _ => {}
+            }
+            let counts = queue.counts.as_ref();
+            summary.paused += u64::from(counts.is_some_and(|counts| counts.paused));
+            summary.dead += counts.map_or(0, |counts| counts.dead);
+        }
+        summary
+    }
+}

@@ -1,0 +1,152 @@
+//! `/server`: what is wrong with the Redis server, audits, and what this instance allows.
+
+use std::time::Duration;
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use serde::Deserialize;
+
+use crate::app::Shared;
+use crate::dashboard::findings::{Finding, worst_first};
+use crate::dashboard::form::Form;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Page;
+use crate::dashboard::show;
+use crate::dashboard::views::operations::{Operation, all, begin};
+use crate::dashboard::views::{Answer, render};
+use crate::problem::{Code, Problem};
+
+/// How long the page waits for the examination: while Redis is away, it takes seconds.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+struct Examination {
+    findings: Vec<Finding>,
+    remarks: Vec<Finding>,
+    unchecked: Vec<Unchecked>,
+    age_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct Unchecked {
+    what: String,
+    why: String,
+}
+
+#[derive(Deserialize)]
+struct Caller {
+    name: String,
+    via: String,
+    roles: Vec<String>,
+    rights: Vec<String>,
+    queues: Vec<String>,
+}
+
+/// What this instance is and allows.
+struct Instance {
+    version: &'static str,
+    uptime: String,
+    queues: String,
+    rate: String,
+    bodies: String,
+    is_read_only: bool,
+}
+
+#[derive(Template)]
+#[template(path = "server.html")]
+struct ServerPage {
+    frame: Frame,
+    /// The examination, or why there is none.
+    examination: Result<Examination, String>,
+    audits: Vec<Operation>,
+    may_operate: bool,
+    instance: Instance,
+    caller: Caller,
+}
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/server", get(server).post(act))
+}
+
+async fn server(State(app): State<Shared>, page: Page) -> Answer {
+    let examined = page.api.get::<Examination>("/v1/doctor");
+    let examination = match tokio::time::timeout(PATIENCE, examined).await {
+        Ok(Ok(examination)) => Ok(examination.shown()),
+        Ok(Err(failure)) => Err(show::text(failure.detail())),
+        Err(_) => Err("the examination has not ended yet: look again in some seconds".to_owned()),
+    };
+    let caller: Caller = page.api.get("/v1/caller").await?;
+    let mut audits = all(&page).await?;
+    audits.retain(Operation::is_audit);
+    audits.truncate(10);
+    render(&ServerPage {
+        frame: page.frame("Server", Here::Server),
+        examination,
+        audits,
+        may_operate: page.caller().may_operate,
+        instance: Instance::of(&app),
+        caller: caller.shown(),
+    })
+}
+
+async fn act(page: Page, form: Form) -> Answer {
+    let refused = |detail: &str| Problem::new(Code::InvalidInput, detail).into();
+    if form.get("action") != Some("audit") {
+        return Err(refused("the form names no known action"));
+    }
+    match form.filled("queue") {
+        Some(queue) => begin(&page, &segment(queue.trim()), "audit").await,
+        None => Err(refused("queue: name the queue to audit")),
+    }
+}
+
+impl Examination {
+    fn shown(self) -> Self {
+        let unchecked = self.unchecked.into_iter();
+        Self {
+            findings: worst_first(self.findings),
+            remarks: worst_first(self.remarks),
+            unchecked: unchecked
+                .map(|unchecked| Unchecked {
+                    what: show::text(&unchecked.what),
+                    why: show::text(&unchecked.why),
+                })
+                .collect(),
+            age_ms: self.age_ms,
+        }
+    }
+}
+
+impl Caller {
+    fn shown(self) -> Self {
+        Self {
+            name: show::text(&self.name),
+            queues: self.queues.iter().map(|queue| show::text(queue)).collect(),
+            ..self
+        }
+    }
+}
+
+impl Instance {
+    fn of(app: &Shared) -> Self {
+        let uptime = u64::try_from(app.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let patterns: Vec<_> = app.served().iter().map(ToString::to_string).collect();
+        let bytes = app.bodies.max_bytes();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            uptime: show::duration(uptime),
+            queues: match patterns.join(", ") {
+                patterns if patterns.is_empty() => "all".to_owned(),
+                patterns => show::text(&patterns),
+            },
+            rate: match app.rate_limit.per_second() {
+                Some(rate) => format!("{rate} a second from each caller"),
+                None => "no limit".to_owned(),
+            },
+            bodies: format!("{} MiB in memory at most", bytes >> 20),
+            is_read_only: app.is_read_only,
+        }
+    }
+}

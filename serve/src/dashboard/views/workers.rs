@@ -1,0 +1,176 @@
+//! `/workers`: the live workers of all queues.
+
+use std::time::{Duration, Instant};
+
+use askama::Template;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use dueq::NodeInfo;
+
+use crate::app::Shared;
+use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::overview::{Known, View};
+use crate::dashboard::page::Page;
+use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::pages::Pages;
+use crate::dashboard::views::queues::{All, Counts};
+use crate::dashboard::views::{Answer, render};
+
+/// How many queues a page has.
+const PAGE: usize = 50;
+/// How many workers of a queue are shown.
+const MAX_NODES: usize = 20;
+/// How long the page waits for workers that were never read.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// The workers of a queue.
+struct Group {
+    queue: String,
+    segment: String,
+    workers: u64,
+    counts: Counts,
+    /// `None`: not read yet.
+    nodes: Option<Vec<Node>>,
+    /// How many workers are not shown.
+    more: u64,
+    /// How long ago the workers were read.
+    age: String,
+}
+
+struct Node {
+    id: String,
+    /// What it leads: a dash, or in words.
+    leads: Option<String>,
+    report: String,
+}
+
+#[derive(Template)]
+#[template(path = "workers.html")]
+struct WorkersPage {
+    frame: Frame,
+    groups: Vec<Group>,
+    workers: u64,
+    queues: u64,
+    /// How many queues have due messages and no worker.
+    unattended: Vec<(String, String)>,
+    more_unattended: usize,
+    pages: Pages,
+}
+
+/// How many queues without a worker are named.
+const MAX_UNATTENDED: usize = 10;
+
+pub(super) fn routes() -> Router<Shared> {
+    Router::new().route("/workers", get(workers))
+}
+
+async fn workers(State(app): State<Shared>, page: Page) -> Answer {
+    let all = All::read(&page).await?.queues;
+    let (mut attended, mut unattended) = (Vec::new(), Vec::new());
+    for listed in all {
+        match listed.counts {
+            Some(counts) if counts.nodes > 0 => attended.push((listed.queue, counts)),
+            Some(counts) if counts.due + counts.ready > 0 => unattended.push(listed.queue),
+            _ => {}
+        }
+    }
+    let pages = Pages::new(page.param("page"), attended.len(), PAGE, &[]);
+    let workers = attended.iter().map(|(_, counts)| counts.nodes).sum();
+    let queues = attended.len() as u64;
+    let here = &attended[pages.range()];
+    let names: Vec<_> = here.iter().map(|(name, _)| name.as_str()).collect();
+    let mut known = app.overview.look(View::Workers, &names, PATIENCE).await;
+    let groups = here.iter().map(|(name, counts)| {
+        let known = known.remove(name.as_str());
+        Group::new(name, counts, &known.unwrap_or_else(Known::default))
+    });
+    let more_unattended = unattended.len().saturating_sub(MAX_UNATTENDED);
+    unattended.truncate(MAX_UNATTENDED);
+    let unattended = unattended.iter();
+    render(&WorkersPage {
+        groups: groups.collect(),
+        frame: page.frame("Workers", Here::Workers),
+        workers,
+        queues,
+        unattended: unattended
+            .map(|name| (show::text(name), segment(name)))
+            .collect(),
+        more_unattended,
+        pages,
+    })
+}
+
+impl Group {
+    fn new(name: &str, counts: &Counts, known: &Known) -> Self {
+        let nodes = known.nodes.as_ref();
+        let age = nodes.map(|(_, at)| Instant::now().duration_since(*at));
+        let age = age.unwrap_or_default().as_secs() * 1_000;
+        let shown = nodes.map(|(nodes, _)| {
+            let mut nodes: Vec<_> = nodes.iter().collect();
+            // Leaders first.
+            nodes.sort_by_key(|node| std::cmp::Reverse(node.leads));
+            let shown = nodes.into_iter().take(MAX_NODES);
+            shown.map(Node::new).collect::<Vec<_>>()
+        });
+        let read = nodes.map_or(0, |(nodes, _)| nodes.len()) as u64;
+        let listed = shown.as_ref().map_or(0, Vec::len) as u64;
+        Self {
+            queue: show::text(name),
+            segment: segment(name),
+            workers: counts.nodes,
+            counts: counts.clone(),
+            more: read.saturating_sub(listed),
+            nodes: shown,
+            age: match age {
+                0 => "just now".to_owned(),
+                age => format!("{} ago", show::duration(age)),
+            },
+        }
+    }
+
+    /// How many messages the workers hold, and how many wait for them.
+    fn held(&self) -> Markup {
+        show::short(self.counts.leased)
+    }
+
+    fn waiting(&self) -> Markup {
+        show::short(self.counts.due.saturating_add(self.counts.ready))
+    }
+}
+
+impl Node {
+    fn new(node: &NodeInfo) -> Self {
+        let leads = match (node.leads, node.attends) {
+            (0, _) => None,
+            (1, 0 | 1) => Some("the leader".to_owned()),
+            (leads, attends) => Some(format!("leads {leads} of {attends} partitions")),
+        };
+        Self {
+            id: show::text(&node.id),
+            leads,
+            report: match node.parked_ms {
+                0 => format!("{} ago", show::duration(node.silent_ms)),
+                ms => format!("parked: the next report is in {}", show::duration(ms)),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queue_without_known_workers_has_none_to_show() {
+        let counts = Counts {
+            nodes: 3,
+            leased: 12,
+            ..Counts::default()
+        };
+        let group = Group::new("a\u{200b}", &counts, &Known::default());
+        assert_eq!((group.queue.as_str(), group.workers), ("a\\u{200b}", 3));
+        assert!(group.nodes.is_none());
+        assert_eq!(group.held().to_string(), "12");
+    }
+}

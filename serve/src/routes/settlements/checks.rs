@@ -1,0 +1,49 @@
+//! Checks of the bodies of settlements and extensions.
+
+use std::time::Duration;
+
+use crate::checks::check_problem;
+use crate::routes::settlements::extension::Extension;
+use crate::routes::settlements::settlement::Settlement;
+use crate::routes::settlements::{MAX_ITEMS, lists, only};
+
+/// The body of settlements: a list within its length, of items with a whole handle or a reason.
+pub fn http_settlements(bytes: &[u8]) {
+    let read =
+        lists(bytes).and_then(|lists| only("settlements", lists.settlements, lists.extensions));
+    let items = match read {
+        Ok(items) => items,
+        Err(problem) => return check_problem(&problem),
+    };
+    assert!(items.len() <= MAX_ITEMS);
+    for item in items {
+        match Settlement::check(item.get()) {
+            Ok((written, handle)) => assert_eq!(handle.to_string(), written),
+            Err(problem) => check_problem(&problem),
+        }
+    }
+}
+
+/// The body of extensions: the same, with leases of a day at most.
+pub fn http_extensions(bytes: &[u8]) {
+    let read =
+        lists(bytes).and_then(|lists| only("extensions", lists.extensions, lists.settlements));
+    let items = match read {
+        Ok(items) => items,
+        Err(problem) => return check_problem(&problem),
+    };
+    assert!(items.len() <= MAX_ITEMS);
+    for item in items {
+        match Extension::read(item.get()) {
+            Ok(extended) => {
+                let (least, day) = (Duration::from_millis(1), Duration::from_secs(86_400));
+                assert!((least..=day).contains(&extended.lease));
+                // JSON may write the handle with escapes.
+                if !item.get().contains('\\') {
+                    assert!(item.get().contains(&extended.handle.to_string()));
+                }
+            }
+            Err(problem) => check_problem(&problem),
+        }
+    }
+}

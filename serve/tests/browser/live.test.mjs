@@ -1,0 +1,348 @@
+// Pages stay current, at a low cost, whatever lies between the browser and Redis.
+import assert from "node:assert/strict";
+import { createServer, request as send } from "node:http";
+import { after, before, test } from "node:test";
+import { Bench, until } from "./harness.mjs";
+
+const bench = new Bench();
+let site, browser;
+
+before(async () => {
+  await bench.redis();
+  site = await bench.serve();
+  browser = await bench.browser();
+});
+after(() => bench.close());
+
+let pushed = 0;
+const push = (queue, from = site) => from.push(queue, [{ id: `live:${pushed += 1}`, payload: "x", delay: "90min" }]);
+const waiting = async (queue) => (await site.counts(queue)).scheduled;
+/** Waits until the page itself, not loaded again, shows so many waiting messages. */
+const shows = async (page, queue) => {
+  const count = `${await waiting(queue)}`;
+  await page.waitForFunction((wanted) => [...document.querySelectorAll("[data-live]")].some((part) => part.textContent.includes(wanted)), count);
+};
+/** Requests that a page sends, with their times. */
+const record = (page) => {
+  const sent = [];
+  page.on("request", (request) => {
+    if (!request.url().includes("/assets/")) sent.push({ url: request.url(), at: performance.now() });
+  });
+  return sent;
+};
+const atMostOneASecond = (sent) => {
+  // The browser's own timing, and the path of the notice to this process, are not exact.
+  for (let later = 1; later < sent.length; later += 1) {
+    const between = sent[later].at - sent[later - 1].at;
+    if (later > 1) assert.ok(between > 700, `${between} ms before ${sent[later].url}`);
+  }
+};
+
+test("a_page_shows_what_was_pushed_and_keeps_focus_and_selection", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("live");
+  await page.goto(`${site.url}/queues/live`);
+  await page.evaluate(() => { window.isSame = true; });
+  const sent = record(page);
+  await page.locator("#find").fill("half an id");
+  for (let round = 0; round < 3; round += 1) {
+    await push("live");
+    await shows(page, "live");
+  }
+  assert.ok(await page.evaluate(() => window.isSame), "it was not loaded again");
+  assert.equal(await page.inputValue("#find"), "half an id");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "find");
+  atMostOneASecond(sent);
+  assert.equal(sent.filter(({ url }) => url.includes("/v1/events")).length, 1);
+  await context.close();
+});
+
+test("open_details_and_ticked_boxes_stay_when_a_list_changes", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await page.goto(`${site.url}/queues/live`);
+  const details = page.locator("main [data-live] details").first();
+  if (await details.count()) await details.evaluate((element) => { element.open = true; });
+  await push("live");
+  await shows(page, "live");
+  if (await details.count()) assert.ok(await details.evaluate((element) => element.open));
+  await page.goto(`${site.url}/queues/live/messages?state=scheduled`);
+  const all = page.getByLabel("Select all rows");
+  await all.check();
+  const boxes = page.locator("tbody input[type=checkbox]");
+  assert.equal(await page.locator("tbody input:checked").count(), await boxes.count());
+  await boxes.first().uncheck();
+  assert.ok(!await all.isChecked());
+  await context.close();
+});
+
+test("eight_tabs_have_one_stream_and_all_are_current", async () => {
+  const context = await browser.newContext();
+  const queues = ["tab-0", "tab-1", "tab-2", "tab-3"];
+  for (const queue of queues) await push(queue);
+  let open = 0, most = 0;
+  context.on("request", (request) => {
+    if (request.url().includes("/v1/events")) most = Math.max(most, open += 1);
+  });
+  for (const event of ["requestfinished", "requestfailed"]) {
+    context.on(event, (request) => { if (request.url().includes("/v1/events")) open -= 1; });
+  }
+  const pages = [];
+  for (let tab = 0; tab < 8; tab += 1) {
+    const page = await context.newPage();
+    await page.goto(`${site.url}/queues/${queues[tab % 4]}`);
+    pages.push(page);
+  }
+  await until("a stream", () => open === 1);
+  for (let round = 0; round < 2; round += 1) {
+    for (const queue of queues) await push(queue);
+    await Promise.all(pages.map((page, tab) => shows(page, queues[tab % 4])));
+  }
+  assert.equal(open, 1);
+  assert.ok(most <= 2, `${most} at once`); // the old one ends while the new one begins
+  // The tab with the stream goes away: another one takes over.
+  await pages[0].close();
+  await push("tab-1");
+  await Promise.all([1, 5].map((tab) => shows(pages[tab], "tab-1")));
+  await until("a stream of another tab", () => open === 1);
+  await context.close();
+});
+
+test("a_hidden_tab_asks_for_nothing", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("live");
+  await page.goto(`${site.url}/queues/live`);
+  const sent = record(page);
+  await until("a stream", () => sent.some(({ url }) => url.includes("/v1/events")));
+  const hide = (hidden) => page.evaluate((isHidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+    Object.defineProperty(document, "visibilityState", { configurable: true, get: () => (isHidden ? "hidden" : "visible") });
+    document.dispatchEvent(new Event("visibilitychange"));
+  }, hidden);
+  await hide(true);
+  const before = sent.length;
+  assert.deepEqual(await page.evaluate(async () => (await navigator.locks.query()).held), []);
+  await push("live");
+  await page.waitForTimeout(4_500); // longer than the time between two polls
+  assert.equal(sent.length, before);
+  await hide(false);
+  await shows(page, "live");
+  await context.close();
+});
+
+test("redis_away_shows_a_red_line_and_the_page_recovers", async () => {
+  const own = new Bench();
+  try {
+    await own.redis();
+    const away = await own.serve();
+    await push("live", away);
+    const context = await (await own.browser()).newContext();
+    const [queue, list] = [await context.newPage(), await context.newPage()];
+    await queue.goto(`${away.url}/queues/live`);
+    await list.goto(away.url);
+    await own.end(own.redisProcess);
+    await queue.locator("#lost, #redis").first().waitFor({ timeout: 60_000 });
+    await list.locator("#redis, #lost").first().waitFor({ timeout: 60_000 });
+    const late = await context.newPage();
+    const answer = await late.goto(`${away.url}/queues/live`);
+    assert.ok(answer.status() >= 502, `${answer.status()}`);
+    await own.redis(own.port);
+    for (const page of [queue, list]) await page.locator("#lost, #redis").first().waitFor({ state: "detached", timeout: 90_000 });
+    await late.locator("#figures").waitFor({ timeout: 90_000 });
+  } finally {
+    await own.close();
+  }
+});
+
+test("server_away_shows_a_red_line_and_the_page_recovers", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("live");
+  await page.goto(`${site.url}/queues/live`);
+  await context.setOffline(true);
+  await page.locator("#lost").waitFor({ timeout: 30_000 });
+  assert.match(await page.locator("#lost").textContent(), /cannot be reached/);
+  await context.setOffline(false);
+  await page.locator("#lost").waitFor({ state: "detached", timeout: 30_000 });
+  await push("live");
+  await shows(page, "live");
+  await context.close();
+});
+
+test("a_proxy_that_holds_streams_back_makes_the_page_poll", async () => {
+  const { hostname, port } = new URL(site.url);
+  const held = [];
+  const proxy = createServer((incoming, outgoing) => {
+    const onward = send({ hostname, port, path: incoming.url, method: incoming.method, headers: { ...incoming.headers, host: `${hostname}:${port}` } }, (answer) => {
+      if (incoming.url.startsWith("/v1/events")) return held.push(answer); // all of it first, as a buffering proxy
+      outgoing.writeHead(answer.statusCode, answer.headers);
+      answer.pipe(outgoing);
+    });
+    onward.on("error", () => outgoing.destroy());
+    outgoing.on("close", () => onward.destroy());
+    incoming.pipe(onward);
+  });
+  await new Promise((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  try {
+    const context = await browser.newContext();
+    const page = await context.newPage();
+    const sent = record(page);
+    await push("live");
+    await page.goto(`http://127.0.0.1:${proxy.address().port}/queues/live`);
+    await until("a stream is tried", () => held.length > 0);
+    for (let round = 0; round < 2; round += 1) {
+      await push("live");
+      await shows(page, "live");
+    }
+    assert.ok(sent.filter(({ url }) => url.includes("/v1/events")).length <= 2);
+    atMostOneASecond(sent);
+    await context.close();
+  } finally {
+    proxy.closeAllConnections();
+    proxy.close();
+  }
+});
+
+for (const [name, hours] of [["ahead", 1], ["behind", -1]]) {
+  test(`a_browsers_clock_an_hour_${name}_shows_right_times`, async () => {
+    const context = await browser.newContext();
+    await context.addInitScript((off) => {
+      const real = Date.now;
+      Date.now = () => real() + off;
+      const Real = Date;
+      window.Date = class extends Real { constructor(...args) { super(...(args.length ? args : [Real.now()])); } };
+    }, hours * 3_600_000);
+    const page = await context.newPage();
+    const id = `clock:${name}`;
+    await site.push("clock", [{ id, payload: "x", delay: "10min" }]);
+    await page.goto(`${site.url}/queues/clock/messages/${id}`);
+    const due = page.locator("time[data-ms] .relative", { hasText: /^in / }).first();
+    const first = await due.textContent();
+    assert.match(first, /^in (9 min|10 min)/);
+    await page.waitForFunction(([selector, shown]) => {
+      const found = [...document.querySelectorAll(selector)].find((part) => part.textContent.startsWith("in "));
+      return found && found.textContent !== shown;
+    }, ["time[data-ms] .relative", first]);
+    assert.match(await due.textContent(), /^in 9 min \d+ s$/);
+    await context.close();
+  });
+}
+
+test("refused_storage_and_cookies_break_nothing", async () => {
+  const context = await browser.newContext();
+  await context.addInitScript(() => {
+    const refuse = () => { throw new DOMException("refused", "SecurityError"); };
+    Object.defineProperty(window, "localStorage", { get: refuse });
+    Object.defineProperty(document, "cookie", { get: refuse, set: refuse });
+    window.BroadcastChannel = class { constructor() { refuse(); } };
+  });
+  // As a browser does that refuses cookies: it sends none.
+  await context.route("**/*", async (route) => {
+    const response = await route.fetch({ maxRedirects: 0 });
+    const headers = response.headers();
+    delete headers["set-cookie"];
+    await route.fulfill({ response, headers });
+  });
+  const errors = [];
+  context.on("weberror", (error) => errors.push(`${error.error()}`));
+  const page = await context.newPage();
+  await push("live");
+  await page.goto(`${site.url}/queues/live`);
+  await push("live");
+  await shows(page, "live");
+  await page.keyboard.press("?");
+  await page.getByLabel("Switch them off").check();
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("the_browsers_zone_is_offered_and_nothing_else_is_touched", async () => {
+  const context = await browser.newContext({ timezoneId: "Asia/Shanghai" });
+  const page = await context.newPage();
+  await page.goto(site.url);
+  assert.equal(await page.inputValue("#zone"), "UTC");
+  await Promise.all([page.waitForNavigation(), page.getByRole("button", { name: "This browser's: Asia/Shanghai" }).click()]);
+  assert.equal(await page.inputValue("#zone"), "Asia/Shanghai");
+  assert.equal(await page.locator("#zone-own").count(), 0);
+  await context.close();
+});
+
+test("the_switcher_asks_the_server_while_somebody_types", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  for (const queue of ["suggest-a", "suggest-b"]) await push(queue);
+  await until("the server knows the queues", async () => {
+    const { queues } = await site.call("GET", "/v1/queues?after=suggest");
+    return queues.filter(({ queue }) => queue.startsWith("suggest-")).length === 2;
+  });
+  await page.goto(`${site.url}/search`);
+  const sent = record(page);
+  await page.locator("#switcher").pressSequentially("sugg", { delay: 50 });
+  await page.waitForFunction(() => document.querySelectorAll("#switcher-names option").length === 2);
+  const names = await page.evaluate(() => [...document.querySelectorAll("#switcher-names option")].map((option) => option.value));
+  assert.deepEqual(names, ["suggest-a", "suggest-b"]);
+  assert.ok(sent.length <= 3, `${sent.length} requests for 4 letters`);
+  await context.close();
+});
+
+test("a_double_click_sends_a_form_once", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("double");
+  await page.goto(`${site.url}/queues/double`);
+  let posts = 0;
+  page.on("request", (request) => { posts += request.method() === "POST" ? 1 : 0; });
+  await page.route("**/queues/double", async (route) => {
+    // A slow answer: the second click comes before it.
+    if (route.request().method() === "POST") await new Promise((resolve) => setTimeout(resolve, 700));
+    await route.continue();
+  });
+  const button = page.getByRole("button", { name: "Pause", exact: true });
+  await Promise.all([page.waitForURL(/did=paused/), button.evaluate((element) => {
+    element.click();
+    element.click();
+    setTimeout(() => element.click(), 100);
+  })]);
+  assert.equal(posts, 1);
+  await page.goBack();
+  assert.ok(await page.locator("main button").first().isEnabled());
+  await context.close();
+});
+
+test("memory_of_a_tab_stays_flat_over_fifty_refreshes", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await push("live");
+  // The page's clock runs ten times faster, and so does its timer.
+  await context.addInitScript(() => {
+    const now = performance.now.bind(performance);
+    performance.now = () => now() * 10;
+    const set = window.setInterval;
+    window.setInterval = (act, ms) => set(act, ms / 10);
+  });
+  await page.goto(`${site.url}/queues/live`);
+  let refreshes = 0;
+  page.on("requestfinished", (request) => { refreshes += request.url().endsWith("/queues/live") ? 1 : 0; });
+  const session = await context.newCDPSession(page);
+  const used = async () => {
+    await session.send("HeapProfiler.collectGarbage");
+    const { nodes, documents, jsEventListeners } = await session.send("Memory.getDOMCounters");
+    const { usedSize } = await session.send("Runtime.getHeapUsage");
+    return { nodes, documents, jsEventListeners, usedSize };
+  };
+  const after = async (count) => {
+    await until(`${count} refreshes`, async () => {
+      await push("live");
+      return refreshes >= count;
+    }, 120_000);
+    return used();
+  };
+  const [early, late] = [await after(10), await after(60)];
+  assert.ok(late.documents <= early.documents + 2, JSON.stringify([early, late]));
+  assert.ok(late.nodes <= early.nodes * 1.5, JSON.stringify([early, late]));
+  assert.ok(late.jsEventListeners <= early.jsEventListeners + 5, JSON.stringify([early, late]));
+  assert.ok(late.usedSize <= early.usedSize + 1_000_000, JSON.stringify([early, late]));
+  await context.close();
+});

@@ -1,0 +1,445 @@
+//! The page of one queue.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Delivery, Resolution, Schedule};
+
+use crate::basics::form;
+use crate::instance::{Answer, Instance};
+
+/// Far longer than any report takes.
+const LIMIT: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+async fn page(instance: &Instance, address: &str) -> Result<Answer> {
+    instance
+        .ask(&format!("GET {address}"), &["Accept: text/html"], "")
+        .await
+}
+
+async fn send(instance: &Instance, address: &str, body: &str) -> Result<Answer> {
+    let headers = form(instance);
+    let headers: Vec<_> = headers.iter().map(String::as_str).collect();
+    instance
+        .ask(&format!("POST {address}"), &headers, body)
+        .await
+}
+
+fn assert_led_to(answer: &Answer, address: &str) {
+    assert_eq!(
+        (answer.status, answer.header("location")),
+        (303, Some(address)),
+        "{}",
+        answer.body
+    );
+}
+
+fn assert_has(page: &Answer, texts: &[&str]) {
+    for text in texts {
+        assert!(page.body.contains(text), "{text:?} is not in {}", page.body);
+    }
+}
+
+/// The numbers in the table of what falls due.
+fn due_counts(page: &Answer) -> Result<Vec<u64>> {
+    let table = page.body.split("id=\"due-table\"").nth(1);
+    let table = table.and_then(|rest| rest.split("</table>").next());
+    let cells = table.context("a table")?.split("<td>").skip(1);
+    cells
+        .map(|cell| {
+            let number = cell.split("</td>").next().unwrap_or_default();
+            Ok(number.replace(',', "").parse()?)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    for (number, hours) in [1, 1, 20, 40, 1_000, 20_000].into_iter().enumerate() {
+        queue
+            .push("x")
+            .id(format!("{number}"))
+            .delay(HOUR * hours)
+            .await?;
+    }
+    queue.push("x").id("late").delay(Duration::ZERO).await?;
+    for (tab, bars, later) in [
+        ("hour", 31, 6),
+        ("day", 49, 3),
+        ("48h", 49, 2),
+        ("all", 20, 0),
+    ] {
+        let page = page(&instance, &format!("/queues/orders?due={tab}")).await?;
+        assert_eq!(page.status, 200, "{}", page.body);
+        let counts = due_counts(&page)?;
+        let stats = queue.stats().await?;
+        assert_eq!(counts.iter().sum::<u64>(), stats.scheduled, "{tab}");
+        assert!(counts.len() > bars, "{tab}: {counts:?}");
+        // Of the two messages in an hour, the last bar has both or none: it ends at a round time.
+        let last = counts.last().context("a count")?;
+        assert!(
+            [later, later.saturating_sub(2)].contains(last),
+            "{tab}: {counts:?}"
+        );
+        assert_has(
+            &page,
+            &[
+                "<a href=\"/queues/orders/messages?state=scheduled&amp;from=",
+                "aria-label=\"Bars: What falls due",
+            ],
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn figures_and_causes_say_why_messages_wait() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    queue.push("x").id("1").delay(HOUR).await?;
+    let calm = page(&instance, "/queues/orders").await?;
+    assert_has(
+        &calm,
+        &["<dt>Next due</dt>", "in 59 min", "nothing is overdue"],
+    );
+    assert!(!calm.body.contains("Why messages wait"), "{}", calm.body);
+    queue.push("x").id("2").delay(Duration::ZERO).await?;
+    queue.pause().await?;
+    let paused = page(&instance, "/queues/orders").await?;
+    assert_has(
+        &paused,
+        &[
+            "Why messages wait",
+            "The queue is paused: workers claim nothing.",
+            "value=\"resume\"",
+            "No worker is alive.",
+            "dueq work orders --exec COMMAND",
+            "<dt>Next due</dt>",
+            "<dd>now</dd>",
+        ],
+    );
+    queue.resume().await?;
+    queue.pause_for(HOUR).await?;
+    let closed = page(&instance, "/queues/orders").await?;
+    assert_has(
+        &closed,
+        &["The queue is closed for some time", "opens <time"],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    queue.push("x").id("kept").delay(HOUR).await?;
+    let worker = queue.worker().spawn(async |_: Delivery| {});
+    let begun = async {
+        // Before this field is there, nothing is recorded.
+        let words = ["HEXISTS", "dueq:{orders}:meta", "history"];
+        while !instance.redis.command(&words)?.starts_with(":1") {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::Ok(())
+    };
+    tokio::time::timeout(LIMIT, begun).await??;
+    for number in 0..3 {
+        queue.push("x").id(format!("{number}")).await?;
+    }
+    queue.push("x").id("gone").delay(HOUR).await?;
+    queue.cancel("gone").await?;
+    let reported = async {
+        loop {
+            let history = queue.history(Resolution::Minutes).await?;
+            let sum = history.sum(0..u64::MAX).unwrap_or_default();
+            if sum.acked == 3 && sum.cancelled == 1 {
+                return anyhow::Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LIMIT, reported).await??;
+    for range in ["hour", "day", "week", "90d"] {
+        let page = page(&instance, &format!("/queues/orders?range={range}")).await?;
+        assert_eq!(page.status, 200, "{}", page.body);
+        assert_has(
+            &page,
+            &[
+                "3 handled in the last hour",
+                "<strong>leader</strong>",
+                "<strong>25.0 %</strong> of what ended in",
+                "1 of 4",
+                "aria-label=\"acked: 3, at most 3 in a slot\"",
+                "<path class=\"band-2\" d=\"M",
+            ],
+        );
+        assert!(!page.body.contains("NaN"), "{}", page.body);
+    }
+    worker.shutdown().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_empty_queue_says_what_to_run() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("it's empty")?;
+    queue.push("x").id("1").delay(HOUR).await?;
+    queue.cancel("1").await?;
+    let page = page(&instance, "/queues/it's%20empty").await?;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_has(
+        &page,
+        &[
+            "The queue has no messages and no workers.",
+            "dueq push &#39;it&#39;\\&#39;&#39;s empty&#39;",
+            "Nothing falls due in this time",
+            "Nothing was recorded in this time",
+            "nothing is scheduled",
+            "No worker is alive.",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn names_that_others_chose_are_text() -> Result<()> {
+    let instance = Instance::open().await?;
+    let name = "<img src=x onerror=alert(1)>\u{202e}\"'&{{7*7}}".replace("{{", "[[");
+    let name = name.replace("}}", "]]");
+    let queue = instance.client.queue(&name)?;
+    queue.push("x").id("1").delay(HOUR).await?;
+    queue.pause().await?;
+    let segment = dueq_input::id_path(name.as_bytes());
+    let page = page(&instance, &format!("/queues/{segment}")).await?;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert!(!page.body.contains("<img"), "{}", page.body);
+    assert!(!page.body.contains('\u{202e}'), "{}", page.body);
+    assert_has(&page, &["\\u{202e}"]);
+    let answer = send(&instance, &format!("/queues/{segment}"), "action=resume").await?;
+    assert_led_to(&answer, &format!("/queues/{segment}?did=resumed"));
+    assert!(!queue.stats().await?.paused);
+    Ok(())
+}
+
+#[tokio::test]
+async fn limits_are_changed_one_by_one() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    let page = page(&instance, "/queues/orders").await?;
+    assert_has(
+        &page,
+        &[
+            "name=\"keep_dead_ms\" value=\"30d\"",
+            "name=\"was_max_attempts\"",
+        ],
+    );
+    let body = "action=limits&rate=100/min&was_rate=&burst=&was_burst=&keep_dead_ms=7d&was_keep_dead_ms=30d\
+                &max_leased=+8+&was_max_leased=&max_attempts=5&was_max_attempts=5";
+    for _ in 0..2 {
+        let answer = send(&instance, "/queues/orders", body).await?;
+        assert_led_to(&answer, "/queues/orders?did=limits");
+    }
+    let stats = queue.stats().await?;
+    assert_eq!((stats.max_leased, stats.keep_dead_ms), (8, 604_800_000));
+    let rate = stats.rate.context("a rate")?;
+    assert_eq!((rate.starts, rate.window), (100, Duration::from_secs(60)));
+    // The form did not change the attempts, so it does not undo what another operator has set.
+    assert_ne!(stats.max_attempts, 5);
+    let body =
+        "action=limits&rate=&was_rate=100/1m&burst=1&was_burst=1&max_leased=&was_max_leased=8";
+    let answer = send(&instance, "/queues/orders", body).await?;
+    assert_led_to(&answer, "/queues/orders?did=limits");
+    let stats = queue.stats().await?;
+    assert_eq!((stats.rate, stats.max_leased), (None, 0));
+    for wrong in [
+        "max_attempts=x&was_max_attempts=5",
+        "max_attempts=0&was_max_attempts=5",
+        "max_attempts=&was_max_attempts=5",
+        "keep_dead_ms=1+month&was_keep_dead_ms=30d",
+        "rate=fast&was_rate=",
+    ] {
+        let body = format!("action=limits&{wrong}");
+        let answer = send(&instance, "/queues/orders", &body).await?;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);
+        assert_has(&answer, &["Nothing was changed."]);
+    }
+    let answer = send(&instance, "/queues/orders", "action=limits&rate=&was_rate=").await?;
+    assert_led_to(&answer, "/queues/orders");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_queue_is_paused_for_a_time() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    for _ in 0..2 {
+        let answer = send(&instance, "/queues/orders", "action=pause_for&for=10m").await?;
+        assert_led_to(&answer, "/queues/orders?did=closed");
+    }
+    let stats = queue.stats().await?;
+    assert!(!stats.paused);
+    assert!((1..=600_000).contains(&stats.closed_ms), "{stats:?}");
+    for wrong in ["for=", "for=soon", "for=0s", "for=-5m"] {
+        let answer = send(
+            &instance,
+            "/queues/orders",
+            &format!("action=pause_for&{wrong}"),
+        )
+        .await?;
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+    let answer = send(&instance, "/queues/orders", "action=explode").await?;
+    assert_eq!(answer.status, 400);
+    Ok(())
+}
+
+#[tokio::test]
+async fn schedules_are_shown_paused_triggered_and_removed() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("reports")?;
+    let rule = Schedule::every(HOUR * 24).name("night/ly");
+    queue.schedules("tests").apply([rule]).await?;
+    let shown = page(&instance, "/queues/reports").await?;
+    let segment = dueq_input::id_path(b"night/ly");
+    assert_has(
+        &shown,
+        &[
+            "night/ly",
+            "every 1 d",
+            &format!("name=\"schedule\" value=\"{segment}\""),
+            "The next tick of each schedule counts as a message.",
+        ],
+    );
+    let did = async |action: &str| {
+        let body = format!("action={action}&schedule={segment}&triggered=0");
+        send(&instance, "/queues/reports", &body).await
+    };
+    // Twice: the second of two clicks changes nothing more.
+    for (action, word) in [
+        ("schedule_pause", "schedule_paused"),
+        ("schedule_trigger", "triggered"),
+        ("schedule_resume", "schedule_resumed"),
+        ("schedule_remove", "schedule_removed"),
+    ] {
+        for _ in 0..2 {
+            let answer = did(action).await?;
+            assert_led_to(&answer, &format!("/queues/reports?did={word}"));
+        }
+        let stored = queue.schedule("night/ly").get().await?;
+        let state = stored.as_ref().map(|stored| stored.state.as_str());
+        let triggered = stored.as_ref().map_or(0, |stored| stored.triggered);
+        match action {
+            "schedule_pause" => assert_eq!((state, triggered), (Some("paused"), 0)),
+            "schedule_trigger" => assert_eq!((state, triggered), (Some("paused"), 1)),
+            "schedule_resume" => assert_eq!((state, triggered), (Some("active"), 1)),
+            _ => assert_eq!(state, None),
+        }
+    }
+    for wrong in [
+        "schedule=none&triggered=0",
+        "schedule=..&triggered=0",
+        "schedule=x/../../limits&triggered=0",
+    ] {
+        let body = format!("action=schedule_trigger&{wrong}");
+        let answer = send(&instance, "/queues/reports", &body).await?;
+        assert_eq!(answer.status, 404, "{wrong}: {}", answer.body);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_viewer_sees_no_forms_and_is_refused() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.queue("orders").await?;
+    let rule = Schedule::every(HOUR * 24).name("nightly");
+    queue.schedules("tests").apply([rule]).await?;
+    let bearer = instance.bearer("viewer");
+    let page = instance
+        .ask("GET /queues/orders", &["Accept: text/html", &bearer], "")
+        .await?;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_has(&page, &["nightly", "Limits"]);
+    assert!(
+        !page.body.contains("name=\"action\""),
+        "a form: {}",
+        page.body
+    );
+    let headers = form(&instance);
+    let mut headers: Vec<_> = headers.iter().map(String::as_str).collect();
+    headers.push(&bearer);
+    for body in [
+        "action=pause",
+        "action=pause_for&for=1h",
+        "action=resume",
+        "action=limits&max_leased=8&was_max_leased=",
+        "action=schedule_pause&schedule=nightly",
+        "action=schedule_resume&schedule=nightly",
+        "action=schedule_trigger&schedule=nightly&triggered=0",
+        "action=schedule_remove&schedule=nightly",
+    ] {
+        let answer = instance.ask("POST /queues/orders", &headers, body).await?;
+        assert_eq!(answer.status, 403, "{body}: {}", answer.body);
+    }
+    let stats = queue.stats().await?;
+    assert_eq!(
+        (
+            stats.paused,
+            stats.closed_ms,
+            stats.max_leased,
+            stats.schedules
+        ),
+        (false, 0, 0, 1)
+    );
+    let stored = queue.schedule("nightly").get().await?;
+    let stored = stored.context("the schedule")?;
+    assert_eq!((stored.state.as_str(), stored.triggered), ("active", 0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn parts_that_cannot_be_read_leave_the_rest() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    queue.push("x").id("2").delay(Duration::ZERO).await?;
+    // The counts and the history do without this command.
+    instance
+        .redis
+        .command(&["ACL", "SETUSER", "default", "-zrange"])?;
+    let page = page(&instance, "/queues/orders").await?;
+    assert_eq!(page.status, 200, "{}", page.body);
+    assert_has(
+        &page,
+        &[
+            "What falls due could not be read",
+            "<dt>Waiting</dt><dd>2</dd>",
+            "Nothing ended in 24 h.",
+            "Attempts",
+        ],
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_page_without_redis_says_so_in_each_part() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    instance.queue("orders").await?;
+    instance.redis.kill()?;
+    for _ in 0..2 {
+        let page = page(&instance, "/queues/orders").await?;
+        assert_eq!(page.status, 503, "{}", page.body);
+        assert_has(
+            &page,
+            &[
+                "The counts could not be read",
+                "What falls due could not be read",
+                "The history could not be read",
+                "The workers could not be read",
+                "The schedules could not be read",
+            ],
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Access that changes while a claim waits, and a tokens file that cannot be read meanwhile.
+
+use std::fs;
+
+use anyhow::Result;
+use dueq::{Message, Queue};
+use dueq_serve::{Access, QueuePattern, Role, TrustedProxy, add_token};
+use tokio::net::TcpStream;
+
+use super::{CLAIM, JSON, LIMIT, WAITS, begin, is_untouched, one, until, waiting};
+use crate::assert_refused;
+use crate::instance::{Answer, Instance, to_end};
+
+const REPEATABLE: &str = r#"{"wait_ms": 50000, "lease_ms": 600000, "claim_id": "a"}"#;
+
+/// A change of a table of the tokens file.
+type Change = fn(&str) -> String;
+
+/// A claim of the role consumer that waits, and a message `1` that is due later.
+async fn waits(instance: &Instance, body: &str) -> Result<(Queue, TcpStream)> {
+    let queue = instance.client.queue("orders")?;
+    let later = Message::new("x").id("1").due(LIMIT);
+    queue.push_message(later).await?;
+    let stream = begin(instance, &[&instance.bearer("consumer")], body).await?;
+    waiting(instance, 1).await?;
+    Ok((queue, stream))
+}
+
+/// Changes the tokens file; returns what it was.
+fn change_tokens(instance: &Instance, change: impl FnOnce(&str) -> String) -> Result<String> {
+    let path = instance.folder.join("tokens.toml");
+    let text = fs::read_to_string(&path)?;
+    fs::write(&path, change(&text))?;
+    instance.control.reload();
+    Ok(text)
+}
+
+/// The file, in which the table of the token `consumer` is changed.
+fn with_consumer(text: &str, change: Change) -> String {
+    let mut tables = text.split("[[token]]");
+    let mut all = tables.next().unwrap_or_default().to_owned();
+    for table in tables.map(|table| format!("[[token]]{table}")) {
+        let is_consumer = table.contains("name = \"consumer\"");
+        all.push_str(&if is_consumer { change(&table) } else { table });
+    }
+    assert_ne!(all, text);
+    all
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claim_that_lost_its_right_gets_no_message() -> Result<()> {
+    let changes: [(Change, u16, &str); 3] = [
+        (
+            |table| table.replace("[\"consumer\"]", "[\"producer\"]"),
+            403,
+            "forbidden",
+        ),
+        (
+            |table| table.replace("[\"*\"]", "[\"other*\"]"),
+            403,
+            "foreign_queue",
+        ),
+        (|_| String::new(), 401, "unauthenticated"),
+    ];
+    for (change, status, code) in changes {
+        for body in [WAITS, REPEATABLE] {
+            let instance = Instance::with_tokens().await?;
+            let (queue, mut stream) = waits(&instance, body).await?;
+            change_tokens(&instance, |text| with_consumer(text, change))?;
+            let _ = queue.run_now("1").await?;
+            let answer = Answer::parse(&to_end(&mut stream).await?)?;
+            assert_eq!(answer.refusal()?, (status, code.to_owned()), "{body}");
+            assert!(!answer.body.contains("deliveries"), "{answer:?}");
+            until(&queue, "the release", |stats| stats.leased == 0).await?;
+            is_untouched(&queue).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_tokens_file_keeps_what_can_be_repeated() -> Result<()> {
+    for body in [WAITS, REPEATABLE] {
+        let instance = Instance::with_tokens().await?;
+        let (queue, mut stream) = waits(&instance, body).await?;
+        let text = change_tokens(&instance, |_| "[[token]]\nname = 5".to_owned())?;
+        let _ = queue.run_now("1").await?;
+        let answer = Answer::parse(&to_end(&mut stream).await?)?;
+        assert_refused!(&answer, 503, "tokens_unreadable", "{body}");
+        change_tokens(&instance, |_| text)?;
+        if body == WAITS {
+            until(&queue, "the release", |stats| stats.leased == 0).await?;
+            is_untouched(&queue).await?;
+            continue;
+        }
+        let again = instance.ask_as("consumer", CLAIM, body).await?;
+        assert_eq!(again.json()?["repeated"], true, "{again:?}");
+        assert_eq!(one(&again)?["attempt"], 1);
+        assert_eq!(queue.stats().await?.claimed, 1);
+    }
+    Ok(())
+}
+
+/// A server with a tokens file that trusts proxies on this machine, too. Its signing key is in the
+/// tokens file, or in a file of its own.
+async fn proxied(has_key_file: bool) -> Result<Instance> {
+    Instance::start(|config, folder| {
+        let path = folder.join("tokens.toml");
+        let token = add_token(&path, "operator", &[Role::Operator], &[QueuePattern::all()])?;
+        config.access = Access::Tokens(path);
+        let roles = [("work".to_owned(), Role::Consumer)];
+        let networks = ["127.0.0.0/8".to_owned()];
+        let proxy = TrustedProxy::new(&networks, "x-user", Some("x-groups"), &roles);
+        config.proxy = Some(proxy.map_err(anyhow::Error::msg)?);
+        if has_key_file {
+            let key = folder.join("key");
+            fs::write(&key, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")?;
+            config.signing_key = Some(key);
+        }
+        Ok(vec![("operator".to_owned(), token)])
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_have_one_key_while_the_file_is_unreadable() -> Result<()> {
+    // A user of the proxy needs the tokens file for nothing but its key.
+    let headers = ["X-User: ann", "X-Groups: work", JSON];
+    for has_key_file in [false, true] {
+        let instance = proxied(has_key_file).await?;
+        let queue = instance.client.queue("orders")?;
+        queue.push_message(Message::new("x").id("1")).await?;
+        let first = instance.ask(CLAIM, &headers, REPEATABLE).await?;
+        queue.push_message(Message::new("x").id("2")).await?;
+        let text = change_tokens(&instance, |_| "[[token]]\nname = 5".to_owned())?;
+        let again = instance.ask(CLAIM, &headers, REPEATABLE).await?;
+        if has_key_file {
+            assert_eq!(one(&again)?, one(&first)?);
+        } else {
+            assert_refused!(&again, 503, "tokens_unreadable");
+        }
+        change_tokens(&instance, |_| text)?;
+        let again = instance.ask(CLAIM, &headers, REPEATABLE).await?;
+        assert_eq!(one(&again)?, one(&first)?);
+        assert_eq!(queue.stats().await?.claimed, 1);
+    }
+    Ok(())
+}
