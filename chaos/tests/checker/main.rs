@@ -4,6 +4,7 @@
 mod counts;
 mod excuses;
 mod failovers;
+mod follow_ups;
 mod histories;
 mod http;
 mod limits;
