@@ -67,7 +67,7 @@ async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
     }
     queue.push("x").id("late").delay(Duration::ZERO).await?;
     for (tab, bars, later) in [
-        ("hour", 31, 6),
+        ("hour", 31, 6_u64),
         ("day", 49, 3),
         ("48h", 49, 2),
         ("all", 20, 0),
