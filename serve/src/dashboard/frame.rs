@@ -171,7 +171,7 @@ impl Frame {
 }
 
 /// The words of `?did=`, and their sentences.
-const DONE: [(&str, &str); 15] = [
+const DONE: &[(&str, &str)] = &[
     ("paused", "The queue is paused: workers claim nothing."),
     ("resumed", "The queue is open again."),
     (

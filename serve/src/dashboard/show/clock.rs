@@ -46,6 +46,7 @@ impl Zone {
         &self.name
     }
 
+    /// The rules of the zone.
     pub(in crate::dashboard) fn rules(&self) -> &TimeZone {
         &self.zone
     }
