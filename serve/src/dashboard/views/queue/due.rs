@@ -80,7 +80,7 @@ impl Tab {
             Self::Hour => "in the next hour",
             Self::Day => "in the next day",
             Self::TwoDays => "in the next 48 h",
-            Self::All => "as far as anything is scheduled",
+            Self::All => "up to the last message",
         };
         format!("What falls due {within}, in {}", clock.zone().name())
     }

@@ -115,18 +115,11 @@ impl Histories {
 fn slots(history: &History) -> Vec<(u64, u64)> {
     let count = u64::try_from(history.points.len()).unwrap_or(u64::MAX);
     let begin = |place| {
-        history
-            .from_ms
-            .saturating_add(history.slot_ms.saturating_mul(place))
+        let after = history.slot_ms.saturating_mul(place);
+        history.from_ms.saturating_add(after)
     };
     (0..count)
-        .map(|place| {
-            let end = match place + 1 == count {
-                true => history.now_ms.max(begin(place) + 1),
-                false => begin(place + 1),
-            };
-            (begin(place), end)
-        })
+        .map(|place| (begin(place), begin(place + 1)))
         .collect()
 }
 
