@@ -36,7 +36,7 @@ struct Entry {
 /// A message as it was before its cancel.
 #[derive(Debug, PartialEq)]
 pub(in crate::dashboard) struct Cancelled {
-    /// As `/v1` shows it, without the payload.
+    /// As `/v1` shows it, without the payload and the error.
     fields: Value,
     payload: Vec<u8>,
 }
@@ -127,8 +127,10 @@ impl Cancelled {
 
     fn new(mut fields: Value, payload: Vec<u8>) -> Self {
         if let Some(fields) = fields.as_object_mut() {
-            fields.remove("payload");
-            fields.remove("payload_base64");
+            // The error may be long, and a push cannot bring it back.
+            for name in ["payload", "payload_base64", "error"] {
+                fields.remove(name);
+            }
         }
         Self { fields, payload }
     }

@@ -7,7 +7,7 @@ use dueq::{Message, Queue};
 use serde_json::Value;
 
 use crate::instance::{Answer, Instance};
-use crate::message::{led, page, post};
+use crate::message::{claimed, led, page, post};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/dead";
@@ -17,7 +17,7 @@ async fn bury(queue: &Queue, errors: &[&str]) -> Result<()> {
     for (number, error) in errors.iter().enumerate() {
         let message = Message::new(format!("secret {number}")).id(number.to_string());
         assert!(queue.push_message(message).await?.is_created());
-        for delivery in queue.claim(1, HOUR).await? {
+        for delivery in claimed(queue, 1).await? {
             let _ = delivery.bury(error).await?;
         }
     }
@@ -59,7 +59,8 @@ async fn groups_have_counts_and_crashes_are_apart() -> Result<()> {
     bury(&queue, &["timeout\nat 1", "timeout\nat 2", "<b>refused"]).await?;
     // Its leases run out more often than once.
     queue.configure(dueq::Limits::new().max_crashes(0)).await?;
-    queue.push("x").id("crash").await?;
+    let past = dueq::Due::at_ms(1_700_000_000_000);
+    queue.push("x").id("crash").due(past).await?;
     // A claim over HTTP makes the server attend the queue: it takes back what nobody settles.
     let json = ["Content-Type: application/json"];
     let claim = instance.ask("POST /v1/queues/orders/claims", &json, "{\"lease_ms\": 1}");
@@ -111,7 +112,7 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
     // A second click, and a form of an earlier page.
     let again = post(&instance, None, AT, &form).await?;
     assert!(again.body.contains("Requeued 0 of 0"), "{}", again.body);
-    for delivery in queue.claim(2, HOUR).await? {
+    for delivery in claimed(&queue, 2).await? {
         let _ = delivery.bury("timeout").await?;
     }
     let early = "action=group&before_ms=1700000000000&error=dGltZW91dA&crashed=false";
@@ -160,7 +161,7 @@ async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
     // Longer than what a page shows, and no text.
     let large = vec![0xff_u8; 100_000];
     queue.push(large.clone()).id("large").await?;
-    for delivery in queue.claim(1, HOUR).await? {
+    for delivery in claimed(&queue, 1).await? {
         let _ = delivery.bury("d").await?;
     }
     let bearer = instance.bearer("operator");

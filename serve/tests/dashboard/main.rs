@@ -14,3 +14,4 @@ mod queues;
 mod server;
 mod workers;
 mod queue;
+mod undo;

@@ -7,7 +7,7 @@ use dueq::{Due, Message, Queue};
 use serde_json::Value;
 
 use crate::instance::Instance;
-use crate::message::{led, page, post};
+use crate::message::{claimed, led, page, post};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/messages";
@@ -181,7 +181,7 @@ async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
     for id in ["dead", "ready"] {
         queue.push("x").id(id).await?;
     }
-    for delivery in queue.claim(2, HOUR).await? {
+    for delivery in claimed(&queue, 2).await? {
         if delivery.id() == "dead" {
             let _ = delivery.bury("no").await?;
         }
@@ -222,7 +222,7 @@ async fn hostile_ids_and_errors_are_text_and_a_lost_redis_is_said() -> Result<()
     let queue = instance.client.queue("<i>q")?;
     let hostile = "\"><script>alert(1)</script>\u{202e}{{7*7}}";
     queue.push("x").id(hostile).await?;
-    for delivery in queue.claim(1, HOUR).await? {
+    for delivery in claimed(&queue, 1).await? {
         let _ = delivery.bury(hostile).await?;
     }
     let segment = dueq_input::id_path(b"<i>q");

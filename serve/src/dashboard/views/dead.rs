@@ -78,7 +78,7 @@ struct DeadPage {
     /// Those of crashes, and those of failures.
     kinds: [(&'static str, Vec<Row>); 2],
     before_ms: u64,
-    before: Markup,
+    before: String,
     may_operate: bool,
     may_export: bool,
 }
@@ -129,7 +129,7 @@ async fn dead(page: Page) -> Answer {
         more: errors.more,
         kinds: [("Failed", rows(false)), ("Crashed", rows(true))],
         before_ms: now.now_ms,
-        before: clock.time(now.now_ms),
+        before: clock.absolute(now.now_ms),
         may_operate: caller.may_operate,
         may_export: caller.may_read_payloads,
         segment,

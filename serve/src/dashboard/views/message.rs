@@ -66,6 +66,8 @@ struct MessagePage {
     trace: Option<String>,
 }
 
+pub(super) use commands::quoted as shell_word;
+
 pub(super) fn routes() -> Router<Shared> {
     Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act::act))
 }

@@ -12,6 +12,7 @@ use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
 use crate::dashboard::views::{Answer, render};
 
@@ -85,6 +86,8 @@ struct Row {
 struct MessagesPage {
     frame: Frame,
     name: String,
+    /// The name as a word of a shell.
+    word: String,
     segment: String,
     tabs: Vec<Tab>,
     asked: Asked,
@@ -147,6 +150,7 @@ async fn messages(page: Page) -> Answer {
             .frame(format!("Messages of {}", show::text(name)), Here::Messages)
             .at(&clock),
         name: show::text(name),
+        word: shell_word(name.as_bytes()),
         rows: rows.collect(),
         tabs: tabs.into(),
         back: asked.address(asked.cursor.as_deref()),

@@ -141,7 +141,7 @@ fn curl(kind: &Kind, queue: &str, id: &[u8]) -> String {
 }
 
 /// The bytes as a word of a POSIX shell. Those that a terminal may not show are octal.
-fn quoted(bytes: &[u8]) -> String {
+pub(in crate::dashboard::views) fn quoted(bytes: &[u8]) -> String {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/@+,=".contains(byte);
     let is_shown = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
     if !bytes.is_empty() && bytes.iter().all(is_plain) {

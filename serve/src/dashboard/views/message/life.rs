@@ -3,6 +3,8 @@
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::message::Message;
 
+const NOW: &str = "Now";
+
 /// A time in the life of a message.
 pub(super) struct Moment {
     pub(super) what: String,
@@ -36,18 +38,19 @@ pub(super) fn moments(message: &Message, clock: &Clock) -> Vec<Moment> {
         .into_iter()
         .filter_map(|(ms, what)| Some((ms?, what.to_owned())));
     let mut known: Vec<_> = known.collect();
-    known.push((now_ms, "Now".to_owned()));
+    known.push((now_ms, NOW.to_owned()));
     known.sort_by_key(|(ms, _)| *ms);
-    let moment = |(ms, what): (u64, String)| Moment {
-        time: clock.time(ms),
-        class: if what == "Now" {
-            "now"
-        } else if ms <= now_ms {
-            "past"
-        } else {
-            "ahead"
+    let moment = |(ms, what): (u64, String)| match what.as_str() {
+        NOW => Moment {
+            what: format!("{NOW}, {}", clock.absolute(ms)),
+            time: Markup::default(),
+            class: "now",
         },
-        what,
+        _ => Moment {
+            time: clock.time(ms),
+            class: if ms <= now_ms { "past" } else { "ahead" },
+            what,
+        },
     };
     let mut moments: Vec<_> = known.into_iter().map(moment).collect();
     if let (Some(after), None) = (message.expires_after_ms, message.expires_at_ms) {
