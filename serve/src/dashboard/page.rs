@@ -112,7 +112,8 @@ fn redis(app: &Shared) -> Option<String> {
         (Some(failure), Some(_)) => Some(format!(
             "Redis does not answer; counts are {seconds} s old: {failure}"
         )),
-        (None, Some(age)) if age > STALE_MS => Some(format!("The counts are {seconds} s old")),
+        // After a pause the counts are old until the poller has asked again.
+        (None, Some(age)) if age > STALE_MS && !snapshot.is_catching_up() => Some(format!("The counts are {seconds} s old")),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ pub(crate) use snapshot::{Entry, Snapshot};
 use crate::auth::QueuePattern;
 
 /// How long a request waits for the first counts after a pause.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// After so long without a look the poller may have paused.
 const DROWSY: Duration = Duration::from_secs(55);
 /// How many names of looked-at queues wait for the poller: it takes them within milliseconds.
@@ -103,10 +103,15 @@ impl Poller {
     /// Looks at all queues, and returns the snapshot. If the poller wakes from a pause, it waits up to
     /// 2 s until every queue was asked.
     pub(crate) async fn looked(&self) -> Arc<Snapshot> {
+        self.looked_within(PATIENCE).await
+    }
+
+    /// The same with another patience.
+    pub(crate) async fn looked_within(&self, patience: Duration) -> Arc<Snapshot> {
         let mut snapshots = self.subscribe();
         self.look([]);
         let caught_up = snapshots.wait_for(|snapshot| !snapshot.is_catching_up);
-        let _ = tokio::time::timeout(PATIENCE, caught_up).await;
+        let _ = tokio::time::timeout(patience, caught_up).await;
         self.snapshot()
     }
 

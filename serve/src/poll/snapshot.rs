@@ -85,6 +85,11 @@ impl Snapshot {
         self.answered.map(|at| at.elapsed())
     }
 
+    /// Whether the poller has woken, and has not asked every queue yet.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        self.is_catching_up
+    }
+
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut
     }

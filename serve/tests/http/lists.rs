@@ -198,3 +198,23 @@ async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
     assert!(more as f64 <= most, "{more} calls in {:?}", begun.elapsed());
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_counts_is_bounded_and_kept_in_the_next_page() -> Result<()> {
+    let instance = Instance::open().await?;
+    for name in ["a", "b"] {
+        instance.queue(name).await?;
+    }
+    list_until(&instance, |list| of(list, "b").is_some()).await?;
+    let page = instance
+        .ask("GET /v1/queues?limit=1&wait_ms=0", &[], "")
+        .await?
+        .json()?;
+    assert_eq!(page["next"], "/v1/queues?limit=1&wait_ms=0&after=a");
+    for wait in ["2001", "-1", "x", "18446744073709551616"] {
+        let line = format!("GET /v1/queues?wait_ms={wait}");
+        let answer = instance.ask(&line, &[], "").await?;
+        assert_refused!(&answer, 400, "invalid_input", "{wait}");
+    }
+    Ok(())
+}

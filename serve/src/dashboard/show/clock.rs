@@ -131,7 +131,7 @@ mod tests {
     fn times_say_their_zone() {
         let zone = Zone::named("Europe/Paris").expect("a zone");
         let clock = Clock::now(zone).at(1_796_299_200_000);
-        assert_eq!(clock.absolute(1_796_299_200_000), "2026-12-03 13:20:00 CET");
+        assert_eq!(clock.absolute(1_796_299_200_000), "2026-12-03 13:00:00 CET");
         assert_eq!(clock.relative(1_796_299_200_000 + 200_000), "in 3 min 20 s");
         assert_eq!(clock.relative(1_796_299_200_000 - 5_000), "5 s ago");
         assert_eq!(clock.relative(1_796_299_200_000), "now");

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::auth::Principal;
-use crate::poll::{Entry, Snapshot};
+use crate::poll::{Entry, PATIENCE, Snapshot};
 use crate::problem::{Code, Problem};
 use crate::query::Query;
 use crate::routes::paged::paged;
@@ -29,6 +29,9 @@ pub(super) struct Page {
     /// The page begins after the queue of this name, whether there is one or not
     #[param(format = "queue-name", min_length = 1, max_length = 128)]
     after: Option<String>,
+    /// How long the answer waits for new counts, if nobody has asked for a minute
+    #[param(maximum = 2_000, default = 2_000)]
+    wait_ms: Option<u64>,
 }
 
 /// A page of the queues that the caller may use, sorted by name.
@@ -124,11 +127,17 @@ pub(super) async fn list_queues(
         let detail = format!("limit {limit}: a page has 1 to {MAX_LIMIT} queues");
         return Err(Problem::new(Code::InvalidInput, detail));
     }
+    let patience = page.wait_ms.map_or(PATIENCE, Duration::from_millis);
+    if patience > PATIENCE {
+        let max = PATIENCE.as_millis();
+        let detail = format!("wait_ms: the answer waits at most {max} ms");
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
     if let Some(after) = &page.after {
         dueq::queue_keys(after)
             .map_err(|error| Problem::new(Code::InvalidInput, format!("after: {error}")))?;
     }
-    let snapshot = app.poller.looked().await;
+    let snapshot = app.poller.looked_within(patience).await;
     let age_ms = known(&snapshot)?;
     let allowed = snapshot.after(page.after.as_deref());
     let mut allowed = allowed.filter(|(name, _)| principal.may_use(name));
@@ -140,7 +149,9 @@ pub(super) async fn list_queues(
     let last = allowed.next().and(queues.last());
     let next = last.map(|last| {
         let after = utf8_percent_encode(&last.queue, NON_ALPHANUMERIC);
-        format!("{}?limit={limit}&after={after}", uri.path())
+        let wait = page.wait_ms.map(|ms| format!("&wait_ms={ms}"));
+        let wait = wait.unwrap_or_default();
+        format!("{}?limit={limit}{wait}&after={after}", uri.path())
     });
     let link = next.clone();
     let page = Queues {

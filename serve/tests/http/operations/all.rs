@@ -8,16 +8,16 @@ use crate::instance::Instance;
 async fn list_has_those_on_queues_of_the_caller() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let audit = "{\"kind\": \"audit\"}";
-    for queue in ["orders", "other-1", "other/2"] {
+    for queue in ["orders", "other-1", "other 2"] {
         instance.queue(queue).await?;
-        let segment = queue.replace('/', "%2F");
+        let segment = queue.replace(' ', "%20");
         let line = format!("POST /v1/queues/{segment}/operations");
         let begun = instance.ask_as("operator", &line, audit).await?;
         assert_eq!(begun.status, 202, "{begun:?}");
     }
     for (name, expected) in [
-        ("viewer", &["other/2", "other-1", "orders"][..]),
-        ("foreigner", &["other/2", "other-1"]),
+        ("viewer", &["other 2", "other-1", "orders"][..]),
+        ("foreigner", &["other 2", "other-1"]),
     ] {
         let list = instance.ask_as(name, "GET /v1/operations", "").await?;
         let list = list.json()?;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::dashboard::api::Failure;
 use crate::dashboard::page::Page;
+use crate::problem::Code;
 
 /// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;
@@ -19,6 +20,7 @@ struct Found {
     queues: Vec<Listed>,
     next: Option<String>,
     complete: bool,
+    age_ms: u64,
 }
 
 /// A queue of the list.
@@ -46,24 +48,44 @@ pub(in crate::dashboard::views) struct All {
     pub(in crate::dashboard::views) queues: Vec<Listed>,
     /// Whether the server knows all queues.
     pub(in crate::dashboard::views) is_complete: bool,
+    /// How old the counts are.
+    pub(in crate::dashboard::views) age_ms: u64,
 }
+
+/// How long a page waits for new counts after a pause of the poller: enough for some queues. With
+/// many it shows the counts from before the pause.
+const WAIT_MS: u64 = 30;
+/// The longest wait that `/v1/queues` allows.
+const MAX_WAIT_MS: u64 = 2_000;
 
 impl All {
     /// Reads the list of the server's poller: that costs no call of Redis.
     pub(in crate::dashboard::views) async fn read(page: &Page) -> Result<Self, Failure> {
+        match Self::read_within(page, WAIT_MS).await {
+            // Without any counts it waits for the first ones.
+            Err(failure) if failure.code() == Code::RedisUnavailable.word() => {
+                Self::read_within(page, MAX_WAIT_MS).await
+            }
+            all => all,
+        }
+    }
+
+    async fn read_within(page: &Page, wait_ms: u64) -> Result<Self, Failure> {
         let mut all = Self {
             queues: Vec::new(),
             is_complete: true,
+            age_ms: 0,
         };
-        let mut path = "/v1/queues?limit=1000".to_owned();
+        let first = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
+        let mut path = first.clone();
         for _ in 0..MAX_PAGES {
             let found: Found = page.api.get(&path).await?;
-            all.is_complete = found.complete;
+            (all.is_complete, all.age_ms) = (found.complete, found.age_ms);
             all.queues.extend(found.queues);
             match (found.next, all.queues.last()) {
                 (Some(_), Some(last)) => {
                     let after = utf8_percent_encode(&last.queue, NON_ALPHANUMERIC);
-                    path = format!("/v1/queues?limit=1000&after={after}");
+                    path = format!("{first}&after={after}");
                 }
                 _ => break,
             }

@@ -24,6 +24,8 @@ use row::Row;
 
 /// How many queues a page has.
 const PAGE: usize = 100;
+/// From which age on the page says how old the counts are.
+const OLD_MS: u64 = 10_000;
 /// How long the page waits for what was never read: a few queues are read at once by then.
 const PATIENCE: Duration = Duration::from_millis(25);
 
@@ -48,6 +50,8 @@ struct QueuesPage {
     filter: String,
     by_name: bool,
     is_complete: bool,
+    /// How old the counts are, if they are older than usual.
+    age: Option<String>,
     pages: Pages,
 }
 
@@ -87,6 +91,7 @@ async fn queues(State(app): State<Shared>, page: Page) -> Answer {
         filter: filter.to_owned(),
         by_name: order == Order::Name,
         is_complete: all.is_complete,
+        age: (all.age_ms > OLD_MS).then(|| show::duration(all.age_ms)),
         pages,
     })
 }
