@@ -67,7 +67,7 @@ async fn bars_sum_to_what_is_scheduled_and_lead_to_it() -> Result<()> {
     }
     queue.push("x").id("late").delay(Duration::ZERO).await?;
     for (tab, bars, later) in [
-        ("hour", 31, 6),
+        ("hour", 31, 6_u64),
         ("day", 49, 3),
         ("48h", 49, 2),
         ("all", 20, 0),
@@ -155,7 +155,7 @@ async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
         loop {
             let history = queue.history(Resolution::Minutes).await?;
             let sum = history.sum(0..u64::MAX).unwrap_or_default();
-            if sum.acked == 3 && sum.cancelled == 1 {
+            if sum.lateness.count() == 3 && sum.acked == 3 && sum.cancelled == 1 {
                 return anyhow::Ok(());
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -404,21 +404,22 @@ async fn parts_that_cannot_be_read_leave_the_rest() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue.push("x").id("2").delay(Duration::ZERO).await?;
-    // The counts and the history do without this command.
+    // Only the counts need this command.
     instance
         .redis
-        .command(&["ACL", "SETUSER", "default", "-zrange"])?;
+        .command(&["ACL", "SETUSER", "default", "-lindex"])?;
     let page = page(&instance, "/queues/orders").await?;
     assert_eq!(page.status, 200, "{}", page.body);
     assert_has(
         &page,
         &[
-            "What falls due could not be read",
-            "<dt>Waiting</dt><dd>2</dd>",
+            "The counts could not be read",
+            "aria-label=\"Bars: What falls due",
             "Nothing ended in 24 h.",
-            "Attempts",
+            "No worker is alive.",
         ],
     );
+    assert_eq!(due_counts(&page)?.iter().sum::<u64>(), 2);
     Ok(())
 }
 
@@ -429,7 +430,7 @@ async fn a_page_without_redis_says_so_in_each_part() -> Result<()> {
     instance.redis.kill()?;
     for _ in 0..2 {
         let page = page(&instance, "/queues/orders").await?;
-        assert_eq!(page.status, 503, "{}", page.body);
+        assert_eq!(page.status, 200, "{}", page.body);
         assert_has(
             &page,
             &[

@@ -108,15 +108,22 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
         }
         let height = height(slot.count, most, PIXELS - 8);
         let name = Markup::escaped(&format!("{}: {}", slot.name(due.clock), number(slot.count)));
+        let is_cut = slot.count > most;
+        let cut = format!(
+            "<rect class=\"cut\" x=\"{}\" y=\"20\" width=\"{}\" height=\"4\"/>",
+            percent(at, whole),
+            percent(BAR, whole)
+        );
         // Writing to a String does not fail.
         let _ = write!(
             svg,
             "<a href=\"{}\" aria-label=\"{name}\"><title>{name}</title>\
              <rect class=\"hit\" x=\"{x}\" y=\"0\" width=\"{step}\" height=\"{PIXELS}\"/>\
-             <rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{height}\"/></a>",
+             <rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{height}\"/>{}</a>",
             slot.address(due),
             PIXELS - height,
             percent(BAR, whole),
+            if is_cut { &cut } else { "" },
             x = percent(at, whole),
             step = percent(STEP, whole),
         );

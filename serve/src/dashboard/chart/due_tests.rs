@@ -78,6 +78,7 @@ fn an_overdue_bar_does_not_flatten_the_others() {
     ] {
         assert!(chart.contains(bar), "{bar}: {chart}");
     }
+    assert_eq!(chart.matches("class=\"cut\"").count(), 1, "{chart}");
 }
 
 #[test]

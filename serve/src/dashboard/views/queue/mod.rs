@@ -10,8 +10,6 @@ mod why;
 
 use askama::Template;
 use axum::Router;
-use axum::http::StatusCode;
-use axum::response::Response;
 use axum::routing::get;
 
 use crate::app::Shared;
@@ -99,14 +97,7 @@ async fn queue(page: Page) -> Answer {
     let range = Range::named(page.param("range"));
     let segment = segment(&name);
     let parts = read(&page, &segment, tab, range).await?;
-    let status = match &parts.stats {
-        Ok(_) => StatusCode::OK,
-        Err(failure) => failure.status(),
-    };
-    let queue_page = QueuePage::new(page, &name, &segment, (tab, range), parts);
-    let mut response: Response = render(&queue_page)?;
-    *response.status_mut() = status;
-    Ok(response)
+    render(&QueuePage::new(page, &name, &segment, (tab, range), parts))
 }
 
 impl QueuePage {

@@ -55,21 +55,24 @@ pub(super) async fn read(
             .await
             .unwrap_or_else(|_| Err(Problem::new(Code::RedisUnavailable, reason).into())),
     };
-    let stats = match stats {
-        Ok(stats) => stats,
-        Err(failure) if failure.status().is_client_error() => return Err(failure),
+    match &stats {
+        Err(failure) if failure.status().is_client_error() => return Err(failure.clone()),
         // What cannot be reached now would make the page wait for each of its calls.
-        Err(failure) => return Ok(Parts::failed(page.clock.now_ms(), &failure)),
-    };
+        Err(failure) if is_unreachable(failure) => {
+            return Ok(Parts::failed(page.clock.now_ms(), failure));
+        }
+        _ => {}
+    }
+    let none = |count: fn(&Stats) -> u64| stats.as_ref().is_ok_and(|stats| count(stats) == 0);
     let history: Result<History, _> = get(api, &queue, range.call()).await;
     let now_ms = match &history {
         Ok(history) => history.now_ms,
         Err(_) => page.clock.now_ms(),
     };
     let earliest = async {
-        match stats.scheduled {
-            0 => None,
-            _ => Some(get(api, &queue, "messages?state=scheduled&limit=1").await),
+        match none(|stats| stats.scheduled) {
+            true => None,
+            false => Some(get(api, &queue, "messages?state=scheduled&limit=1").await),
         }
     };
     let hour = async {
@@ -79,22 +82,22 @@ pub(super) async fn read(
         }
     };
     let nodes = async {
-        match stats.nodes {
-            0 => Ok(Nodes { nodes: Vec::new() }),
-            _ => get(api, &queue, "nodes").await,
+        match none(|stats| stats.nodes) {
+            true => Ok(Nodes { nodes: Vec::new() }),
+            false => get(api, &queue, "nodes").await,
         }
     };
     let schedules = async {
-        match stats.schedules {
-            0 => Ok(Schedules {
+        match none(|stats| stats.schedules) {
+            true => Ok(Schedules {
                 schedules: Vec::new(),
                 next: None,
             }),
-            _ => get(api, &queue, "schedules?limit=100").await,
+            false => get(api, &queue, "schedules?limit=100").await,
         }
     };
     let doctor = async {
-        match is_late(&stats) {
+        match stats.as_ref().is_ok_and(is_late) {
             true => Some(examined(api.clone(), format!("{queue}/doctor")).await),
             false => None,
         }
@@ -114,7 +117,7 @@ pub(super) async fn read(
             (None, Ok(history)) => Ok(history.clone()),
             (None, Err(failure)) => Err(failure.clone()),
         },
-        stats: Ok(stats),
+        stats,
         earliest,
         dues,
         history,
@@ -122,6 +125,11 @@ pub(super) async fn read(
         schedules,
         doctor,
     })
+}
+
+fn is_unreachable(failure: &Failure) -> bool {
+    let codes = [Code::RedisUnavailable, Code::RedisTimeout];
+    codes.iter().any(|code| failure.code() == code.word())
 }
 
 async fn get<T: DeserializeOwned>(api: &Api, queue: &str, call: &str) -> Result<T, Failure> {
