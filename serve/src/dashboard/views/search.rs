@@ -66,7 +66,7 @@ struct Searched {
 #[template(path = "search.html")]
 struct SearchPage {
     frame: Frame,
-    /// What was typed.
+    /// What was typed, or the spelling of the same id that shows its invisible characters.
     typed: String,
     id: String,
     searched: Option<Searched>,
@@ -79,13 +79,12 @@ pub(super) fn routes() -> Router<Shared> {
 }
 
 async fn search(page: Page) -> Answer {
-    let typed = page.param("id").unwrap_or_default().to_owned();
-    let spelled = typed.trim();
+    let spelled = page.param("id").unwrap_or_default().trim();
     let mut shown = SearchPage {
         frame: page.frame("Search", Here::Search),
         id: String::new(),
         searched: None,
-        typed: typed.clone(),
+        typed: spelled.to_owned(),
     };
     if spelled.is_empty() {
         return render(&shown);
@@ -97,6 +96,9 @@ async fn search(page: Page) -> Answer {
     let found: Found = page.api.get(&format!("/v1/search?{params}")).await?;
     let id_segment = dueq_input::id_path(&id);
     shown.id = show::text(&String::from_utf8_lossy(&id));
+    if show::text(&shown.typed) != shown.typed {
+        shown.typed.clone_from(&id_segment);
+    }
     let row = |hit: &Hit| Row {
         name: show::text(&hit.queue),
         address: format!("/queues/{}/messages/{id_segment}", segment(&hit.queue)),
