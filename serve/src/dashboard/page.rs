@@ -113,7 +113,9 @@ fn redis(app: &Shared) -> Option<String> {
             "Redis does not answer; counts are {seconds} s old: {failure}"
         )),
         // After a pause the counts are old until the poller has asked again.
-        (None, Some(age)) if age > STALE_MS && !snapshot.is_catching_up() => Some(format!("The counts are {seconds} s old")),
+        (None, Some(age)) if age > STALE_MS && !snapshot.is_catching_up() => {
+            Some(format!("The counts are {seconds} s old"))
+        }
         _ => None,
     }
 }

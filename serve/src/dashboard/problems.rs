@@ -46,7 +46,7 @@ pub(crate) async fn shown(request: Request, next: Next) -> Response {
     let is_read = matches!(parts.method, Method::GET | Method::HEAD);
     let response = next.run(Request::from_parts(parts, body)).await;
     let media = response.headers().get(CONTENT_TYPE);
-    if !media.is_some_and(|media| media.as_bytes() == MEDIA_TYPE.as_bytes()) {
+    if media.is_none_or(|media| media.as_bytes() != MEDIA_TYPE.as_bytes()) {
         return response;
     }
     let (mut head, body) = response.into_parts();
