@@ -20,7 +20,7 @@ use crate::metrics::counted;
 use crate::problem::everywhere;
 use crate::routes;
 
-/// A router with all routes, to mount in another service: `app.nest("/dueq", router)`.
+/// A router with all routes, to mount in another service: `app.nest_service("/dueq", router)`.
 ///
 /// [`Access::Loopback`] and a trusted proxy need the address of the peer: serve the service with
 /// `into_make_service_with_connect_info::<SocketAddr>()`. Without it they let nobody in. The limits of

@@ -18,7 +18,7 @@ mod show;
 mod undo;
 mod views;
 
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use axum::http::{HeaderName, HeaderValue};
 use axum::middleware::map_response;
 use axum::response::Response;
@@ -64,6 +64,8 @@ async fn with_headers(mut response: Response) -> Response {
     for (name, value) in [
         (CONTENT_SECURITY_POLICY, POLICY),
         (CACHE_CONTROL, "no-store"),
+        // With `no-referrer` browsers send `Origin: null` with forms, which the guard refuses.
+        (REFERRER_POLICY, "same-origin"),
         (
             HeaderName::from_static("cross-origin-opener-policy"),
             "same-origin",

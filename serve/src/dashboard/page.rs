@@ -95,7 +95,9 @@ impl FromRequestParts<Shared> for Page {
 pub(super) fn base(parts: &Parts) -> String {
     let whole = parts.extensions.get::<OriginalUri>();
     let whole = whole.map_or_else(|| parts.uri.path(), |uri| uri.0.path());
-    let base = whole.strip_suffix(parts.uri.path());
+    // The mounted path without a slash is `/` here.
+    let alone = (parts.uri.path() == "/").then_some(whole);
+    let base = whole.strip_suffix(parts.uri.path()).or(alone);
     base.unwrap_or_default().to_owned()
 }
 

@@ -16,11 +16,10 @@ after(() => bench.close());
 
 let pushed = 0;
 const push = (queue, from = site) => from.push(queue, [{ id: `live:${pushed += 1}`, payload: "x", delay: "90min" }]);
-const waiting = async (queue) => (await site.counts(queue)).scheduled;
 /** Waits until the page itself, not loaded again, shows so many waiting messages. */
-const shows = async (page, queue) => {
-  const count = `${await waiting(queue)}`;
-  await page.waitForFunction((wanted) => [...document.querySelectorAll("[data-live]")].some((part) => part.textContent.includes(wanted)), count);
+const shows = async (page, queue, from = site) => {
+  const count = `${(await from.counts(queue)).scheduled}`;
+  await page.locator("[data-live] a[href$='state=scheduled']", { hasText: new RegExp(`^Scheduled ${count}$`) }).waitFor({ timeout: 60_000 });
 };
 /** Requests that a page sends, with their times. */
 const record = (page) => {
@@ -31,20 +30,18 @@ const record = (page) => {
   return sent;
 };
 const atMostOneASecond = (sent) => {
-  // The browser's own timing, and the path of the notice to this process, are not exact.
-  for (let later = 1; later < sent.length; later += 1) {
-    const between = sent[later].at - sent[later - 1].at;
-    if (later > 1) assert.ok(between > 700, `${between} ms before ${sent[later].url}`);
-  }
+  // The notices reach this process late, and unevenly: so the number counts, and not each pause.
+  const seconds = (sent.at(-1).at - sent[0].at) / 1_000;
+  assert.ok(sent.length <= seconds + 2, `${sent.length} requests in ${seconds} s`);
 };
 
 test("a_page_shows_what_was_pushed_and_keeps_focus_and_selection", async () => {
   const context = await browser.newContext();
   const page = await context.newPage();
   await push("live");
+  const sent = record(page);
   await page.goto(`${site.url}/queues/live`);
   await page.evaluate(() => { window.isSame = true; });
-  const sent = record(page);
   await page.locator("#find").fill("half an id");
   for (let round = 0; round < 3; round += 1) {
     await push("live");

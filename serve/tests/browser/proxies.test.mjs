@@ -80,7 +80,7 @@ for (const name of ["nginx", "caddy"]) {
     const stream = page.waitForResponse((response) => response.url().includes("/v1/events"));
     assert.equal((await stream).status(), 200);
     await call("PUT", "/v1/queues/a%2Cb%20c/messages/two", { payload: "x", delay: "1h" });
-    await page.waitForFunction(() => [...document.querySelectorAll("[data-live]")].some((part) => /\b2\b/.test(part.textContent)));
+    await page.locator("[data-live] a[href$='state=scheduled']", { hasText: /^Scheduled 2$/ }).waitFor();
     await Promise.all([page.waitForURL(/did=paused/), page.getByRole("button", { name: "Pause", exact: true }).click()]);
     await page.locator("#find").fill("a/b");
     await Promise.all([page.waitForURL(/search/), page.locator("#find").press("Enter")]);

@@ -16,7 +16,7 @@ async fn ask(config: Config, has_peer: bool, path: &str, host: &str) -> Result<A
     let redis = dueq_testkit::Server::start(&[])?;
     let client = Client::connect(&redis.url()).await?;
     client.queue("orders")?.push("x").await?;
-    let app = Router::new().nest("/dueq", router(client, config)?);
+    let app = Router::new().nest_service("/dueq", router(client, config)?);
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let serving = tokio::spawn(async move {
