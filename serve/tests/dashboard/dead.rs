@@ -9,7 +9,6 @@ use serde_json::Value;
 use crate::instance::{Answer, Instance};
 use crate::message::{claimed, led, page, post};
 
-const HOUR: Duration = Duration::from_secs(3_600);
 const AT: &str = "/queues/orders/dead";
 
 /// Messages that die with these errors; the ids are their numbers.

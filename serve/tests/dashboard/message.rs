@@ -90,7 +90,7 @@ async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
         assert!(!found.body.contains(part), "{part}: {}", found.body);
     }
     // Dead: only what fits.
-    queue.run_now("a/b").await?;
+    assert_eq!(queue.run_now("a/b").await?, dueq::RunNow::Moved);
     for delivery in claimed(&queue, 1).await? {
         let leased = page(&instance, &format!("{AT}/~YS9i")).await?;
         assert!(leased.body.contains("The lease of its handler ends"));
