@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use dueq::{Applied, BulkSteps, Error, Queue, State, Stored};
+use dueq::{Applied, Error, Queue, State, Stored};
 
 use crate::operations::progress::CanaryProgress;
+use crate::operations::steps::Steps;
 use crate::shown::shown;
 
 /// The pauses between two looks at the messages of a canary.
@@ -70,7 +71,7 @@ impl Release {
 
     /// One step. Returns whether all are requeued that shall be. It can be made again after an error:
     /// then ids of a step with a lost reply are watched too.
-    pub(super) async fn step(&mut self, steps: &mut BulkSteps) -> Result<bool, Error> {
+    pub(super) async fn step(&mut self, steps: &mut Steps) -> Result<bool, Error> {
         let left = self.left(steps);
         if left == 0 {
             return Ok(true);
@@ -89,7 +90,7 @@ impl Release {
     }
 
     /// How many may still be requeued. A step can have counted some, and failed after that.
-    fn left(&self, steps: &BulkSteps) -> usize {
+    fn left(&self, steps: &Steps) -> usize {
         let done = usize::try_from(steps.done()).unwrap_or(usize::MAX);
         self.messages.saturating_sub(done.saturating_add(self.lost))
     }

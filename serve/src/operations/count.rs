@@ -1,7 +1,8 @@
 //! The dry run of a requeue or a purge: counts what is selected.
 
-use dueq::{Cursor, Queue, State};
+use dueq::{Cursor, Listed, Queue, State};
 
+use crate::operations::plan::{Group, Plan};
 use crate::operations::progress::Progress;
 use crate::operations::work::{End, Step};
 
@@ -10,15 +11,17 @@ pub(super) struct Count {
     queue: Queue,
     state: State,
     before_ms: u64,
+    group: Group,
     cursor: Option<Cursor>,
 }
 
 impl Count {
-    pub(super) fn new(queue: &Queue, state: State, before_ms: u64) -> Self {
+    pub(super) fn new(queue: &Queue, plan: &Plan) -> Self {
         Self {
             queue: queue.clone(),
-            state,
-            before_ms,
+            state: plan.selected(),
+            before_ms: plan.before_ms.unwrap_or(0),
+            group: plan.group.clone(),
             cursor: None,
         }
     }
@@ -47,10 +50,12 @@ impl Count {
         }
         let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
         let page = page.await?;
-        let times = page.messages.iter().map(|message| message.time_ms);
-        let found = times.filter(|ms| *ms <= self.before_ms).count() as u64;
+        let is_early = |message: &&Listed| message.time_ms <= self.before_ms;
+        let early: Vec<_> = page.messages.iter().filter(is_early).collect();
         // Dead messages are in the order of their times, ready ones are not.
-        let is_past = self.state == State::Dead && found < page.messages.len() as u64;
+        let is_past = self.state == State::Dead && early.len() < page.messages.len();
+        let found = early.iter().filter(|message| self.group.has(message));
+        let found = found.count() as u64;
         let is_end = page.next.is_none() || is_past;
         update(&mut |progress| {
             progress.done += found;

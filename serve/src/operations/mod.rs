@@ -7,10 +7,12 @@
 mod canary;
 mod cancel;
 mod count;
+mod group;
 mod pace;
 mod plan;
 mod progress;
 mod run;
+mod steps;
 mod work;
 
 use std::collections::VecDeque;
@@ -238,6 +240,12 @@ impl Operation {
         });
         if let Some(state) = plan.state {
             what["state"] = json!(state.as_str());
+        }
+        if let Some(error) = &plan.group.error {
+            what["error"] = json!(error);
+        }
+        if let Some(crashed) = plan.group.crashed {
+            what["crashed"] = json!(crashed);
         }
         if let Some(canary) = plan.canary {
             what["canary"] = json!(canary.messages);

@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dueq::State;
+use dueq::{Listed, State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::problem::{Code, Problem};
-use crate::routes::read_id;
+use crate::routes::{died_by_crash, error_line, read_id};
 
 /// How many ids an operation names at most.
 const MAX_IDS: usize = 10_000;
@@ -63,6 +63,10 @@ pub(crate) struct Request {
     before_ms: Option<u64>,
     /// True counts what would be done, and changes nothing.
     dry_run: Option<bool>,
+    /// Only what died with this error: its first line, as `GET errors` groups them. Empty for none.
+    error: Option<String>,
+    /// True: only what died because its leases ran out too often. False: only the others.
+    crashed: Option<bool>,
     /// How many messages are requeued first: the others follow if none of them dies again.
     #[schema(minimum = 1, maximum = 100)]
     canary: Option<u64>,
@@ -89,11 +93,34 @@ pub(crate) struct Plan {
     /// Whether the request gave `before_ms`. Without it, it was the time of the request.
     has_before: bool,
     pub(crate) is_dry_run: bool,
+    /// Which dead messages a requeue revives.
+    pub(crate) group: Group,
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
     pub(crate) state: Option<State>,
     pub(crate) ids: Named,
     pub(crate) with_dead: bool,
+}
+
+/// Dead messages that died in the same way.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The first line of their error.
+    pub(crate) error: Option<String>,
+    pub(crate) crashed: Option<bool>,
+}
+
+impl Group {
+    /// Whether it is of all dead messages.
+    pub(super) fn is_all(&self) -> bool {
+        self.error.is_none() && self.crashed.is_none()
+    }
+
+    pub(super) fn has(&self, message: &Listed) -> bool {
+        let is_error = |error: &String| *error == error_line(&message.error);
+        let crashed = died_by_crash(message.crashes, &message.error);
+        self.error.as_ref().is_none_or(is_error) && self.crashed.is_none_or(|only| only == crashed)
+    }
 }
 
 /// The ids that a cancel names. They go when the operation has ended; what is compared stays.
@@ -156,6 +183,8 @@ impl Plan {
                 request.before_ms.is_some(),
                 matches!(kind, Kind::Requeue | Kind::Purge),
             ),
+            ("error", request.error.is_some(), kind == Kind::Requeue),
+            ("crashed", request.crashed.is_some(), kind == Kind::Requeue),
             ("canary", request.canary.is_some(), kind == Kind::Requeue),
             (
                 "canary_wait_ms",
@@ -202,6 +231,10 @@ impl Plan {
             before_ms,
             has_before: request.before_ms.is_some(),
             is_dry_run,
+            group: Group {
+                error: request.error,
+                crashed: request.crashed,
+            },
             canary,
             pace,
             state,
@@ -277,94 +310,5 @@ impl Kind {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW_MS: u64 = 1_800_000_000_000;
-
-    fn plan(json: &str) -> Result<Plan, String> {
-        let request = serde_json::from_str(json).map_err(|error| error.to_string())?;
-        Plan::new(request, NOW_MS).map_err(|problem| problem.reason().1.to_owned())
-    }
-
-    #[test]
-    fn defaults_are_safe_and_a_future_time_is_now() {
-        let requeue = plan(r#"{"kind": "requeue"}"#).expect("a plan");
-        assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
-        assert_eq!((requeue.canary, requeue.selected()), (None, State::Dead));
-        let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
-        assert_eq!(later.before_ms, requeue.before_ms);
-        // Without a time it is the running one, and with another it is not.
-        let earlier = plan(r#"{"kind": "requeue", "before_ms": 5}"#).expect("a plan");
-        assert!(earlier.is_wished_by(&requeue) && !requeue.is_wished_by(&earlier));
-        let dry = plan(r#"{"kind": "purge", "state": "ready", "dry_run": true}"#).expect("a plan");
-        assert_eq!((dry.before_ms, dry.pace), (Some(NOW_MS), 10_000));
-        // The due time of scheduled messages is in the future.
-        let due = plan(r#"{"kind": "purge", "state": "scheduled", "before_ms": 1900000000000}"#);
-        assert_eq!(due.expect("a plan").before_ms, Some(1_900_000_000_000));
-        let canary = plan(r#"{"kind": "requeue", "canary": 10}"#)
-            .expect("a plan")
-            .canary;
-        assert_eq!(canary.map(|canary| canary.wait_ms), Some(60_000));
-    }
-
-    #[test]
-    fn fields_of_other_kinds_and_ranges_are_refused() {
-        for (json, reason) in [
-            (r#"{}"#, "missing field"),
-            (r#"{"kind": "drop"}"#, "unknown variant"),
-            (r#"{"kind": "purge"}"#, "state: a purge needs it"),
-            (r#"{"kind": "purge", "state": "leased"}"#, "unknown variant"),
-            (
-                r#"{"kind": "purge", "state": "scheduled"}"#,
-                "before_ms: a purge of scheduled",
-            ),
-            (
-                r#"{"kind": "purge", "state": "dead", "canary": 1}"#,
-                "canary:",
-            ),
-            (r#"{"kind": "requeue", "state": "dead"}"#, "state:"),
-            (r#"{"kind": "requeue", "ids": ["a"]}"#, "ids:"),
-            (r#"{"kind": "requeue", "canary": 0}"#, "canary: 0"),
-            (r#"{"kind": "requeue", "canary": 101}"#, "canary: 101"),
-            (
-                r#"{"kind": "requeue", "canary_wait_ms": 5}"#,
-                "belongs to canary",
-            ),
-            (
-                r#"{"kind": "requeue", "canary": 1, "canary_wait_ms": 0}"#,
-                "canary_wait_ms: 0",
-            ),
-            (r#"{"kind": "requeue", "pace": 0}"#, "pace: 0"),
-            (r#"{"kind": "requeue", "pace": 100001}"#, "pace: 100001"),
-            (r#"{"kind": "requeue", "before_ms": -1}"#, "invalid value"),
-            (
-                r#"{"kind": "requeue", "before_ms": 1e400}"#,
-                "number out of range",
-            ),
-            (
-                r#"{"kind": "requeue", "before_ms": 253402300800000}"#,
-                "before_ms: ",
-            ),
-            (r#"{"kind": "cancel"}"#, "ids: 0"),
-            (r#"{"kind": "cancel", "ids": []}"#, "ids: 0"),
-            (r#"{"kind": "cancel", "ids": [""]}"#, "1 to 200 bytes"),
-            (r#"{"kind": "cancel", "ids": ["\u0000"]}"#, "control byte"),
-            (r#"{"kind": "cancel", "ids": ["~?"]}"#, "base64url"),
-            (
-                r#"{"kind": "cancel", "ids": ["a"], "before_ms": 1}"#,
-                "before_ms:",
-            ),
-            (r#"{"kind": "audit", "before_ms": 1}"#, "before_ms:"),
-            (r#"{"kind": "repair", "ids": ["a"]}"#, "ids:"),
-            (r#"{"kind": "audit", "kind": "repair"}"#, "duplicate field"),
-            (r#"{"kind": "audit", "force": true}"#, "unknown field"),
-        ] {
-            let refusal = plan(json).expect_err(json);
-            assert!(refusal.contains(reason), "{json}: {refusal}");
-        }
-        let many = vec!["a"; 10_001].join("\",\"");
-        let refusal = plan(&format!(r#"{{"kind": "cancel", "ids": ["{many}"]}}"#));
-        assert!(refusal.expect_err("too many").contains("10001"));
-    }
-}
+#[path = "plan_tests.rs"]
+mod tests;

@@ -122,6 +122,12 @@ pub(crate) struct Shown {
     /// Of a requeue or a purge: only what died, or was due, at or before this time of Redis. The same
     /// call with this `before_ms` goes on where this one ended.
     before_ms: Option<u64>,
+    /// Of a requeue: only what died with this error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    /// Of a requeue: only what died because its leases ran out too often, or only the others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    crashed: Option<bool>,
     dry_run: bool,
     /// How many messages a second.
     pace: u64,
@@ -172,6 +178,8 @@ impl Shown {
             kind: plan.kind,
             messages: selects.then(|| plan.selected().as_str()),
             before_ms: plan.before_ms,
+            error: plan.group.error.clone(),
+            crashed: plan.group.crashed,
             dry_run: plan.is_dry_run,
             pace: plan.pace,
             progress: operation.progress(),

@@ -12,6 +12,7 @@ use crate::operations::canary::{Release, Verdict};
 use crate::operations::pace::{Pace, Patience};
 use crate::operations::plan::Canary;
 use crate::operations::progress::Phase;
+use crate::operations::steps::Steps;
 use crate::operations::work::{End, Step, Work};
 use crate::problem::{Code, Failure, Problem};
 
@@ -107,12 +108,7 @@ async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
 
 impl Operation {
     /// Requeues the first messages, and waits until they are settled.
-    async fn canary(
-        &self,
-        queue: &Queue,
-        steps: &mut dueq::BulkSteps,
-        canary: Canary,
-    ) -> Ended<()> {
+    async fn canary(&self, queue: &Queue, steps: &mut Steps, canary: Canary) -> Ended<()> {
         let mut patience = Patience::default();
         let mut release = Release::new(canary.messages);
         loop {

@@ -1,15 +1,17 @@
 //! The steps of each kind of operation.
 
-use dueq::{AuditSteps, BulkEnd, BulkSteps, Queue, State};
+use dueq::{AuditSteps, Queue, State};
 
 use crate::operations::cancel::Cancels;
 use crate::operations::count::Count;
+use crate::operations::group::GroupSteps;
 use crate::operations::plan::{Kind, Plan};
 use crate::operations::progress::Progress;
+use crate::operations::steps::Steps;
 
 /// What an operation goes through, step by step.
 pub(super) enum Work {
-    Bulk(BulkSteps),
+    Bulk(Steps),
     Audit(AuditSteps),
     Cancel(Cancels),
     /// A dry run of a requeue or a purge.
@@ -33,13 +35,16 @@ pub(super) enum End {
 impl Work {
     pub(super) fn new(queue: &Queue, plan: &Plan) -> Result<Self, dueq::Error> {
         let before_ms = plan.before_ms.unwrap_or(0);
-        let selected = plan.selected();
         Ok(match plan.kind {
-            Kind::Requeue | Kind::Purge if plan.is_dry_run => {
-                Self::Count(Count::new(queue, selected, before_ms))
+            Kind::Requeue | Kind::Purge if plan.is_dry_run => Self::Count(Count::new(queue, plan)),
+            Kind::Requeue if !plan.group.is_all() => {
+                Self::Bulk(Steps::Group(GroupSteps::new(queue, plan)))
             }
-            Kind::Requeue => Self::Bulk(queue.requeue_steps(before_ms)),
-            Kind::Purge => Self::Bulk(queue.purge_steps(selected, before_ms)?),
+            Kind::Requeue => Self::Bulk(Steps::All(queue.requeue_steps(before_ms))),
+            Kind::Purge => {
+                let steps = queue.purge_steps(plan.selected(), before_ms)?;
+                Self::Bulk(Steps::All(steps))
+            }
             Kind::Cancel => Self::Cancel(Cancels::new(queue, plan)),
             Kind::Audit => Self::Audit(queue.audit_steps(false)),
             Kind::Repair => Self::Audit(queue.audit_steps(!plan.is_dry_run)),
@@ -80,17 +85,11 @@ impl Work {
                 // Also of a step that failed after its call.
                 update(&mut |progress| progress.done = steps.done());
                 let stepped = stepped?;
-                update(&mut |progress| {
-                    if let Some(left) = stepped.left {
-                        progress.of = Some(stepped.done + left);
-                    }
-                });
+                update(&mut |progress| progress.of = stepped.of.or(progress.of));
                 Ok(Step {
-                    messages: stepped.done - before,
-                    end: stepped.end.map(|end| match end {
-                        BulkEnd::QueueGone => End::QueueGone,
-                        _ => End::Done,
-                    }),
+                    // A step that only reads counts as one.
+                    messages: (steps.done() - before).max(1),
+                    end: stepped.end,
                 })
             }
             Self::Audit(steps) => {

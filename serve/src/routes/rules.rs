@@ -151,16 +151,32 @@ fn new_operation() -> Vec<Value> {
     };
     let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
     let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
-    let mut purge: Vec<_> = lack(&["canary", "canary_wait_ms", "ids", "dead"]);
+    let mut purge: Vec<_> = lack(&[
+        "error",
+        "crashed",
+        "canary",
+        "canary_wait_ms",
+        "ids",
+        "dead",
+    ]);
     purge.push(any([
         is("state", &["ready", "dead"]),
         json!({ "allOf": [is("state", &["scheduled"]), has("before_ms")] }),
     ]));
-    let mut cancel: Vec<_> = lack(&["state", "before_ms", "canary", "canary_wait_ms"]);
+    let mut cancel: Vec<_> = lack(&[
+        "state",
+        "before_ms",
+        "error",
+        "crashed",
+        "canary",
+        "canary_wait_ms",
+    ]);
     cancel.push(has("ids"));
     let audit = lack(&[
         "state",
         "before_ms",
+        "error",
+        "crashed",
         "canary",
         "canary_wait_ms",
         "ids",

@@ -99,25 +99,47 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     bury(&queue, &["timeout\nat 1", "refused", " timeout"]).await?;
+    // The row leads to a form: nothing happens by one click.
     let shown = page(&instance, AT).await?.body;
+    let link = "/queues/orders/dead?group=dGltZW91dA&amp;crashed=false#requeue";
+    assert!(shown.contains(link), "{shown}");
+    let at = format!("{AT}?group=dGltZW91dA&crashed=false");
+    let shown = page(&instance, &at).await?.body;
+    for part in [
+        "Requeue one error",
+        "timeout</strong>: 2.",
+        "Requeue this error",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
     let (before_ms, key) = (field(&shown, "before_ms"), field(&shown, "error"));
-    let form = format!("action=group&before_ms={before_ms}&error={key}&crashed=false");
-    let crashed = form.replace("crashed=false", "crashed=true");
-    let other = post(&instance, None, AT, &crashed).await?;
-    assert!(other.body.contains("Requeued 0 of 0"), "{}", other.body);
-    let answer = post(&instance, None, AT, &form).await?;
-    assert!(answer.body.contains("Requeued 2 of 2"), "{}", answer.body);
+    let form = format!("action=requeue&before_ms={before_ms}&error={key}&crashed=false");
+    let done = async |form: &str| {
+        let answer = post(&instance, None, AT, form).await?;
+        assert_eq!(answer.status, 303, "{}", answer.body);
+        Ok::<_, anyhow::Error>(ended(&instance, &answer).await?["done"].clone())
+    };
+    assert_eq!(
+        done(&form.replace("crashed=false", "crashed=true")).await?,
+        0
+    );
+    assert_eq!(done(&format!("{form}&until=2020-01-01T00:00Z")).await?, 0);
+    assert_eq!(
+        done(&format!("{form}&pace=1000&until=tomorrow+00:00")).await?,
+        2
+    );
     assert_eq!(queue.stats().await?.dead, 1);
-    // A second click, and a form of an earlier page.
-    let again = post(&instance, None, AT, &form).await?;
-    assert!(again.body.contains("Requeued 0 of 0"), "{}", again.body);
+    // A second click does nothing more, and what died again stays dead.
     for delivery in claimed(&queue, 2).await? {
         let _ = delivery.bury("timeout").await?;
     }
-    let early = "action=group&before_ms=1700000000000&error=dGltZW91dA&crashed=false";
-    let answer = post(&instance, None, AT, early).await?;
-    assert!(answer.body.contains("Requeued 0 of 0"), "{}", answer.body);
+    assert_eq!(done(&form).await?, 0);
     assert_eq!(queue.stats().await?.dead, 3);
+    for wrong in ["error=%21&crashed=false", "error=&until=soon"] {
+        let body = format!("action=requeue&before_ms={before_ms}&{wrong}");
+        let answer = post(&instance, None, AT, &body).await?;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);
+    }
     Ok(())
 }
 

@@ -64,6 +64,8 @@ struct Row {
     oldest: Markup,
     /// Segments and ids.
     examples: Vec<(String, String)>,
+    /// Whether the form below requeues this group.
+    is_chosen: bool,
 }
 
 #[derive(Template)]
@@ -77,10 +79,37 @@ struct DeadPage {
     more: bool,
     /// Those of crashes, and those of failures.
     kinds: [(&'static str, Vec<Row>); 2],
+    /// The group that the form requeues; all messages without one.
+    chosen: Option<Chosen>,
     before_ms: u64,
     before: String,
     may_operate: bool,
     may_export: bool,
+}
+
+/// The group that an address names.
+struct Chosen {
+    error: String,
+    key: String,
+    crashed: bool,
+    /// How many messages it has; none if there is no such group any more.
+    count: Option<u64>,
+}
+
+impl Chosen {
+    /// What the parameters name, if they name a group.
+    fn of(page: &Page, groups: &[Group]) -> Option<Self> {
+        let (key, crashed) = (page.param("group")?, page.param("crashed") == Some("true"));
+        let error = act::read_key(key)?;
+        let found = groups.iter();
+        let mut found = found.filter(|group| group.crashed == crashed && group.error == error);
+        Some(Self {
+            count: found.next().map(|group| group.count),
+            key: key.to_owned(),
+            crashed,
+            error: show::text(&error),
+        })
+    }
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -98,7 +127,14 @@ async fn dead(page: Page) -> Answer {
     let counts: Queue = page.api.get(&queue).await?;
     let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
     let clock = page.clock.clone().at(now.now_ms);
+    let chosen = Chosen::of(&page, &errors.groups);
+    let is_chosen = |key: &str, crashed: bool| {
+        chosen
+            .as_ref()
+            .is_some_and(|chosen| chosen.key == key && chosen.crashed == crashed)
+    };
     let row = |group: &Group| Row {
+        is_chosen: is_chosen(&URL_SAFE_NO_PAD.encode(&group.error), group.crashed),
         error: show::text(&group.error),
         key: URL_SAFE_NO_PAD.encode(&group.error),
         crashed: group.crashed,
@@ -132,6 +168,7 @@ async fn dead(page: Page) -> Answer {
         before: clock.absolute(now.now_ms),
         may_operate: caller.may_operate,
         may_export: caller.may_read_payloads,
+        chosen,
         segment,
     })
 }

@@ -3,6 +3,7 @@
 mod all;
 mod canaries;
 mod faults;
+mod groups;
 mod kinds;
 mod record;
 mod requeues;

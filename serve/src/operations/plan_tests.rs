@@ -1,0 +1,98 @@
+use super::*;
+
+const NOW_MS: u64 = 1_800_000_000_000;
+
+fn plan(json: &str) -> Result<Plan, String> {
+    let request = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    Plan::new(request, NOW_MS).map_err(|problem| problem.reason().1.to_owned())
+}
+
+#[test]
+fn defaults_are_safe_and_a_future_time_is_now() {
+    let requeue = plan(r#"{"kind": "requeue"}"#).expect("a plan");
+    assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
+    assert_eq!((requeue.canary, requeue.selected()), (None, State::Dead));
+    let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
+    assert_eq!(later.before_ms, requeue.before_ms);
+    // Without a time it is the running one, and with another it is not.
+    let earlier = plan(r#"{"kind": "requeue", "before_ms": 5}"#).expect("a plan");
+    assert!(earlier.is_wished_by(&requeue) && !requeue.is_wished_by(&earlier));
+    let dry = plan(r#"{"kind": "purge", "state": "ready", "dry_run": true}"#).expect("a plan");
+    assert_eq!((dry.before_ms, dry.pace), (Some(NOW_MS), 10_000));
+    // The due time of scheduled messages is in the future.
+    let due = plan(r#"{"kind": "purge", "state": "scheduled", "before_ms": 1900000000000}"#);
+    assert_eq!(due.expect("a plan").before_ms, Some(1_900_000_000_000));
+    // A group is not all.
+    let group = plan(r#"{"kind": "requeue", "error": "", "crashed": false}"#).expect("a plan");
+    assert!(!group.group.is_all() && requeue.group.is_all());
+    assert!(!group.is_wished_by(&requeue) && !requeue.is_wished_by(&group));
+    let canary = plan(r#"{"kind": "requeue", "canary": 10}"#)
+        .expect("a plan")
+        .canary;
+    assert_eq!(canary.map(|canary| canary.wait_ms), Some(60_000));
+}
+
+#[test]
+fn fields_of_other_kinds_and_ranges_are_refused() {
+    for (json, reason) in [
+        (r#"{}"#, "missing field"),
+        (r#"{"kind": "drop"}"#, "unknown variant"),
+        (r#"{"kind": "purge"}"#, "state: a purge needs it"),
+        (r#"{"kind": "purge", "state": "leased"}"#, "unknown variant"),
+        (
+            r#"{"kind": "purge", "state": "scheduled"}"#,
+            "before_ms: a purge of scheduled",
+        ),
+        (
+            r#"{"kind": "purge", "state": "dead", "canary": 1}"#,
+            "canary:",
+        ),
+        (r#"{"kind": "requeue", "state": "dead"}"#, "state:"),
+        (r#"{"kind": "requeue", "ids": ["a"]}"#, "ids:"),
+        (r#"{"kind": "cancel", "ids": ["a"], "error": ""}"#, "error:"),
+        (
+            r#"{"kind": "purge", "state": "dead", "crashed": true}"#,
+            "crashed:",
+        ),
+        (r#"{"kind": "requeue", "canary": 0}"#, "canary: 0"),
+        (r#"{"kind": "requeue", "canary": 101}"#, "canary: 101"),
+        (
+            r#"{"kind": "requeue", "canary_wait_ms": 5}"#,
+            "belongs to canary",
+        ),
+        (
+            r#"{"kind": "requeue", "canary": 1, "canary_wait_ms": 0}"#,
+            "canary_wait_ms: 0",
+        ),
+        (r#"{"kind": "requeue", "pace": 0}"#, "pace: 0"),
+        (r#"{"kind": "requeue", "pace": 100001}"#, "pace: 100001"),
+        (r#"{"kind": "requeue", "before_ms": -1}"#, "invalid value"),
+        (
+            r#"{"kind": "requeue", "before_ms": 1e400}"#,
+            "number out of range",
+        ),
+        (
+            r#"{"kind": "requeue", "before_ms": 253402300800000}"#,
+            "before_ms: ",
+        ),
+        (r#"{"kind": "cancel"}"#, "ids: 0"),
+        (r#"{"kind": "cancel", "ids": []}"#, "ids: 0"),
+        (r#"{"kind": "cancel", "ids": [""]}"#, "1 to 200 bytes"),
+        (r#"{"kind": "cancel", "ids": ["\u0000"]}"#, "control byte"),
+        (r#"{"kind": "cancel", "ids": ["~?"]}"#, "base64url"),
+        (
+            r#"{"kind": "cancel", "ids": ["a"], "before_ms": 1}"#,
+            "before_ms:",
+        ),
+        (r#"{"kind": "audit", "before_ms": 1}"#, "before_ms:"),
+        (r#"{"kind": "repair", "ids": ["a"]}"#, "ids:"),
+        (r#"{"kind": "audit", "kind": "repair"}"#, "duplicate field"),
+        (r#"{"kind": "audit", "force": true}"#, "unknown field"),
+    ] {
+        let refusal = plan(json).expect_err(json);
+        assert!(refusal.contains(reason), "{json}: {refusal}");
+    }
+    let many = vec!["a"; 10_001].join("\",\"");
+    let refusal = plan(&format!(r#"{{"kind": "cancel", "ids": ["{many}"]}}"#));
+    assert!(refusal.expect_err("too many").contains("10001"));
+}

@@ -1,0 +1,56 @@
+//! The steps of a requeue or a purge: of all messages up to a time, or of a group of them.
+
+use dueq::{BulkEnd, BulkSteps, Error};
+
+use crate::operations::group::GroupSteps;
+use crate::operations::work::End;
+
+/// The steps of a requeue or a purge.
+pub(super) enum Steps {
+    /// A script selects the messages and changes them, in one call.
+    All(BulkSteps),
+    /// The server selects, and there is a call for each message.
+    Group(GroupSteps),
+}
+
+/// What is known after a step.
+pub(super) struct Stepped {
+    /// How many messages there are in all.
+    pub(super) of: Option<u64>,
+    pub(super) end: Option<End>,
+}
+
+impl Steps {
+    /// How many messages are done.
+    pub(super) fn done(&self) -> u64 {
+        match self {
+            Self::All(steps) => steps.done(),
+            Self::Group(steps) => steps.done(),
+        }
+    }
+
+    /// Messages of the next step: no step changes one that no peek has named.
+    pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
+        match self {
+            Self::All(steps) => steps.peek(count).await,
+            Self::Group(steps) => steps.peek(count).await,
+        }
+    }
+
+    /// The next step, of at most `limit` messages.
+    pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
+        match self {
+            Self::All(steps) => {
+                let stepped = steps.step(limit).await?;
+                Ok(Stepped {
+                    of: stepped.left.map(|left| stepped.done + left),
+                    end: stepped.end.map(|end| match end {
+                        BulkEnd::QueueGone => End::QueueGone,
+                        _ => End::Done,
+                    }),
+                })
+            }
+            Self::Group(steps) => steps.step(limit).await,
+        }
+    }
+}

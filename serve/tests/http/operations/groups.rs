@@ -1,0 +1,174 @@
+//! Requeues of those messages that died in the same way.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use dueq::{Queue, State};
+use serde_json::{Value, json};
+
+use super::{LIMIT, begun, bury, ended, lines_of, push, run, until};
+use crate::instance::Instance;
+
+const ERRORS: [&str; 3] = ["timeout\nat line 3", "gone: <b>", ""];
+
+/// Buries so many messages that are due, each third with the same error.
+async fn bury_each(queue: &Queue, count: usize) -> Result<()> {
+    let mut buried = 0;
+    while buried < count {
+        for delivery in queue.claim(count - buried, LIMIT).await? {
+            let _ = delivery.bury(ERRORS[buried % ERRORS.len()]).await?;
+            buried += 1;
+        }
+    }
+    Ok(())
+}
+
+/// A queue with so many dead messages.
+async fn dead(instance: &Instance, count: usize) -> Result<Queue> {
+    let queue = instance.client.queue("orders")?;
+    push(&queue, "old-", count).await?;
+    bury_each(&queue, count).await?;
+    Ok(queue)
+}
+
+/// How many dead messages have each error.
+async fn errors(queue: &Queue) -> Result<HashMap<String, usize>> {
+    let mut counts = HashMap::new();
+    for message in queue.list(State::Dead, None, 1_000).await?.messages {
+        *counts.entry(message.error).or_default() += 1;
+    }
+    Ok(counts)
+}
+
+/// How many messages are due, and how many dead.
+async fn due_and_dead(queue: &Queue) -> Result<[u64; 2]> {
+    let stats = queue.stats().await?;
+    Ok([stats.scheduled + stats.ready, stats.dead])
+}
+
+fn group(error: &str) -> Value {
+    json!({ "kind": "requeue", "error": error, "crashed": false, "pace": 100_000 })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
+    for partitions in [1, 3] {
+        let instance = Instance::open().await?;
+        if partitions > 1 {
+            let queue = instance.client.queue("orders")?;
+            queue.partition_into(partitions).await?;
+        }
+        let queue = dead(&instance, 750).await?;
+        let dry = json!({ "kind": "requeue", "error": "timeout", "dry_run": true });
+        let end = run(&instance, dry).await?;
+        assert_eq!((&end["done"], &end["of"]), (&json!(250), &json!(250)));
+        let end = run(&instance, group("timeout")).await?;
+        assert_eq!(
+            (&end["state"], &end["done"], &end["of"], &end["unknown"]),
+            (&json!("done"), &json!(250), &json!(250), &json!(0)),
+            "{end}"
+        );
+        assert_eq!(
+            (&end["error"], &end["crashed"]),
+            (&json!("timeout"), &json!(false))
+        );
+        let lines = lines_of(&instance, &end)?;
+        assert_eq!(lines[0]["operation"]["error"], "timeout", "{lines:?}");
+        assert_eq!(due_and_dead(&queue).await?, [250, 500]);
+        let left = errors(&queue).await?;
+        assert_eq!((left.len(), left.get(ERRORS[0])), (2, None), "{left:?}");
+        // Without an error is a group, too. Nobody crashed.
+        for (body, done) in [
+            (json!({ "kind": "requeue", "crashed": true }), 0),
+            (group("none of them"), 0),
+            (group(""), 250),
+        ] {
+            assert_eq!(run(&instance, body.clone()).await?["done"], done, "{body}");
+        }
+        assert_eq!(queue.stats().await?.requeued, 500);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn group_that_dies_again_is_requeued_once() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = dead(&instance, 600).await?;
+    let (other, stop) = (queue.clone(), tokio_util::sync::CancellationToken::new());
+    let stopped = stop.clone().cancelled_owned();
+    let dying = tokio::spawn(async move {
+        let handler = async |_: Vec<u8>, delivery: dueq::Delivery| {
+            let _ = delivery.bury(ERRORS[0]).await;
+            anyhow::Ok(())
+        };
+        other.worker().concurrency(64).run(handler, stopped).await
+    });
+    let end = run(&instance, group("timeout")).await?;
+    assert_eq!((&end["state"], &end["done"]), (&json!("done"), &json!(200)));
+    let until_all_died = std::time::Instant::now() + LIMIT;
+    while queue.stats().await?.dead < 600 {
+        anyhow::ensure!(std::time::Instant::now() < until_all_died, "not all died");
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    }
+    stop.cancel();
+    dying.await??;
+    assert_eq!(queue.stats().await?.requeued, 200);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn canary_of_a_group_is_of_the_group() -> Result<()> {
+    let instance = Instance::open().await?;
+    // The first page has fewer of the group than the canary takes.
+    let queue = instance.client.queue("orders")?;
+    push(&queue, "first-", 150).await?;
+    bury(&queue, 150).await?;
+    dead(&instance, 300).await?;
+    let mut body = group("gone: <b>");
+    body["canary"] = json!(10);
+    let (address, _) = begun(&instance, body).await?;
+    until(&instance, &address, |shown| {
+        shown["canary"]["waiting"] == 10
+    })
+    .await?;
+    assert_eq!(due_and_dead(&queue).await?, [10, 440]);
+    let mut buried = 0;
+    while buried < 10 {
+        for delivery in queue.claim(10 - buried, LIMIT).await? {
+            let _ = delivery.bury(ERRORS[1]).await?;
+            buried += 1;
+        }
+    }
+    let end = ended(&instance, &address).await?;
+    assert_eq!(
+        (&end["state"], &end["done"]),
+        (&json!("stopped"), &json!(10)),
+        "{end}"
+    );
+    assert_eq!(queue.stats().await?.requeued, 10);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cut_call_of_a_group_is_made_again() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = dead(&instance, 30).await?;
+    let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
+    let other = Instance::before(&proxy.url()).await?;
+    let mut body = group("timeout");
+    body["pace"] = json!(20);
+    let (address, _) = begun(&other, body).await?;
+    // Before its requeue each message is read: that reply is lost.
+    proxy.cut_reply_of("old-9");
+    let end = ended(&other, &address).await?;
+    let (done, unknown) = (end["done"].as_u64(), end["unknown"].as_u64());
+    assert_eq!(end["state"], "done", "{end}");
+    let requeued = queue.stats().await?.requeued;
+    assert_eq!(requeued, 10, "{end}");
+    let known = done.unwrap_or(0);
+    assert!(
+        (known..=known + unknown.unwrap_or(0)).contains(&requeued),
+        "{end}"
+    );
+    Ok(())
+}
