@@ -156,7 +156,7 @@ async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
 }
 
 #[tokio::test]
-async fn two_clicks_bring_back_one_message_also_if_it_is_handled_between_them() -> Result<()> {
+async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     for round in 0..20 {
