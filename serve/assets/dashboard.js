@@ -114,10 +114,11 @@ const say = (reason) => {
   if (reason) byId("main").before(make("p", { class: "alert", id: "lost", role: "alert" }, reason));
 };
 
-// The page asks for itself again after an event or a while.
+// The page asks for itself again after an event or a while, if its own part changes: a search of all
+// queues, or a reading of the dead messages, is not repeated for the strip of findings.
 const QUIET = 10 * SECOND;
 let isStale = false, isLeaving = false, failures = 0, shownAt = now(), pause = SECOND;
-const isProblem = byId("retry"), isLive = isProblem || document.querySelector("[data-live]");
+const isProblem = byId("retry"), isLive = isProblem || document.querySelector("main [data-live]");
 const refresh = () => {
   const begun = now();
   isStale = false;
@@ -204,6 +205,7 @@ const startStream = () => {
     // Rejected if the page stops first, or the browser refuses locks.
     navigator.locks.request(`dueq${base}`, { signal: abort.signal }, held).catch(() => {});
   } catch {
+    channel?.close();
     channel = null; // no lock without HTTPS: the page polls
   }
 };

@@ -9,10 +9,10 @@ use crate::problem::{Code, Problem};
 /// The most bytes of a form: a thousand ids of the longest kind fit.
 const MAX_BYTES: usize = 512 << 10;
 
-/// A form as browsers send it: `application/x-www-form-urlencoded`.
-pub(super) struct Form(Vec<(String, String)>);
+/// A form as browsers send it: `application/x-www-form-urlencoded`, of at most `MAX` bytes.
+pub(super) struct Form<const MAX: usize = MAX_BYTES>(Vec<(String, String)>);
 
-impl Form {
+impl<const MAX: usize> Form<MAX> {
     /// The first value of this field.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).next()
@@ -30,7 +30,7 @@ impl Form {
     }
 }
 
-impl FromRequest<Shared> for Form {
+impl<const MAX: usize> FromRequest<Shared> for Form<MAX> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
@@ -39,7 +39,7 @@ impl FromRequest<Shared> for Form {
             let detail = "the body is no form: send application/x-www-form-urlencoded";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let body = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let body = whole(&app.bodies, &parts.headers, body, MAX).await?;
         let pairs = form_urlencoded::parse(&body.bytes);
         Ok(Self(pairs.into_owned().collect()))
     }

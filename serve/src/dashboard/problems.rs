@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::app::Shared;
 use crate::auth::Principal;
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
-use crate::dashboard::{page, show, with_headers};
+use crate::dashboard::{page, show, views, with_headers};
 use crate::problem::{Code, MEDIA_TYPE};
 use crate::shown::quoted;
 
@@ -79,7 +79,15 @@ pub(crate) async fn shown(State(app): State<Shared>, request: Request, next: Nex
     let principal = head.extensions.get::<Principal>();
     let caller = principal.map(|principal| Caller::new(principal, &app));
     let page = ProblemPage {
-        frame: Frame::new(title, Here::Nowhere, base, address, &preferences, caller),
+        // The page links to its own address, and `//evil.com` would be another host.
+        frame: Frame::new(
+            title,
+            Here::Nowhere,
+            base,
+            views::local(&address).to_owned(),
+            &preferences,
+            caller,
+        ),
         status: head.status.as_u16(),
         detail,
         code,

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
+use crate::body::Bodies;
 use crate::dashboard::api::{Api, Failure};
 use crate::problem::{Code, Problem};
 use crate::shown::moment;
@@ -30,8 +31,13 @@ struct Entry {
     queue: String,
     id: Vec<u8>,
     until: Instant,
-    message: Arc<Cancelled>,
+    /// `None` if it is back.
+    message: Option<Arc<Cancelled>>,
+    /// Who pushes it again. The next one waits, and sees what became of it.
+    turn: Arc<Turn>,
 }
+
+type Turn = tokio::sync::Mutex<()>;
 
 /// A message as it was before its cancel.
 #[derive(Debug, PartialEq)]
@@ -56,15 +62,13 @@ impl Undo {
             queue: queue.to_owned(),
             id: id.to_vec(),
             until: now + KEPT,
-            message: Arc::new(message),
+            message: Some(Arc::new(message)),
+            turn: Arc::default(),
         });
-        let mut bytes: usize = entries
-            .iter()
-            .map(|entry| entry.message.payload.len())
-            .sum();
+        let mut bytes: usize = entries.iter().map(Entry::bytes).sum();
         while bytes > MAX_BYTES || entries.len() > MAX_MESSAGES {
             let oldest = entries.pop_front();
-            bytes -= oldest.map_or(bytes, |entry| entry.message.payload.len());
+            bytes -= oldest.map_or(bytes, |entry| entry.bytes());
         }
     }
 
@@ -77,11 +81,36 @@ impl Undo {
     ) -> Option<(Arc<Cancelled>, Duration)> {
         let entries = self.fresh(now);
         let entry = entries.iter().find(|entry| entry.is_of(queue, id))?;
-        Some((Arc::clone(&entry.message), entry.until - now))
+        Some((Arc::clone(entry.message.as_ref()?), entry.until - now))
     }
 
-    pub(in crate::dashboard) fn forget(&self, queue: &str, id: &[u8]) {
-        self.locked().retain(|entry| !entry.is_of(queue, id));
+    /// The turn to push the message again.
+    pub(in crate::dashboard) fn turn(
+        &self,
+        queue: &str,
+        id: &[u8],
+        now: Instant,
+    ) -> Option<Arc<Turn>> {
+        let entries = self.fresh(now);
+        let entry = entries.iter().find(|entry| entry.is_of(queue, id))?;
+        Some(Arc::clone(&entry.turn))
+    }
+
+    /// The message is back. One that was cancelled again meanwhile stays.
+    pub(in crate::dashboard) fn undone(&self, queue: &str, id: &[u8], message: &Arc<Cancelled>) {
+        for entry in self.locked().iter_mut() {
+            let is_it = |kept: &mut Arc<Cancelled>| Arc::ptr_eq(kept, message);
+            if entry.is_of(queue, id) {
+                entry.message.take_if(is_it);
+            }
+        }
+    }
+
+    /// Whether the message was brought back within 30 s of its cancel.
+    pub(in crate::dashboard) fn is_undone(&self, queue: &str, id: &[u8], now: Instant) -> bool {
+        let entries = self.fresh(now);
+        let entry = entries.iter().find(|entry| entry.is_of(queue, id));
+        entry.is_some_and(|entry| entry.message.is_none())
     }
 
     /// The entries whose time is not over.
@@ -100,17 +129,32 @@ impl Entry {
     fn is_of(&self, queue: &str, id: &[u8]) -> bool {
         self.queue == queue && self.id == id
     }
+
+    fn bytes(&self) -> usize {
+        self.message
+            .as_ref()
+            .map_or(0, |message| message.payload.len())
+    }
 }
 
 impl Cancelled {
     /// Reads the message at this address with its whole payload, also for callers to whom it is not
     /// shown.
-    pub(in crate::dashboard) async fn read(api: &Api, address: &str) -> Result<Self, Failure> {
+    pub(in crate::dashboard) async fn read(
+        api: &Api,
+        bodies: &Bodies,
+        address: &str,
+    ) -> Result<Self, Failure> {
         let api = api.with_payloads();
+        let mut memory = bodies.none();
         let fields_of = || api.get::<Value>(address);
         let mut shown = fields_of().await?;
         for _ in 0..MAX_READS {
             let payload = if shown["payload_truncated"] == true {
+                // The payload, and its copy.
+                let length = shown["payload_bytes"].as_u64().unwrap_or_default();
+                let wanted = usize::try_from(length.saturating_mul(2)).unwrap_or(usize::MAX);
+                memory.grow(wanted.saturating_sub(memory.bytes()))?;
                 api.bytes(&format!("{address}/payload")).await?.to_vec()
             } else {
                 let bytes = payload_of(&shown).ok_or_else(|| unread(address))?;
@@ -250,8 +294,19 @@ mod tests {
         }
         assert!(undo.get("c", b"1", later).is_none());
         assert_eq!(undo.fresh(later).len(), MAX_MESSAGES);
-        undo.forget("d", &1_usize.to_be_bytes());
-        assert_eq!(undo.fresh(later).len(), MAX_MESSAGES - 1);
+    }
+
+    #[test]
+    fn message_that_is_back_is_gone_and_one_cancelled_again_stays() {
+        let (undo, now) = (Undo::default(), Instant::now());
+        undo.keep("a", b"1", message(5), now);
+        let (first, _) = undo.get("a", b"1", now).expect("it is kept");
+        undo.undone("a", b"1", &first);
+        assert!(undo.get("a", b"1", now).is_none() && undo.is_undone("a", b"1", now));
+        assert!(!undo.is_undone("a", b"1", now + KEPT));
+        undo.keep("a", b"1", message(6), now);
+        undo.undone("a", b"1", &first);
+        assert!(undo.get("a", b"1", now).is_some() && !undo.is_undone("a", b"1", now));
     }
 
     #[test]

@@ -287,6 +287,28 @@ test("the_switcher_asks_the_server_while_somebody_types", async () => {
   await context.close();
 });
 
+test("a_search_and_the_page_of_dead_messages_are_not_repeated", async () => {
+  const context = await browser.newContext();
+  // Its clock and its timer are ten times as fast.
+  await context.addInitScript(() => {
+    const now = performance.now.bind(performance);
+    performance.now = () => now() * 10;
+    const set = window.setInterval;
+    window.setInterval = (act, ms) => set(act, ms / 10);
+  });
+  await push("live");
+  for (const path of ["/search?id=live:1", "/queues/live/dead"]) {
+    const page = await context.newPage();
+    await page.goto(`${site.url}${path}`);
+    const sent = record(page);
+    await push("live");
+    await page.waitForFunction(() => performance.now() > 40_000, null, { timeout: 60_000 });
+    assert.deepEqual(sent.map(({ url }) => url), []);
+    await page.close();
+  }
+  await context.close();
+});
+
 test("a_double_click_sends_a_form_once", async () => {
   const context = await browser.newContext();
   const page = await context.newPage();

@@ -80,6 +80,12 @@ async fn problems_are_pages_for_browsers_only() -> Result<()> {
         "{}",
         page.body
     );
+    // An address that a link would take for another host.
+    let page = instance
+        .ask("GET //evil.com/a", &["Accept: text/html"], "")
+        .await?;
+    assert_eq!(page.status, 404);
+    assert!(!page.body.contains("=\"//evil.com"), "{}", page.body);
     for (line, headers) in [
         ("GET /queues/none", &[][..]),
         ("GET /v1/queues/none", &["Accept: text/html"]),
@@ -115,6 +121,10 @@ async fn a_browser_logs_in_with_a_token() -> Result<()> {
         "{}",
         wrong.body
     );
+    // Whoever has no token cannot fill the memory for bodies.
+    let long = format!("token={}", "x".repeat(16 << 10));
+    let refused = instance.ask("POST /login", &headers, &long).await?;
+    assert_eq!(refused.status, 413, "{}", refused.body);
     let token = instance.token("viewer");
     let right = format!("token={token}&next=//evil.com");
     let answer = instance.ask("POST /login", &headers, &right).await?;

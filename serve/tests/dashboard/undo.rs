@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Due, Message, OnExpire, State};
 
-use crate::instance::Instance;
+use crate::instance::{Answer, Instance};
 use crate::message::{after, claimed, led, page, post};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -151,6 +151,69 @@ async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
         assert!(shown.contains("Cancel the next"), "{shown}");
         let answer = post(&instance, None, &own, "action=cancel").await?;
         led(&answer, &format!("{own}?did=next_cancelled"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    for round in 0..20 {
+        let own = format!("{AT}/{round}");
+        let message = Message::new("x").id(round.to_string()).due(Duration::ZERO);
+        assert!(queue.push_message(message).await?.is_created());
+        led(
+            &post(&instance, None, &own, "action=cancel").await?,
+            &format!("{own}?did=cancelled"),
+        );
+        let handled = async {
+            for delivery in claimed(&queue, 1).await? {
+                anyhow::ensure!(delivery.ack().await? == dueq::Settled::Done);
+            }
+            anyhow::Ok(())
+        };
+        let (one, other, handled) = tokio::join!(
+            post(&instance, None, &own, "action=undo"),
+            post(&instance, None, &own, "action=undo"),
+            handled
+        );
+        handled?;
+        let to = |answer: &Answer| answer.header("location").unwrap_or_default().to_owned();
+        let known = [format!("{own}?did=undone"), format!("{own}?did=there")];
+        for answer in [one?, other?] {
+            assert!(known.contains(&to(&answer)), "{answer:?}");
+        }
+        // A third one, later.
+        led(
+            &post(&instance, None, &own, "action=undo").await?,
+            &format!("{own}?did=undone"),
+        );
+        let stats = queue.stats().await?;
+        let left = stats.scheduled + stats.ready + stats.leased;
+        assert_eq!(left, 0, "round {round}: it would be delivered again");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_payload_is_kept_only_if_there_is_memory_for_it() -> Result<()> {
+    let instance = Instance::start(|config, _| {
+        // The payload, its copy, and the answer that has it.
+        config.max_body_bytes = 225_000;
+        Ok(Vec::new())
+    })
+    .await?;
+    let queue = instance.client.queue("orders")?;
+    for (id, length, is_kept) in [("fits", 70_000, true), ("large", 80_000, false)] {
+        queue.push(vec![1_u8; length]).id(id).due(HOUR).await?;
+        let own = format!("{AT}/{id}");
+        led(
+            &post(&instance, None, &own, "action=cancel").await?,
+            &format!("{own}?did=cancelled"),
+        );
+        let shown = page(&instance, &own).await?.body;
+        assert_eq!(shown.contains("Undo the cancel"), is_kept, "{id}");
     }
     Ok(())
 }

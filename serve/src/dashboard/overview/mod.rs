@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 pub(super) use plan::View;
 use plan::{Part, Plan};
-pub(super) use read::Known;
+pub(super) use read::{Known, ended};
 
 /// How old a value may be that is shown: the task reads it again after a fourth of that.
 const MAX_AGE: Duration = Duration::from_secs(60);

@@ -148,7 +148,7 @@ async fn read(
             let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
             let day = Day {
                 cancelled: sum.cancelled,
-                ended: ended(&sum),
+                ended: ended_in(&sum),
             };
             Value::Day(day, history.now_ms)
         }
@@ -156,9 +156,16 @@ async fn read(
     })
 }
 
-/// How many messages left the queue or died. What expired has died or was dropped.
-fn ended(point: &HistoryPoint) -> u64 {
-    point.acked + point.cancelled + point.died.max(point.expired)
+/// How many messages left the queue or died, at least. What expired has died, and counts as dead too,
+/// or was dropped.
+pub(in crate::dashboard) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
+    acked
+        .saturating_add(cancelled)
+        .saturating_add(died.max(expired))
+}
+
+fn ended_in(point: &HistoryPoint) -> u64 {
+    ended(point.acked, point.cancelled, point.died, point.expired)
 }
 
 impl Lately {
@@ -172,7 +179,7 @@ impl Lately {
             p50_us: lateness.quantile_us(0.5),
             p99_us: lateness.quantile_us(0.99),
             pushed: hour.pushed,
-            ended: ended(&hour),
+            ended: ended_in(&hour),
         }
     }
 }

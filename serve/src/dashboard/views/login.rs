@@ -15,6 +15,9 @@ use crate::dashboard::page;
 use crate::dashboard::show;
 use crate::dashboard::views::{Answer, local, render, see};
 
+/// The most bytes of the form: whoever has no token yet takes little of the memory for bodies.
+const MAX_BYTES: usize = 16 << 10;
+
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage {
@@ -58,7 +61,7 @@ async fn show_login(request: Request) -> Answer {
     render(&LoginPage::new(&parts, &next))
 }
 
-async fn log_in(State(app): State<Shared>, parts: Parts, form: Form) -> Answer {
+async fn log_in(State(app): State<Shared>, parts: Parts, form: Form<MAX_BYTES>) -> Answer {
     let next = form.get("next").unwrap_or("/");
     let token = form.get("token").unwrap_or_default().trim();
     match app.gate.begin_session(token) {

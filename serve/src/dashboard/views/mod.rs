@@ -62,7 +62,7 @@ fn see(base: &str, address: &str) -> Answer {
 }
 
 /// The address as one of this server's pages: a path that begins with one slash.
-fn local(address: &str) -> &str {
+pub(super) fn local(address: &str) -> &str {
     let is_local = address.starts_with('/')
         && !address.starts_with("//")
         && address

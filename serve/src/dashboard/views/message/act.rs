@@ -100,7 +100,7 @@ async fn cancel(
 ) -> Result<&'static str, Failure> {
     let may_undo = page.caller().may_produce;
     let read = match may_undo {
-        true => Cancelled::read(&page.api, address).await.ok(),
+        true => Cancelled::read(&page.api, &app.bodies, address).await.ok(),
         false => None,
     };
     let changed: Changed = page.api.send(Method::DELETE, address, None).await?;
@@ -115,7 +115,8 @@ async fn cancel(
     Ok("cancelled")
 }
 
-/// Pushes the cancelled message again. Of two clicks at once the second finds the message of the first.
+/// Pushes the cancelled message again, once: of two clicks at once the second waits for the first, and
+/// pushes nothing, also if the message has been handled by then.
 async fn undo(
     app: &App,
     page: &Page,
@@ -123,6 +124,11 @@ async fn undo(
     address: &str,
 ) -> Result<&'static str, Failure> {
     let queue = page.queue_name()?;
+    let turn = app.undo.turn(queue, id.as_bytes(), Instant::now());
+    let _turn = match &turn {
+        Some(turn) => Some(turn.lock().await),
+        None => None,
+    };
     let Some((message, _)) = app.undo.get(queue, id.as_bytes(), Instant::now()) else {
         return match page
             .api
@@ -130,7 +136,12 @@ async fn undo(
             .await
         {
             Ok(_) => Ok("there"),
-            Err(failure) if failure.code() == "no_such_message" => Err(too_late(id)),
+            Err(failure) if failure.code() == "no_such_message" => {
+                match app.undo.is_undone(queue, id.as_bytes(), Instant::now()) {
+                    true => Ok("undone"),
+                    false => Err(too_late(id)),
+                }
+            }
             Err(failure) => Err(failure),
         };
     };
@@ -138,7 +149,7 @@ async fn undo(
     let pushed: Changed = page.api.send(Method::PUT, address, Some(&body)).await?;
     match pushed.outcome.as_str() {
         "created" => {
-            app.undo.forget(queue, id.as_bytes());
+            app.undo.undone(queue, id.as_bytes(), &message);
             Ok("undone")
         }
         "exists" => Ok("there"),

@@ -88,6 +88,7 @@ pub(super) struct Point {
     pub(super) crashed: u64,
     pub(super) died: u64,
     pub(super) cancelled: u64,
+    pub(super) expired: u64,
     pub(super) lateness: Times,
     pub(super) handling: Times,
 }

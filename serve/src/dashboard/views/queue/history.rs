@@ -1,6 +1,7 @@
 //! What the queue has done: lateness, handler times, flow.
 
 use crate::dashboard::chart::{self, Band, Counter, Flow};
+use crate::dashboard::overview::ended;
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::queue::Choice;
 use crate::dashboard::views::queue::data::{History, Point, Times};
@@ -175,13 +176,8 @@ fn flow(caption: &str, history: &History, clock: &Clock) -> Markup {
     })
 }
 
-/// A message that expires is dead or gone: if it is dead, it counts among `died`, too. So expired
-/// messages are not added.
 fn cancelled(sum: &Point) -> Option<Cancelled> {
-    let ended = sum
-        .acked
-        .saturating_add(sum.cancelled)
-        .saturating_add(sum.died);
+    let ended = ended(sum.acked, sum.cancelled, sum.died, sum.expired);
     (ended > 0).then(|| Cancelled {
         share: show::percent(sum.cancelled, ended),
         cancelled: show::number(sum.cancelled),
@@ -197,4 +193,42 @@ pub(super) fn late(history: &History) -> Option<(String, String)> {
         us => show::micros(us),
     };
     Some((p99, show::number(late.count)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn share_of_cancelled_is_that_of_the_list_of_queues() {
+        let times =
+            json!({ "count": 0, "p50_us": null, "p90_us": null, "p99_us": null, "p100_us": null });
+        let share = |change: &Value| {
+            let mut point = json!({
+                "pushed": 0, "claimed": 0, "acked": 0, "retried": 0, "crashed": 0, "died": 0,
+                "cancelled": 0, "expired": 0, "lateness": times, "handling": times,
+            });
+            for (name, value) in change.as_object().expect("an object") {
+                point[name] = value.clone();
+            }
+            let point: Point = serde_json::from_value(point).expect("a point");
+            cancelled(&point).map(|cancelled| cancelled.share)
+        };
+        for (change, expected) in [
+            (json!({}), None),
+            (json!({"cancelled": 10, "expired": 10}), Some("50.0 %")),
+            (
+                json!({"cancelled": 10, "expired": 10, "died": 10}),
+                Some("50.0 %"),
+            ),
+            (json!({"acked": 30, "cancelled": 10}), Some("25.0 %")),
+            (
+                json!({"acked": u64::MAX, "cancelled": 1, "died": 1}),
+                Some("0.0 %"),
+            ),
+        ] {
+            assert_eq!(share(&change).as_deref(), expected, "{change}");
+        }
+    }
 }
