@@ -23,9 +23,9 @@ const load = (site) => {
   let [pushed, timer, failed] = [0, null, null];
   let running = Promise.resolve();
   const push = async () => {
-    const until = Math.floor((performance.now() - begun) / 1_000 * RATE);
+    const end = Math.floor((performance.now() - begun) / 1_000 * RATE);
     const lines = [];
-    for (; pushed < until; pushed += 1) {
+    for (; pushed < end; pushed += 1) {
       const delay = pushed % CANCELLED === 0 ? "1h" : `${Math.floor(Math.random() * 30_000)}ms`;
       lines.push({ id: `b${pushed}`, payload: "x".repeat(200), delay });
     }
