@@ -51,7 +51,7 @@ pub(crate) fn routed(app: &Shared) -> Router {
         .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
         .merge(health)
         .layer(from_fn(everywhere))
-        .layer(from_fn(dashboard::problems_shown))
+        .layer(from_fn_with_state(app.clone(), dashboard::problems_shown))
         .layer(from_fn_with_state(app.clone(), counted))
         .layer(map_response(hardened))
         .with_state(app.clone())

@@ -14,11 +14,15 @@ use crate::problem::{Code, Problem};
 
 pub(crate) async fn front(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
-    match admit(&app, &parts) {
-        Ok(principal) => parts.extensions.insert(principal),
+    let principal = match admit(&app, &parts) {
+        Ok(principal) => principal,
         Err(problem) => return problem.into_response(),
     };
-    next.run(Request::from_parts(parts, body)).await
+    parts.extensions.insert(principal.clone());
+    let mut response = next.run(Request::from_parts(parts, body)).await;
+    // A problem becomes a page outside of this layer, with the frame of the caller.
+    response.extensions_mut().insert(principal);
+    response
 }
 
 /// The same for the routes by which a caller proves who they are.

@@ -3,6 +3,8 @@
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 
+use crate::app::App;
+use crate::auth::{Principal, Right, Via};
 use crate::dashboard::assets::{ICON, SCRIPT, STYLE};
 use crate::dashboard::findings::Finding;
 use crate::dashboard::show::{Clock, Zone};
@@ -32,6 +34,21 @@ pub(super) struct Caller {
     pub(super) may_operate: bool,
     pub(super) may_read_payloads: bool,
     pub(super) is_read_only: bool,
+}
+
+impl Caller {
+    pub(super) fn new(principal: &Principal, app: &App) -> Self {
+        let may = |right: Right| principal.has(right) && (right.is_read() || !app.is_read_only);
+        Self {
+            name: principal.name().to_owned(),
+            roles: principal.roles().iter().map(|role| role.name()).collect(),
+            has_session: principal.via() == Via::Session,
+            may_produce: may(Right::Produce),
+            may_operate: may(Right::Operate),
+            may_read_payloads: may(Right::ReadPayload),
+            is_read_only: app.is_read_only,
+        }
+    }
 }
 
 /// What a browser keeps in cookies.

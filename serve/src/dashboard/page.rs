@@ -59,7 +59,6 @@ impl FromRequestParts<Shared> for Page {
             Some((_, name)) => Zone::named(name)?,
             None => preferences.zone(),
         };
-        let allowed = |right: Right| principal.has(right) && (right.is_read() || !app.is_read_only);
         app.poller.look([]);
         let findings = match principal.has(Right::Read) {
             true => Doctor::glance(app, PATIENCE).await,
@@ -76,15 +75,7 @@ impl FromRequestParts<Shared> for Page {
                 .map_or_else(|| "/".to_owned(), ToString::to_string),
             params,
             preferences,
-            caller: Caller {
-                name: principal.name().to_owned(),
-                roles: principal.roles().iter().map(|role| role.name()).collect(),
-                has_session: principal.via() == crate::auth::Via::Session,
-                may_produce: allowed(Right::Produce),
-                may_operate: allowed(Right::Operate),
-                may_read_payloads: allowed(Right::ReadPayload),
-                is_read_only: app.is_read_only,
-            },
+            caller: Caller::new(&principal, app),
             redis: redis(app),
             api: Api::new(routes, principal),
         })

@@ -2,7 +2,7 @@
 
 use askama::Template;
 use axum::body::{Body, to_bytes};
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
@@ -10,9 +10,12 @@ use axum::response::{Html, IntoResponse, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::dashboard::frame::{Frame, Here, Preferences};
+use crate::app::Shared;
+use crate::auth::Principal;
+use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::{page, show, with_headers};
-use crate::problem::MEDIA_TYPE;
+use crate::problem::{Code, MEDIA_TYPE};
+use crate::shown::quoted;
 
 /// The most bytes of a problem document.
 const MAX_BYTES: usize = 1 << 20;
@@ -29,7 +32,7 @@ struct ProblemPage {
 }
 
 /// Answers a browser with a page where others get a problem document, and leads it to the login.
-pub(crate) async fn shown(request: Request, next: Next) -> Response {
+pub(crate) async fn shown(State(app): State<Shared>, request: Request, next: Next) -> Response {
     let accept = request.headers().get(ACCEPT);
     let wants_page = accept.is_some_and(|accept| contains(accept, "text/html"));
     let is_api = request.uri().path().starts_with("/v1/");
@@ -66,11 +69,20 @@ pub(crate) async fn shown(request: Request, next: Next) -> Response {
         title if title.is_empty() => head.status.to_string(),
         title => title,
     };
+    let code = text("code");
+    let detail = if code == Code::NotFound.word() {
+        format!("No page has the address {}.", quoted(&address))
+    } else {
+        show::text(&text("detail"))
+    };
+    // The caller is known, unless the request was refused before.
+    let principal = head.extensions.get::<Principal>();
+    let caller = principal.map(|principal| Caller::new(principal, &app));
     let page = ProblemPage {
-        frame: Frame::new(title, Here::Nowhere, base, address, &preferences, None),
+        frame: Frame::new(title, Here::Nowhere, base, address, &preferences, caller),
         status: head.status.as_u16(),
-        detail: show::text(&text("detail")),
-        code: text("code"),
+        detail,
+        code,
         applied: (!is_read).then(|| match document["applied"].as_str() {
             Some("no") => "Nothing was changed.",
             Some("yes") => "The change was made.",

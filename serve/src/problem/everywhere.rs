@@ -41,6 +41,7 @@ pub(crate) async fn everywhere(request: Request, next: Next) -> Response {
     let (parts, body) = response.into_parts();
     let mut answer = Problem::new(code(status), detail(status, &path, body).await).into_response();
     *answer.status_mut() = status;
+    answer.extensions_mut().extend(parts.extensions);
     if let Some(allow) = parts.headers.get(ALLOW) {
         answer.headers_mut().insert(ALLOW, allow.clone());
     }

@@ -1,7 +1,9 @@
 //! Finds a message by its id in all queues.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
@@ -9,7 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::{Client, Stored};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
@@ -26,10 +30,18 @@ const MAX_QUEUES: usize = 1_000;
 const AT_ONCE: usize = 16;
 /// How many searches there are at once.
 const MAX_SEARCHES: usize = 4;
+/// How long a search waits for others.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The callers whose searches run now: one of each caller.
 #[derive(Clone, Default)]
-pub(crate) struct Searches(Arc<Mutex<HashSet<String>>>);
+pub(crate) struct Searches(Arc<Turns>);
+
+#[derive(Default)]
+struct Turns {
+    callers: Mutex<HashSet<String>>,
+    ended: Notify,
+}
 
 /// A search that runs.
 struct Running {
@@ -38,31 +50,50 @@ struct Running {
 }
 
 impl Searches {
-    fn begin(&self, caller: &str) -> Result<Running, Problem> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let reason = if running.contains(caller) {
-            "you have a search that runs"
-        } else if running.len() >= MAX_SEARCHES {
-            "as many searches run as may"
-        } else {
-            running.insert(caller.to_owned());
-            return Ok(Running {
-                searches: self.clone(),
-                caller: caller.to_owned(),
-            });
-        };
-        Err(Problem::new(Code::Busy, format!("{reason}; try again")))
+    /// Waits until the search may begin, and not for ever.
+    async fn begin(&self, caller: &str) -> Result<Running, Problem> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut ended = pin!(self.0.ended.notified());
+            // From here on no end is missed.
+            ended.as_mut().enable();
+            match self.begin_now(caller) {
+                Ok(running) => return Ok(running),
+                Err(reason) if timeout_at(deadline, ended).await.is_err() => {
+                    return Err(Problem::new(Code::Busy, format!("{reason}; try again")));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The reason if it may not begin.
+    fn begin_now(&self, caller: &str) -> Result<Running, &'static str> {
+        let mut callers = self.0.callers();
+        if callers.contains(caller) {
+            return Err("you have a search that runs");
+        }
+        if callers.len() >= MAX_SEARCHES {
+            return Err("as many searches run as may");
+        }
+        callers.insert(caller.to_owned());
+        Ok(Running {
+            searches: self.clone(),
+            caller: caller.to_owned(),
+        })
+    }
+}
+
+impl Turns {
+    fn callers(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let mut running = self
-            .searches
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        running.remove(&self.caller);
+        self.searches.0.callers().remove(&self.caller);
+        self.searches.0.ended.notify_waiters();
     }
 }
 
@@ -127,7 +158,7 @@ struct Failed {
 ///
 /// In the queues that the caller may use: one call for each, 16 at once, 1,000 at most. Finds messages
 /// that are scheduled, ready, leased or dead, and not those that have ended. Each caller has one search
-/// at once, and all together four.
+/// at once, and all together four: others wait for 5 s at most.
 #[utoipa::path(
     get,
     path = "/v1/search",
@@ -141,7 +172,7 @@ async fn search(
     Query(wanted): Query<Wanted>,
 ) -> Result<Json<Found>, Problem> {
     let id: Arc<[u8]> = read_id(&wanted.id)?.into();
-    let _running = app.searches.begin(principal.name())?;
+    let _running = app.searches.begin(principal.name()).await?;
     let snapshot = app.poller.looked().await;
     known(&snapshot)?;
     let allowed = snapshot.after(None).map(|(name, _)| Arc::clone(name));
@@ -237,6 +268,35 @@ impl Hit {
             crashes: stored.crashes,
             error: stored.error,
             payload_bytes: stored.payload_bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn searches_wait_for_their_turn_and_not_for_ever() {
+        let searches = Searches::default();
+        let first = searches.begin("a").await.expect("a turn");
+        let waiting = tokio::spawn({
+            let searches = searches.clone();
+            async move { searches.begin("a").await.map(drop) }
+        });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        drop(first);
+        waiting.await.expect("no panic").expect("a turn");
+        let mut others = Vec::new();
+        for caller in ["a", "b", "c", "d"] {
+            others.push(searches.begin(caller).await.expect("a turn"));
+        }
+        for (caller, reason) in [("a", "you have"), ("e", "as many")] {
+            let begun = Instant::now();
+            let refused = searches.begin(caller).await.err().expect("none is free");
+            assert!(refused.detail().starts_with(reason), "{}", refused.detail());
+            assert_eq!(begun.elapsed(), PATIENCE);
         }
     }
 }

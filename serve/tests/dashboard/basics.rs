@@ -67,7 +67,19 @@ async fn problems_are_pages_for_browsers_only() -> Result<()> {
         .await?;
     assert_eq!(page.status, 404);
     assert!(page.body.starts_with("<!DOCTYPE html>"), "{}", page.body);
-    assert!(page.body.contains("no_such_queue"), "{}", page.body);
+    // The way on is there, too.
+    for part in ["no_such_queue", "Find an id", "href=\"/workers\""] {
+        assert!(page.body.contains(part), "{part}: {}", page.body);
+    }
+    let page = instance
+        .ask("GET /queue/orders", &["Accept: text/html"], "")
+        .await?;
+    assert_eq!(page.status, 404);
+    assert!(
+        page.body.contains("No page has the address") && page.body.contains("Find an id"),
+        "{}",
+        page.body
+    );
     for (line, headers) in [
         ("GET /queues/none", &[][..]),
         ("GET /v1/queues/none", &["Accept: text/html"]),

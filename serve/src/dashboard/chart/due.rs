@@ -8,15 +8,15 @@ use crate::dashboard::chart::time::span;
 use crate::dashboard::show::{Clock, Markup, number};
 
 const PIXELS: u64 = 160;
-/// The width of a bar with the gap after it; that of the overdue bar; the width of a bar alone.
+/// The width of a bar with the gap after it; that of the two overdue bars; the width of a bar alone.
 const STEP: u64 = 20;
-const OVERDUE: u64 = 30;
+const OVERDUE: u64 = 2 * STEP + 10;
 const BAR: u64 = 17;
 
 /// The messages that are due in some time.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::dashboard) struct Slot {
-    /// None for the first slot: what is overdue.
+    /// None for the first slot: what is overdue, and still scheduled.
     pub(in crate::dashboard) from_ms: Option<u64>,
     /// None for the last slot: what is due later than all bars.
     pub(in crate::dashboard) before_ms: Option<u64>,
@@ -27,20 +27,29 @@ pub(in crate::dashboard) struct Slot {
 pub(in crate::dashboard) struct Due<'a> {
     pub(in crate::dashboard) caption: &'a str,
     pub(in crate::dashboard) slots: &'a [Slot],
-    /// The address of the list of scheduled messages, without a time: `/queues/Q/messages?state=scheduled`.
+    /// How many messages are due and ready, if that is known. They are in no slot.
+    pub(in crate::dashboard) ready: Option<u64>,
+    /// The address of the lists of messages: `/queues/Q/messages`.
     pub(in crate::dashboard) messages: &'a str,
     pub(in crate::dashboard) clock: &'a Clock,
 }
 
-/// A bar for each slot between two times, after a red one for what is overdue. Each bar with messages
-/// is a link to exactly these.
+/// A bar for each slot between two times, after two red ones: ready messages, and those that are
+/// overdue and still scheduled. Each bar with messages is a link to exactly these.
 pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
     let bars: Vec<_> = due.slots.iter().filter_map(Slot::bounds).collect();
     let overdue = due.slots.iter().filter(|slot| slot.from_ms.is_none());
     let overdue = overdue.map(|slot| slot.count).sum::<u64>();
     let most = bars.iter().map(|(_, _, count)| *count).max();
-    // One overdue bar must not flatten all others: it is cut off at the height of the highest.
-    let most = most.filter(|most| *most > 0).unwrap_or(overdue);
+    // An overdue bar must not flatten all others: it is cut off at the height of the highest.
+    let most = most.filter(|most| *most > 0);
+    let most = most.unwrap_or(overdue.max(due.ready.unwrap_or(0)));
+    let ready = due
+        .ready
+        .map(|count| row(READY, count, &due.ready_address()));
+    let scheduled = due.slots.iter();
+    let scheduled =
+        scheduled.map(|slot| row(&slot.name(due.clock), slot.count, &slot.address(due)));
     let names = [(0, "0".to_owned()), (PIXELS - 8, axis_number(most))];
     let names = &names[..if most > 0 { 2 } else { 1 }];
     Figure {
@@ -53,9 +62,19 @@ pub(in crate::dashboard) fn due(due: &Due<'_>) -> Markup {
             drawing(due, &bars, most)
         ),
         columns: &["Due", "Messages"],
-        rows: due.slots.iter().map(|slot| row(due, slot)).collect(),
+        rows: ready.into_iter().chain(scheduled).collect(),
     }
     .markup()
+}
+
+/// The name of the bar of ready messages.
+const READY: &str = "overdue, ready";
+
+impl Due<'_> {
+    /// The address of the ready messages, escaped.
+    fn ready_address(&self) -> String {
+        Markup::escaped(&format!("{}?state=ready", self.messages))
+    }
 }
 
 impl Slot {
@@ -66,7 +85,7 @@ impl Slot {
     /// The slot in words.
     fn name(&self, clock: &Clock) -> String {
         match (self.from_ms, self.before_ms) {
-            (None, _) => "overdue".to_owned(),
+            (None, _) => "overdue, scheduled".to_owned(),
             (Some(from), None) => format!("after {}", clock.absolute(from)),
             (Some(from), Some(before)) => span(clock, from, before),
         }
@@ -74,7 +93,7 @@ impl Slot {
 
     /// The address of its messages, escaped.
     fn address(&self, due: &Due<'_>) -> String {
-        let mut address = due.messages.to_owned();
+        let mut address = format!("{}?state=scheduled", due.messages);
         for (name, ms) in [("from", self.from_ms), ("before", self.before_ms)] {
             if let Some(ms) = ms {
                 address += &format!("&{name}={ms}");
@@ -93,22 +112,12 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
         PIXELS + AXIS,
         lines([0, PIXELS - 8].into_iter(), PIXELS)
     );
-    let mut place = OVERDUE;
-    for slot in due.slots {
-        let (at, class) = match (slot.from_ms, slot.before_ms) {
-            (None, _) => (0, "bar overdue"),
-            (Some(_), None) => continue,
-            (Some(_), Some(_)) => {
-                place += STEP;
-                (place - STEP, "bar")
-            }
-        };
-        if slot.count == 0 {
-            continue;
+    let mut bar = |count: u64, at: u64, class: &str, name: &str, address: &str| {
+        if count == 0 {
+            return;
         }
-        let height = height(slot.count, most, PIXELS - 8);
-        let name = Markup::escaped(&format!("{}: {}", slot.name(due.clock), number(slot.count)));
-        let is_cut = slot.count > most;
+        let height = height(count, most, PIXELS - 8);
+        let name = Markup::escaped(&format!("{name}: {}", number(count)));
         let cut = format!(
             "<rect class=\"cut\" x=\"{}\" y=\"20\" width=\"{}\" height=\"4\"/>",
             percent(at, whole),
@@ -117,16 +126,30 @@ fn drawing(due: &Due<'_>, bars: &[(u64, u64, u64)], most: u64) -> String {
         // Writing to a String does not fail.
         let _ = write!(
             svg,
-            "<a href=\"{}\" aria-label=\"{name}\"><title>{name}</title>\
+            "<a href=\"{address}\" aria-label=\"{name}\"><title>{name}</title>\
              <rect class=\"hit\" x=\"{x}\" y=\"0\" width=\"{step}\" height=\"{PIXELS}\"/>\
              <rect class=\"{class}\" x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{height}\"/>{}</a>",
-            slot.address(due),
             PIXELS - height,
             percent(BAR, whole),
-            if is_cut { &cut } else { "" },
+            if count > most { &cut } else { "" },
             x = percent(at, whole),
             step = percent(STEP, whole),
         );
+    };
+    let ready = due.ready.unwrap_or(0);
+    bar(ready, 0, "bar overdue", READY, &due.ready_address());
+    let mut place = OVERDUE;
+    for slot in due.slots {
+        let (at, class) = match (slot.from_ms, slot.before_ms) {
+            (None, _) => (STEP, "bar overdue"),
+            (Some(_), None) => continue,
+            (Some(_), Some(_)) => {
+                place += STEP;
+                (place - STEP, "bar")
+            }
+        };
+        let (name, address) = (slot.name(due.clock), slot.address(due));
+        bar(slot.count, at, class, &name, &address);
     }
     if let (Some((from, _, _)), Some((_, before, _))) = (bars.first(), bars.last()) {
         svg += &times(due.clock, (*from, *before), PIXELS, |ms| {
@@ -152,12 +175,18 @@ fn place_of(bars: &[(u64, u64, u64)], ms: u64) -> u64 {
 fn summary(due: &Due<'_>, overdue: u64, bars: &[(u64, u64, u64)]) -> String {
     let mut sentences = Vec::new();
     let link = |slot: &Slot, text: &str| format!("<a href=\"{}\">{text}</a>", slot.address(due));
+    let late = |count: u64, what: &str, address: &str| {
+        format!(
+            "<span class=\"state overdue\"><a href=\"{address}\">{} {what}</a></span>",
+            number(count)
+        )
+    };
+    if let Some(ready) = due.ready.filter(|ready| *ready > 0) {
+        sentences.push(late(ready, READY, &due.ready_address()));
+    }
     if let Some(slot) = due.slots.first().filter(|_| overdue > 0) {
-        let text = format!("{} overdue", number(overdue));
-        sentences.push(format!(
-            "<span class=\"state overdue\">{}</span>",
-            link(slot, &text)
-        ));
+        let name = slot.name(due.clock);
+        sentences.push(late(overdue, &name, &slot.address(due)));
     }
     let peak = bars.iter().rev().max_by_key(|(_, _, count)| *count);
     match peak {
@@ -183,13 +212,14 @@ fn summary(due: &Due<'_>, overdue: u64, bars: &[(u64, u64, u64)]) -> String {
     format!("<p class=\"summary\">{}</p>", sentences.join(" · "))
 }
 
-fn row(due: &Due<'_>, slot: &Slot) -> Vec<String> {
-    let name = Markup::escaped(&slot.name(due.clock));
-    let name = match slot.count {
+/// A row of the table. The address is escaped already.
+fn row(name: &str, count: u64, address: &str) -> Vec<String> {
+    let name = Markup::escaped(name);
+    let name = match count {
         0 => name,
-        _ => format!("<a href=\"{}\">{name}</a>", slot.address(due)),
+        _ => format!("<a href=\"{address}\">{name}</a>"),
     };
-    vec![name, number(slot.count)]
+    vec![name, number(count)]
 }
 
 /// A number in the width of the axis: 12,345 or 12.3 M.

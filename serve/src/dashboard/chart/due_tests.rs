@@ -5,6 +5,10 @@ const NOW: u64 = 1_796_299_200_000;
 
 /// The chart of slots of a minute with these counts: overdue, bars, later.
 fn chart(counts: &[u64]) -> String {
+    chart_with(None, counts)
+}
+
+fn chart_with(ready: Option<u64>, counts: &[u64]) -> String {
     let zone = Zone::named("Europe/Paris").expect("a zone");
     let last = u64::try_from(counts.len() - 1).expect("a number");
     let slots = counts.iter().zip(0..).map(|(count, place)| Slot {
@@ -16,7 +20,8 @@ fn chart(counts: &[u64]) -> String {
     due(&Due {
         caption: "What falls <due>",
         slots: &slots,
-        messages: "/queues/q/messages?state=scheduled",
+        ready,
+        messages: "/queues/q/messages",
         clock: &Clock::now(zone).at(NOW),
     })
     .to_string()
@@ -40,6 +45,8 @@ fn numbers_of_the_table_are_the_counts() {
         &[7; 61],
     ] {
         assert_eq!(table(&chart(counts)), counts);
+        let with_ready = table(&chart_with(Some(12), counts));
+        assert_eq!((with_ready[0], &with_ready[1..]), (12, counts));
     }
 }
 
@@ -50,7 +57,7 @@ fn each_bar_leads_to_its_messages() {
     let (from, before) = (NOW + 120_000, NOW + 180_000);
     for bar in [
         format!(
-            "<a href=\"{messages}&amp;before={NOW}\" aria-label=\"overdue: 1,000,000\"><title>"
+            "<a href=\"{messages}&amp;before={NOW}\" aria-label=\"overdue, scheduled: 1,000,000\"><title>"
         ),
         format!(
             "<a href=\"{messages}&amp;from={from}&amp;before={before}\" \
@@ -70,11 +77,23 @@ fn each_bar_leads_to_its_messages() {
 }
 
 #[test]
+fn ready_messages_are_a_red_bar() {
+    let chart = chart_with(Some(110), &[0, 4, 9]);
+    for part in [
+        "<a href=\"/queues/q/messages?state=ready\" aria-label=\"overdue, ready: 110\">",
+        "<a href=\"/queues/q/messages?state=ready\">110 overdue, ready</a>",
+    ] {
+        assert!(chart.contains(part), "{part}: {chart}");
+    }
+    assert_eq!(chart.matches("bar overdue").count(), 1, "{chart}");
+}
+
+#[test]
 fn an_overdue_bar_does_not_flatten_the_others() {
     let chart = chart(&[1_000_000, 4, 2, 0]);
     for bar in [
-        "y=\"8\" width=\"24.285%\" height=\"152\"",
-        "y=\"84\" width=\"24.285%\" height=\"76\"",
+        "y=\"8\" width=\"18.888%\" height=\"152\"",
+        "y=\"84\" width=\"18.888%\" height=\"76\"",
     ] {
         assert!(chart.contains(bar), "{bar}: {chart}");
     }

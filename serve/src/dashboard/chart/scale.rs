@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_logarithmic_axis_has_two_marks_or_more_and_keeps_within_them() {
+    fn a_logarithmic_axis_has_two_marks_or_more_within_it() {
         for (least, most, begin, end) in [
             (0, 0, "100 µs", "1 ms"),
             (724, 2_048, "100 µs", "10 ms"),

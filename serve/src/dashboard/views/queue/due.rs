@@ -92,7 +92,14 @@ pub(super) fn addresses(times: &[u64]) -> String {
     times.join(",")
 }
 
-pub(super) fn chart(tab: Tab, dues: &Dues, address: &str, clock: &Clock) -> Markup {
+/// `ready` is how many messages are ready, if that is known.
+pub(super) fn chart(
+    tab: Tab,
+    dues: &Dues,
+    ready: Option<u64>,
+    address: &str,
+    clock: &Clock,
+) -> Markup {
     let slots = dues.slots.iter().map(|slot| chart::Slot {
         from_ms: slot.from_ms,
         before_ms: slot.before_ms,
@@ -102,7 +109,8 @@ pub(super) fn chart(tab: Tab, dues: &Dues, address: &str, clock: &Clock) -> Mark
     chart::due(&Due {
         caption: &tab.caption(clock),
         slots: &slots,
-        messages: &format!("{address}/messages?state=scheduled"),
+        ready,
+        messages: &format!("{address}/messages"),
         clock,
     })
 }

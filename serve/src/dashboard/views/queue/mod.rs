@@ -116,6 +116,7 @@ impl QueuePage {
         let why = stats
             .as_ref()
             .map(|stats| why::causes(stats, &clock, &word, &address));
+        let ready = stats.as_ref().ok().map(|stats| stats.ready);
         let figures = Figures {
             next: next(&stats, parts.earliest, &parts.schedules, &clock),
             late: part(parts.hour).map(|hour| history::late(&hour)),
@@ -132,7 +133,7 @@ impl QueuePage {
                 Some(Some(examined)) => Findings::Read(part(examined).map(why::unnamed)),
             },
             due_tabs: tab.choices(&address, range),
-            due: part(parts.dues).map(|dues| due::chart(tab, &dues, &address, &clock)),
+            due: part(parts.dues).map(|dues| due::chart(tab, &dues, ready, &address, &clock)),
             has_timers,
             ranges: range.choices(&address, tab),
             history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
