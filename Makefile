@@ -1,5 +1,5 @@
 # `make` lists the targets. Needed: Rust, a C compiler, make, bash and Python; scripts/server finds or fetches a Redis.
-.PHONY: help lua demo dashboard test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness slowhttp curl-consumers history operations cluster check unused msrv package clean
+.PHONY: help lua demo dashboard dashboard-long test matrix mutants conformance conformance-long chaos chaos-cluster chaos-cluster-long fuzz instructions many-queues poison limits schedules serve uniqueness slowhttp curl-consumers history operations cluster check unused msrv package clean
 
 help:
 	@echo 'dueq, a delay queue on Redis'
@@ -9,6 +9,8 @@ help:
 	@echo '               REDIS_URL=redis://... uses that server instead of starting one'
 	@echo 'make dashboard shows the dashboard of dueq serve with workers, producers and faults until ctrl-c, and prints its address'
 	@echo '               ARGS="--listen 127.0.0.1:9000" passes options on'
+	@echo 'make dashboard-long measures its pages in Chromium beside 10,000,000 messages, and on a busy queue for an hour; needs 8 GB'
+	@echo '               fails if a number is wrong or memory grows; ARGS="--only big --messages 1000000 --strict" passes options on'
 	@echo 'make test      runs every test, each on a Redis server of its own'
 	@echo '               DUEQ_TEST_SERVERS=/path/redis-server:/path/valkey-server tests on these, one after the other'
 	@echo 'make browser   tests the pages of the dashboard in Chromium, behind nginx and Caddy too; 3 minutes. Screenshots are in target/browser'
@@ -56,7 +58,7 @@ help:
 	@echo 'make package   builds the crate from the files that would be published'
 	@echo 'make clean     removes target/, with everything that was built or fetched'
 	@echo
-	@echo '.ci/run runs all of these except demo, dashboard, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, slowhttp, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
+	@echo '.ci/run runs all of these except demo, dashboard, dashboard-long, conformance-long, chaos-cluster, chaos-cluster-long, fuzz, instructions, many-queues, poison, limits, schedules, serve, uniqueness, slowhttp, curl-consumers, history, operations, cluster and clean (of matrix the protocol tests, of mutants ten).'
 
 demo:
 	@echo 'dueq demo: compiles a release build (1 to 3 minutes the first time), finds a Redis server, then runs for about a minute'
@@ -69,6 +71,12 @@ dashboard:
 	@test -n "$$REDIS_URL" || scripts/server >/dev/null
 	@cargo build --target-dir target --release --locked --package dueq-cli
 	@scripts/with-server scripts/dashboard $(ARGS)
+
+dashboard-long:
+	@echo 'dueq dashboard-long: fetches Chromium, compiles a release build (1 to 5 minutes the first time), then runs for 80 minutes'
+	@scripts/browser --install
+	@cargo build --target-dir target --release --locked --package dueq-cli
+	@DUEQ_PROGRAM=$(CURDIR)/target/release/dueq node serve/tests/browser/long.mjs $(ARGS)
 
 test:
 	@echo 'dueq test: finds a Redis server, compiles (1 to 3 minutes the first time), then runs every test (under 5 minutes)'

@@ -8,7 +8,7 @@ import { chromium } from "playwright-core";
 
 export const ROOT = new URL("../../..", import.meta.url).pathname;
 const TARGET = process.env.CARGO_TARGET_DIR || join(ROOT, "target");
-const DUEQ = join(TARGET, "debug/dueq");
+const DUEQ = process.env.DUEQ_PROGRAM || join(TARGET, "debug/dueq");
 const CHROMIUM = process.env.DUEQ_CHROMIUM || "/usr/bin/chromium";
 /** How long a process may take to begin. */
 const START_MS = 60_000;
@@ -35,6 +35,7 @@ export const until = async (what, act, ms = 60_000) => {
 /** A folder and processes, removed and ended by `close`. */
 export class Bench {
   folder = mkdtempSync(join(tmpdir(), "dueq-browser-"));
+  program = DUEQ;
   #processes = new Set();
   #browser = null;
 
@@ -42,7 +43,7 @@ export class Bench {
   start(name, program, args, options = {}) {
     const log = openSync(join(this.folder, `${name}.log`), "a");
     const stdout = options.readsOutput ? "pipe" : log;
-    const child = spawn(program, args, { stdio: ["ignore", stdout, log], env: { ...process.env, ...options.env } });
+    const child = spawn(program, args, { stdio: [options.readsInput ? "pipe" : "ignore", stdout, log], env: { ...process.env, ...options.env } });
     child.ended = new Promise((resolve) => child.on("exit", resolve));
     child.on("error", (error) => console.error(`${program}: ${error.message}`));
     this.#processes.add(child);
@@ -54,13 +55,13 @@ export class Bench {
     return readFileSync(join(this.folder, `${name}.log`), "utf8");
   }
 
-  /** A Redis. With `port` at that port: one that was stopped begins again, empty. */
-  async redis(port) {
+  /** A Redis. With `port` at that port: one that was stopped begins again, empty. `options` are words of its command line. */
+  async redis(port, ...options) {
     this.#server ??= execFileSync(join(ROOT, "scripts/server"), { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
     for (let tries = 0; tries < 20; tries += 1) {
       const at = port ?? await freePort();
       const name = `redis-${at}-${tries}`;
-      const args = ["--port", `${at}`, "--bind", "127.0.0.1", "--dir", this.folder, "--save", "", "--appendonly", "yes"];
+      const args = ["--port", `${at}`, "--bind", "127.0.0.1", "--dir", this.folder, "--save", "", "--appendonly", "yes", ...options];
       const child = this.start(name, this.#server, args);
       const isReady = () => this.log(name).includes("Ready to accept connections") ? "ready" : child.exitCode !== null && "ended";
       if (await until("Redis is ready", isReady, START_MS) === "ready") {

@@ -13,5 +13,6 @@ mod queue;
 mod queues;
 mod search;
 mod server;
+mod truth;
 mod undo;
 mod workers;

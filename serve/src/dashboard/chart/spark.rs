@@ -20,16 +20,18 @@ pub(in crate::dashboard) fn spark(counts: &[u64], label: &str) -> Markup {
          viewBox=\"0 0 {width} {HEIGHT}\"><path class=\"axis\" d=\"M0 {y}.5H{width}\"/>",
         y = HEIGHT - 1
     );
+    // One path for all bars: a list has a hundred of these drawings, and each element costs the browser time.
+    let mut path = String::new();
     for (place, count) in counts.iter().enumerate() {
         let height = height(*count, most, HEIGHT);
         if height > 0 {
             let (x, y, width) = (place * STEP, HEIGHT - height, STEP - 1);
             // Writing to a String does not fail.
-            let _ = write!(
-                svg,
-                "<rect class=\"spark\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\"/>"
-            );
+            let _ = write!(path, "M{x} {HEIGHT}V{y}h{width}V{HEIGHT}Z");
         }
+    }
+    if !path.is_empty() {
+        svg += &format!("<path class=\"spark\" d=\"{path}\"/>");
     }
     svg.push_str("</svg>");
     Markup::of(svg)
@@ -42,14 +44,8 @@ mod tests {
     #[test]
     fn bars_are_as_high_as_their_share() {
         let svg = spark(&[0, 1, 12, 24], "due").to_string();
-        for bar in [
-            "x=\"4\" y=\"23\" width=\"3\" height=\"1\"",
-            "x=\"8\" y=\"12\" width=\"3\" height=\"12\"",
-            "x=\"12\" y=\"0\" width=\"3\" height=\"24\"",
-        ] {
-            assert!(svg.contains(bar), "{bar}: {svg}");
-        }
-        assert_eq!(svg.matches("<rect").count(), 3, "none for 0");
+        let bars = "d=\"M4 24V23h3V24ZM8 24V12h3V24ZM12 24V0h3V24Z\"";
+        assert!(svg.contains(bars), "{svg}");
     }
 
     #[test]
@@ -61,7 +57,7 @@ mod tests {
             (&[1, u64::MAX, u64::MAX], 3),
         ] {
             let svg = spark(counts, "due").to_string();
-            assert_eq!(svg.matches("<rect").count(), bars, "{svg}");
+            assert_eq!(svg.matches("V24Z").count(), bars, "{svg}");
         }
     }
 

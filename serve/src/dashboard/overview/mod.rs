@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 pub(super) use plan::View;
-use plan::{Part, Plan};
+use plan::{MAX_RATE, Part, Plan};
 pub(super) use read::{Known, ended};
 
 /// How old a value may be that is shown: the task reads it again after a fourth of that.
@@ -66,7 +66,7 @@ impl Overview {
     }
 
     /// What is known of these queues. Somebody looks at them: what is old is read. The answer waits
-    /// at most `patience` for what was never read.
+    /// at most `patience` for what was never read, if that is little enough to be read at once.
     pub(super) async fn look(
         &self,
         view: View,
@@ -77,8 +77,10 @@ impl Overview {
         self.shared.look(view, names);
         self.shared.looked.notify_one();
         self.ensure();
-        let is_whole = answers.wait_for(|_| self.shared.knows(view, names));
-        let _ = tokio::time::timeout(patience, is_whole).await;
+        if self.shared.unanswered(view, names) <= MAX_RATE {
+            let is_whole = answers.wait_for(|_| self.shared.unanswered(view, names) == 0);
+            let _ = tokio::time::timeout(patience, is_whole).await;
+        }
         self.shared.fresh(names)
     }
 
@@ -116,11 +118,11 @@ impl Shared {
         }
     }
 
-    /// Whether every part of these queues was asked for.
-    fn knows(&self, view: View, names: &[&str]) -> bool {
+    /// How many parts of these queues have no answer yet.
+    fn unanswered(&self, view: View, names: &[&str]) -> usize {
         let state = self.state();
-        let answered = |name: &&str| state.plan.is_answered(view, name);
-        names.iter().all(answered)
+        let unanswered = |name: &&str| state.plan.unanswered(view, name);
+        names.iter().map(unanswered).sum()
     }
 
     /// What is known and not too old.
@@ -166,5 +168,20 @@ mod tests {
             }
         };
         tokio::time::timeout(LIMIT, ended).await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_more_than_can_be_read_at_once() {
+        let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
+        let client = Client::connect(&redis.url()).await.expect("a client");
+        let overview = Overview::new(client);
+        let names: Vec<_> = (0..=MAX_RATE).map(|number| format!("q{number}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        overview.look(View::Workers, &names, LIMIT).await;
+        let unanswered = overview.shared.unanswered(View::Workers, &names);
+        assert_eq!(unanswered, names.len(), "it did not wait");
+        overview.look(View::Workers, &names[..5], LIMIT).await;
+        let unanswered = overview.shared.unanswered(View::Workers, &names[..5]);
+        assert_eq!(unanswered, 0, "it waited");
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// At most so many calls begin within a second.
-const MAX_RATE: usize = 50;
+pub(super) const MAX_RATE: usize = 50;
 const SECOND: Duration = Duration::from_secs(1);
 /// At most so many calls run at once.
 const MAX_RUNNING: usize = 8;
@@ -124,12 +124,13 @@ impl Plan {
         dropped
     }
 
-    /// Whether each part of this queue was answered once.
-    pub(super) fn is_answered(&self, view: View, name: &str) -> bool {
+    /// How many parts of this queue were never answered.
+    pub(super) fn unanswered(&self, view: View, name: &str) -> usize {
         let queue = self.queues.get(name);
-        queue.is_none_or(|queue| {
-            let mut parts = view.parts().iter();
-            parts.all(|part| queue.asked[*part as usize].is_answered)
+        queue.map_or(0, |queue| {
+            let parts = view.parts().iter();
+            let is_answered = |part: &&Part| queue.asked[**part as usize].is_answered;
+            parts.filter(|part| !is_answered(part)).count()
         })
     }
 
