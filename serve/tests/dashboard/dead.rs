@@ -237,7 +237,7 @@ async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
         let forms = [
             form("4"),
             format!("action=requeue&before_ms={before_ms}"),
-            format!("action=group&before_ms={before_ms}&error=YQ&crashed=false"),
+            format!("action=requeue&before_ms={before_ms}&error=YQ&crashed=false"),
         ];
         for form in forms {
             let answer = post(&instance, Some(token), AT, &form).await?;
