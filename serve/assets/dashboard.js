@@ -119,6 +119,9 @@ const say = (reason) => {
 const QUIET = 10 * SECOND;
 let isStale = false, isLeaving = false, failures = 0, shownAt = now(), pause = SECOND;
 const isProblem = byId("retry"), isLive = isProblem || document.querySelector("main [data-live]");
+// What can be done with a message depends on its state: then the whole page is loaded, unless somebody types.
+const state = (root) => byId("message", root)?.dataset.state;
+const isTyped = () => all("main input").some((input) => input.value !== input.defaultValue);
 const refresh = () => {
   const begun = now();
   isStale = false;
@@ -128,7 +131,8 @@ const refresh = () => {
     if (isLeaving || !timer) return;
     const fresh = request.response, is200 = request.status === 200 && fresh?.body;
     failures += 1;
-    if (!request.status) say("The server cannot be reached: this page is not current.");
+    if (fresh && state(fresh) && state(fresh) !== state(document) && !isTyped()) location.replace(location.href);
+    else if (!request.status) say("The server cannot be reached: this page is not current.");
     else if (!is200) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
     else if (new URL(request.responseURL).pathname !== location.pathname) say("You are logged out: load the page again.");
     else if (isProblem) location.replace(location.href);

@@ -257,7 +257,7 @@ const DONE: &[(&str, &str)] = &[
     ("undone", "The message is back, with its id and due time."),
     (
         "requeued",
-        "The message is due again; its attempts count from none.",
+        "The message is due again; its attempts begin again at 0.",
     ),
     (
         "next_cancelled",

@@ -309,6 +309,18 @@ test("a_search_and_the_page_of_dead_messages_are_not_repeated", async () => {
   await context.close();
 });
 
+test("a_message_that_ends_while_somebody_looks_has_no_actions_left", async () => {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  await site.push("live", [{ id: "state", payload: "x", delay: "90min" }]);
+  await page.goto(`${site.url}/queues/live/messages/state`);
+  await page.locator("button[value=cancel]").waitFor();
+  await site.call("DELETE", "/v1/queues/live/messages/state");
+  await page.locator("#message[data-state=ended]").waitFor({ timeout: 60_000 });
+  assert.equal(await page.locator("button[value=cancel]").count(), 0);
+  await context.close();
+});
+
 test("a_double_click_sends_a_form_once", async () => {
   const context = await browser.newContext();
   const page = await context.newPage();

@@ -171,7 +171,7 @@ async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
     assert_eq!(answer.status, 200, "{}", answer.body);
     for part in [
         "Cancelled 1 of 2",
-        "As they were: 1",
+        "Not changed: 1",
         "no message",
         "state=scheduled",
     ] {

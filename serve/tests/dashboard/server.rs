@@ -18,7 +18,7 @@ async fn findings_have_problem_consequence_and_remedy() -> Result<()> {
     let words = text(&page.body);
     for part in [
         "dueq serve 0.",
-        "Known by token",
+        "Recognized by token",
         "Roles viewer",
         "no limit",
     ] {

@@ -64,6 +64,7 @@ struct MessagePage {
     error: String,
     payload: Option<Payload>,
     trace: Option<String>,
+    may_produce: bool,
 }
 
 pub(super) use commands::quoted as shell_word;
@@ -96,6 +97,7 @@ async fn message(State(app): State<Shared>, page: Page, id: MessageId) -> Answer
             )
             .at(&clock),
         name: show::text(name),
+        may_produce: page.caller().may_produce,
         moments: life::moments(&message, &clock),
         actions: commands::actions(&message, page.caller(), name, id.as_bytes()),
         error: message

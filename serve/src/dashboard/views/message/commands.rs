@@ -69,7 +69,7 @@ const CANCEL_NEXT: Kind = Kind {
 const REQUEUE: Kind = Kind {
     word: "requeue",
     label: "Requeue",
-    hint: "It is due at once, and its attempts count from none.",
+    hint: "It is due at once, and its attempts begin again at 0.",
     is_destructive: false,
     command: "requeue",
     options: "",

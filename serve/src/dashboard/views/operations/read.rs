@@ -21,6 +21,8 @@ pub(in crate::dashboard::views) struct Operation {
     /// The state of the messages that it deals with.
     messages: Option<String>,
     before_ms: Option<u64>,
+    /// Of a requeue: only what died with this error.
+    error: Option<String>,
     dry_run: bool,
     pub(super) pace: u64,
     state: String,
@@ -149,6 +151,15 @@ impl Operation {
 
     pub(super) fn by(&self) -> String {
         show::text(&self.by)
+    }
+
+    /// The error that all its messages died with.
+    pub(super) fn error(&self) -> Option<String> {
+        let error = self.error.as_deref()?;
+        Some(match error {
+            "" => "none".to_owned(),
+            error => show::text(error),
+        })
     }
 
     pub(super) fn started(&self, clock: &Clock) -> Markup {

@@ -20,7 +20,6 @@ struct Found {
     queues: Vec<Listed>,
     next: Option<String>,
     complete: bool,
-    age_ms: u64,
 }
 
 /// A queue of the list.
@@ -28,6 +27,8 @@ struct Found {
 pub(in crate::dashboard::views) struct Listed {
     pub(in crate::dashboard::views) queue: String,
     pub(in crate::dashboard::views) counts: Option<Counts>,
+    /// How old the counts are.
+    pub(in crate::dashboard::views) age_ms: Option<u64>,
     pub(in crate::dashboard::views) error: Option<String>,
 }
 
@@ -48,8 +49,6 @@ pub(in crate::dashboard::views) struct All {
     pub(in crate::dashboard::views) queues: Vec<Listed>,
     /// Whether the server knows all queues.
     pub(in crate::dashboard::views) is_complete: bool,
-    /// How old the counts are.
-    pub(in crate::dashboard::views) age_ms: u64,
 }
 
 /// How long a page waits for new counts after a pause of the poller: enough for some queues. With
@@ -74,12 +73,11 @@ impl All {
         let mut all = Self {
             queues: Vec::new(),
             is_complete: true,
-            age_ms: 0,
         };
         let mut path = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
         for _ in 0..MAX_PAGES {
             let found: Found = page.api.get(&path).await?;
-            (all.is_complete, all.age_ms) = (found.complete, found.age_ms);
+            all.is_complete = found.complete;
             all.queues.extend(found.queues);
             match (found.next, all.queues.last()) {
                 (Some(_), Some(last)) => {
@@ -151,6 +149,7 @@ mod tests {
         let mut counts = Counts::default();
         change(&mut counts);
         Listed {
+            age_ms: None,
             queue: name.to_owned(),
             counts: Some(counts),
             error: None,

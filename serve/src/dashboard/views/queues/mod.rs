@@ -76,6 +76,8 @@ async fn queues(State(app): State<Shared>, page: Page) -> Answer {
     let pages = Pages::new(page.param("page"), queues.len(), PAGE, &params);
     let here = &queues[pages.range()];
     let names: Vec<_> = here.iter().map(|listed| listed.queue.as_str()).collect();
+    let age_ms = here.iter().filter_map(|listed| listed.age_ms).max();
+    let age_ms = age_ms.filter(|age_ms| *age_ms > OLD_MS);
     let mut known = app.overview.look(View::Queues, &names, PATIENCE).await;
     let rows = here.iter().map(|listed| {
         let known = known.remove(listed.queue.as_str());
@@ -91,7 +93,7 @@ async fn queues(State(app): State<Shared>, page: Page) -> Answer {
         filter: filter.to_owned(),
         by_name: order == Order::Name,
         is_complete: all.is_complete,
-        age: (all.age_ms > OLD_MS).then(|| show::duration(all.age_ms)),
+        age: age_ms.map(show::duration),
         pages,
     })
 }
