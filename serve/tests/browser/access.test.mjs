@@ -34,7 +34,9 @@ for (const theme of ["light", "dark"]) {
       const faults = [];
       for (const [name, path] of pages) {
         await page.goto(site.url + path);
-        await page.screenshot({ path: join(shots(), `${name}-${theme}-${width}.png`), fullPage: true });
+        // A picture is for people to look at. Chromium cannot always make one.
+        await page.screenshot({ path: join(shots(), `${name}-${theme}-${width}.png`), fullPage: true })
+          .catch((error) => console.log(`no picture of ${name}: ${error.message.split("\n")[0]}`));
         const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
         if (over > 0) faults.push(`${name}: ${over} px too wide`);
         await page.evaluate(AXE);
