@@ -46,8 +46,14 @@ const load = (site) => {
   };
 };
 
-/** The resident memory of a process. */
-const resident = (pid) => Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) * 1_024;
+/** The resident memory of a process; 0 if it has ended. */
+const resident = (pid) => {
+  try {
+    return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) * 1_024;
+  } catch {
+    return 0;
+  }
+};
 
 /** Processor seconds by process of Chromium. */
 const processes = async (session) => (await session.send("SystemInfo.getProcessInfo")).processInfo;
@@ -80,10 +86,10 @@ const growth = (values) => {
   return mean(quarter(3)) / mean(quarter(1));
 };
 
-const flat = (report, what, values, unit = "") => {
+const flat = (what, values, unit = "", add) => {
   const factor = growth(values);
   const ends = `${shown(values[0])}${unit} at first, ${shown(values.at(-1))}${unit} at last`;
-  report.rule(`${what}: last quarter over the second`, `${MAX_GROWTH} times`, `${shown(factor)} times: ${ends}`, factor <= MAX_GROWTH);
+  add(`${what}: last quarter over the second`, `${MAX_GROWTH} times`, `${shown(factor)} times: ${ends}`, factor <= MAX_GROWTH);
 };
 
 const MB = 1_000_000;
@@ -117,7 +123,7 @@ export const busy = async (report, { minutes }) => {
       for (const tab of tabs) await tab.sample();
       memory.serve.push(resident(site.child.pid));
       const renderers = (await processes(system)).filter(({ type }) => type === "renderer");
-      memory.renderers.push(renderers.reduce((sum, { id }) => sum + resident(id), 0));
+      memory.renderers.push(new Map(renderers.map(({ id }) => [id, resident(id)])));
       if (number % Math.ceil(count / SAMPLES) === 0) {
         const heaps = tabs.map(({ name, samples }) => `${name} ${shown(samples.at(-1).heap / MB)} MB`).join(", ");
         report.progress(`after ${Math.round((performance.now() - begun) / 1_000)} s: ${heaps}, serve ${shown(memory.serve.at(-1) / MB)} MB`);
@@ -134,9 +140,9 @@ export const busy = async (report, { minutes }) => {
     await bench.end(work, "SIGTERM");
 
     for (const { name, samples, requests } of tabs) {
-      flat(report, `heap of the tab ${name}`, samples.map(({ heap }) => heap / MB), " MB");
-      flat(report, `nodes of the tab ${name}`, samples.map(({ nodes }) => nodes));
-      flat(report, `listeners of the tab ${name}`, samples.map(({ listeners }) => listeners));
+      flat(`heap of the tab ${name}`, samples.map(({ heap }) => heap / MB), " MB", report.rule);
+      flat(`nodes of the tab ${name}`, samples.map(({ nodes }) => nodes), "", report.rule);
+      flat(`listeners of the tab ${name}`, samples.map(({ listeners }) => listeners), "", report.rule);
       const rate = requests.length / elapsed;
       report.rule(`requests of the tab ${name} a second`, `${MAX_REQUESTS}`, rate, requests.length <= elapsed * MAX_REQUESTS + AT_FIRST);
     }
@@ -146,8 +152,12 @@ export const busy = async (report, { minutes }) => {
     report.time("processor of the busiest renderer", `${shown(MAX_CPU * 100)} % of a core`, `${shown(most * 100)} %`, most <= MAX_CPU);
     report.figure("processor of each process of Chromium", used.filter(({ share }) => share > 0.0005)
       .map(({ type, share }) => `${type} ${shown(share * 100)} %`).join(", "));
-    flat(report, "resident memory of serve", memory.serve.map((bytes) => bytes / MB), " MB");
-    report.figure("resident memory of the renderers", `${shown(memory.renderers[0] / MB)} MB at first, ${shown(memory.renderers.at(-1) / MB)} MB at last`);
+    flat("resident memory of serve", memory.serve.map((bytes) => bytes / MB), " MB", report.rule);
+    // Chromium keeps a spare process: only those count that live from the first sample to the last one.
+    for (const id of memory.renderers[0].keys()) {
+      const values = memory.renderers.map((sizes) => sizes.get(id) / MB);
+      if (values.every((size) => size > 0)) flat(`resident memory of the renderer ${id}`, values, " MB", report.time);
+    }
   } finally {
     await bench.close();
   }
