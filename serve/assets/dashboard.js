@@ -120,7 +120,7 @@ const QUIET = 10 * SECOND;
 let isStale = false, isLeaving = false, failures = 0, shownAt = now(), pause = SECOND;
 const isProblem = byId("retry"), isLive = isProblem || document.querySelector("main [data-live]");
 // What can be done with a message depends on its state: then the whole page is loaded, unless somebody types.
-const state = (root) => byId("message", root)?.dataset.state;
+const state = (root) => root && byId("message", root)?.dataset.state;
 const isTyped = () => all("main input").some((input) => input.value !== input.defaultValue);
 const refresh = () => {
   const begun = now();
@@ -129,11 +129,11 @@ const refresh = () => {
     shownAt = now();
     pause = Math.min(Math.max(SECOND, 5 * (shownAt - begun)), QUIET);
     if (isLeaving || !timer) return;
-    const fresh = request.response, is200 = request.status === 200 && fresh?.body;
+    const fresh = request.response, isPage = (request.status === 200 || state(fresh)) && fresh?.body;
     failures += 1;
-    if (fresh && state(fresh) && state(fresh) !== state(document) && !isTyped()) location.replace(location.href);
+    if (state(fresh) && state(fresh) !== state(document) && !isTyped()) location.replace(location.href);
     else if (!request.status) say("The server cannot be reached: this page is not current.");
-    else if (!is200) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
+    else if (!isPage) say(`This page is not current: ${fresh?.querySelector("main p")?.textContent || request.status}`);
     else if (new URL(request.responseURL).pathname !== location.pathname) say("You are logged out: load the page again.");
     else if (isProblem) location.replace(location.href);
     else {

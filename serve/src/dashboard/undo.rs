@@ -33,7 +33,7 @@ struct Entry {
     until: Instant,
     /// `None` if it is back.
     message: Option<Arc<Cancelled>>,
-    /// Who pushes it again. The next one waits, and sees what became of it.
+    /// Locked while an undo pushes the message. A second undo waits, and then finds it pushed.
     turn: Arc<Turn>,
 }
 

@@ -29,7 +29,7 @@ impl Steps {
         }
     }
 
-    /// Messages of the next step: no step changes one that no peek has named.
+    /// The first messages of the next step. A step of at most `count` right after it changes no others.
     pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
         match self {
             Self::All(steps) => steps.peek(count).await,

@@ -318,6 +318,13 @@ test("a_message_that_ends_while_somebody_looks_has_no_actions_left", async () =>
   await site.call("DELETE", "/v1/queues/live/messages/state");
   await page.locator("#message[data-state=ended]").waitFor({ timeout: 60_000 });
   assert.equal(await page.locator("button[value=cancel]").count(), 0);
+  // The page of a message that is not known has status 404, and is current all the same.
+  const absent = `${site.url}/queues/live/messages/absent`;
+  await page.goto(absent);
+  // Before the second request the page has shown the first answer.
+  await page.waitForResponse((response) => response.url() === absent);
+  await page.waitForRequest((request) => request.url() === absent);
+  assert.equal(await page.locator("#lost").count(), 0);
   await context.close();
 });
 

@@ -121,7 +121,7 @@ async fn a_browser_logs_in_with_a_token() -> Result<()> {
         "{}",
         wrong.body
     );
-    // Whoever has no token cannot fill the memory for bodies.
+    // A caller without a token cannot fill the memory for bodies.
     let long = format!("token={}", "x".repeat(16 << 10));
     let refused = instance.ask("POST /login", &headers, &long).await?;
     assert_eq!(refused.status, 413, "{}", refused.body);

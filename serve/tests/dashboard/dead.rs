@@ -112,6 +112,11 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
+    // A problem page leads back to the same form.
+    let action = "action=\"/queues/orders/dead?group=dGltZW91dA&amp;crashed=false\"";
+    assert!(shown.contains(action), "{shown}");
+    let broken = page(&instance, &format!("{AT}?group=%21")).await?;
+    assert_eq!(broken.status, 400, "{}", broken.body);
     let (before_ms, key) = (field(&shown, "before_ms"), field(&shown, "error"));
     let form = format!("action=requeue&before_ms={before_ms}&error={key}&crashed=false");
     let done = async |form: &str| {

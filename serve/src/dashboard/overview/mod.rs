@@ -65,8 +65,8 @@ impl Overview {
         }
     }
 
-    /// What is known of these queues. Somebody looks at them: what is old is read. The answer waits
-    /// at most `patience` for what was never read, if that is little enough to be read at once.
+    /// What is known of these queues. Parts that are old are read again in the background. The answer
+    /// waits at most `patience` for parts that were never read, if they are at most [`MAX_RATE`].
     pub(super) async fn look(
         &self,
         view: View,

@@ -16,6 +16,7 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
 use crate::dashboard::views::messages::Now;
 use crate::dashboard::views::{Answer, each, render};
+use crate::problem::Problem;
 
 #[derive(Deserialize)]
 struct Queue {
@@ -97,18 +98,24 @@ struct Chosen {
 }
 
 impl Chosen {
-    /// What the parameters name, if they name a group.
-    fn of(page: &Page, groups: &[Group]) -> Option<Self> {
-        let (key, crashed) = (page.param("group")?, page.param("crashed") == Some("true"));
-        let error = act::read_key(key)?;
+    /// The group that the parameters name, if they name one. One that cannot be read is refused: the
+    /// form would requeue all messages.
+    fn of(page: &Page, groups: &[Group]) -> Result<Option<Self>, Problem> {
+        let Some(key) = page.param("group") else {
+            return Ok(None);
+        };
+        let (error, crashed) = (
+            act::read_key("group", key)?,
+            page.param("crashed") == Some("true"),
+        );
         let found = groups.iter();
         let mut found = found.filter(|group| group.crashed == crashed && group.error == error);
-        Some(Self {
+        Ok(Some(Self {
             count: found.next().map(|group| group.count),
             key: key.to_owned(),
             crashed,
             error: show::text(&error),
-        })
+        }))
     }
 }
 
@@ -127,7 +134,7 @@ async fn dead(page: Page) -> Answer {
     let counts: Queue = page.api.get(&queue).await?;
     let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
     let clock = page.clock.clone().at(now.now_ms);
-    let chosen = Chosen::of(&page, &errors.groups);
+    let chosen = Chosen::of(&page, &errors.groups)?;
     let is_chosen = |key: &str, crashed: bool| {
         chosen
             .as_ref()

@@ -15,7 +15,7 @@ use crate::dashboard::page;
 use crate::dashboard::show;
 use crate::dashboard::views::{Answer, local, render, see};
 
-/// The most bytes of the form: whoever has no token yet takes little of the memory for bodies.
+/// The most bytes of the form: a caller without a token uses little of the memory for bodies.
 const MAX_BYTES: usize = 16 << 10;
 
 #[derive(Template)]

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dueq::{Queue, State};
 use serde_json::{Value, json};
 
 use super::{LIMIT, begun, bury, ended, lines_of, push, run, until};
 use crate::instance::Instance;
 
+/// The first call of a script has its text.
+const REQUEUE: &str = include_str!("../../../../lua/dist/requeue.lua");
 const ERRORS: [&str; 3] = ["timeout\nat line 3", "gone: <b>", ""];
 
 /// Buries so many messages that are due, each third with the same error.
@@ -77,7 +79,7 @@ async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
         assert_eq!(due_and_dead(&queue).await?, [250, 500]);
         let left = errors(&queue).await?;
         assert_eq!((left.len(), left.get(ERRORS[0])), (2, None), "{left:?}");
-        // Without an error is a group, too. Nobody crashed.
+        // Messages without an error are a group, too. No message crashed.
         for (body, done) in [
             (json!({ "kind": "requeue", "crashed": true }), 0),
             (group("none of them"), 0),
@@ -150,25 +152,27 @@ async fn canary_of_a_group_is_of_the_group() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cut_call_of_a_group_is_made_again() -> Result<()> {
-    let instance = Instance::open().await?;
-    let queue = dead(&instance, 30).await?;
-    let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
-    let other = Instance::before(&proxy.url()).await?;
-    let mut body = group("timeout");
-    body["pace"] = json!(20);
-    let (address, _) = begun(&other, body).await?;
-    // Before its requeue each message is read: that reply is lost.
-    proxy.cut_reply_of("old-9");
-    let end = ended(&other, &address).await?;
-    let (done, unknown) = (end["done"].as_u64(), end["unknown"].as_u64());
-    assert_eq!(end["state"], "done", "{end}");
-    let requeued = queue.stats().await?.requeued;
-    assert_eq!(requeued, 10, "{end}");
-    let known = done.unwrap_or(0);
-    assert!(
-        (known..=known + unknown.unwrap_or(0)).contains(&requeued),
-        "{end}"
-    );
+async fn lost_replies_of_a_group_requeue_nothing_twice() -> Result<()> {
+    // The read before a requeue can be made again. A requeue whose reply is lost is not.
+    for is_unknown in [false, true] {
+        let instance = Instance::open().await?;
+        let queue = dead(&instance, 30).await?;
+        let all = queue.list(State::Dead, None, 1_000).await?.messages;
+        let first = all.iter().find(|message| message.error == ERRORS[0]);
+        let first = first.context("one of the group")?.id.to_vec();
+        let request = if is_unknown { REQUEUE.into() } else { first };
+        let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
+        let other = Instance::before(&proxy.url()).await?;
+        proxy.cut_reply_of(request);
+        let mut body = group("timeout");
+        body["pace"] = json!(20);
+        let end = run(&other, body).await?;
+        assert_eq!((&end["state"], proxy.cuts()), (&json!("done"), 1), "{end}");
+        let count = |name: &str| end[name].as_u64().unwrap_or_default();
+        let (done, unknown) = (count("done"), count("unknown"));
+        assert_eq!(unknown > 0, is_unknown, "{end}");
+        assert!((done..=done + unknown).contains(&10), "{end}");
+        assert_eq!(queue.stats().await?.requeued, 10, "{end}");
+    }
     Ok(())
 }

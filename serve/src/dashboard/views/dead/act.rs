@@ -37,9 +37,7 @@ fn requeue(page: &Page, form: &Form, before_ms: u64) -> Result<Value, Problem> {
     };
     let mut body = json!({ "kind": "requeue", "before_ms": until_ms.min(before_ms) });
     if let Some(key) = form.get("error") {
-        let error = read_key(key);
-        let error = error.ok_or_else(|| invalid("error: it is not base64url of a text"))?;
-        body["error"] = error.into();
+        body["error"] = read_key("error", key)?.into();
         body["crashed"] = (form.get("crashed") == Some("true")).into();
     }
     for field in ["canary", "pace"] {
@@ -66,9 +64,10 @@ fn purge(form: &Form, before_ms: u64) -> Result<Value, Problem> {
 }
 
 /// The error that a form or an address names: base64url, as it may hold anything.
-pub(super) fn read_key(key: &str) -> Option<String> {
-    let bytes = URL_SAFE_NO_PAD.decode(key).ok()?;
-    String::from_utf8(bytes).ok()
+pub(super) fn read_key(field: &str, key: &str) -> Result<String, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(key).ok();
+    let error = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    error.ok_or_else(|| invalid(format!("{field}: it is not base64url of a text")))
 }
 
 /// The number in a field, with or without commas; `None` if the field is empty.
