@@ -154,10 +154,6 @@ impl AttendedQueue {
         self.seen.is_paused = false;
     }
 
-    pub(crate) fn is_paused(&self) -> bool {
-        self.seen.is_paused
-    }
-
     /// Whether the queue has not been removed.
     pub(crate) fn is_attending(&self) -> bool {
         matches!(self.phase, Phase::Attending)
@@ -165,7 +161,7 @@ impl AttendedQueue {
 
     /// Whether the node may claim messages of it.
     pub(crate) fn takes_messages(&self) -> bool {
-        self.is_attending() && !self.is_paused()
+        self.is_attending() && (!self.seen.is_paused || self.handling.must_ask(self.number))
     }
 
     /// How a beat that is sent now attends the queue. `is_covered` says whether the blocking pop

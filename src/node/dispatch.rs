@@ -106,8 +106,8 @@ impl Coordinator {
                 }
                 queue.held = None;
             }
-            if queue.is_paused() {
-                // The resume wakes the nodes.
+            if !queue.takes_messages() {
+                // Paused: the resume wakes the nodes.
                 queue.claim.stop();
                 queue.held = None;
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
-use crate::node::attended_queue::now_ms;
+use crate::node::attended_queue::{AttendedQueue, now_ms};
 use crate::node::claim_lease::ClaimLease;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
@@ -91,12 +91,13 @@ impl Coordinator {
         } else {
             queue.absorb(&header, &mut self.timers, now);
         }
-        self.shares.set_paused(number, !queue.takes_messages());
         match bound {
             Some(bound) => self.answer_pulls(number, bound, granted, is_left),
             None if granted.is_empty() => {}
             None => self.start(number, granted, sent, permits, asked),
         }
+        let takes = self.queues.get(&number).map(AttendedQueue::takes_messages);
+        self.shares.set_paused(number, takes != Some(true));
         if is_left && (is_full || found_expired) {
             self.want_for(number, Wanted::MoreLeft, now);
         } else if is_left {

@@ -13,6 +13,7 @@ use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::pulls::Pulls;
+use crate::node::queue_number::QueueNumber;
 use crate::node::slots::HandlerPermits;
 use crate::node::thread::NodeThread;
 
@@ -39,6 +40,12 @@ pub(crate) trait Handling: Send + Sync + 'static {
     /// Whether anything waits for messages. If not, the node claims none, and takes no wake-up token.
     fn is_needed(&self) -> bool {
         true
+    }
+
+    /// Whether a claim of this partition is owed to a caller, even if the partition is paused by the last
+    /// reply: that may be older than the caller.
+    fn must_ask(&self, _: QueueNumber) -> bool {
+        false
     }
 
     /// The pulls that take the place of a handler, if they do.

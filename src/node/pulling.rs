@@ -52,9 +52,6 @@ impl Coordinator {
             pulls.seen(&members);
         }
         for number in members {
-            if let Some(attended) = self.queues.get_mut(&number) {
-                attended.resumed();
-            }
             self.shares.set_paused(number, false);
             self.want_for(number, Wanted::Pulled, now);
         }
@@ -111,3 +108,6 @@ impl Coordinator {
         bound.granted(deliveries.collect(), is_left, &queue.context);
     }
 }
+
+#[cfg(test)]
+mod tests;

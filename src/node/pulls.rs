@@ -248,6 +248,16 @@ impl Handling for Pulls {
         line.bound > 0 || !line.waiting.is_empty()
     }
 
+    /// Also while pulls are bound: each may need the other partitions when its claim grants it nothing.
+    fn must_ask(&self, partition: QueueNumber) -> bool {
+        let is_owed = |pull: &Pull| {
+            let unasked = pull.unasked.as_ref();
+            unasked.is_some_and(|unasked| unasked.contains(&partition))
+        };
+        let line = self.lock();
+        line.bound > 0 || line.waiting.values().any(is_owed)
+    }
+
     fn pulls(self: Arc<Self>) -> Option<Arc<Pulls>> {
         Some(self)
     }

@@ -37,7 +37,7 @@ fn entry() -> QueueEntry {
     entry_of("unconnected", &Servers::unconnected())
 }
 
-fn entry_of(name: &str, servers: &Arc<Servers>) -> QueueEntry {
+pub(crate) fn entry_of(name: &str, servers: &Arc<Servers>) -> QueueEntry {
     QueueEntry {
         router: Arc::new(Router::new(name, servers).expect("a name")),
         handling: Arc::new(HandlerRunner { handler: Never }),

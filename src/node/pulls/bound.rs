@@ -137,8 +137,9 @@ impl Line {
     fn put_back(&mut self, number: u64, mut pull: Pull) {
         let (last_seen, partitions) = &self.seen;
         if number <= *last_seen {
-            // The coordinator may have seen it while it was bound.
-            pull.unasked.get_or_insert_with(|| partitions.clone());
+            // The coordinator may have seen it while it was bound, or left a partition.
+            let unasked = pull.unasked.get_or_insert_with(|| partitions.clone());
+            unasked.retain(|partition| partitions.contains(partition));
         }
         if self.is_closed {
             let _ = pull.answer.send(Ok(Grant::none()));

@@ -199,6 +199,36 @@ async fn a_pull_seen_while_it_is_bound_counts_as_asked() {
 }
 
 #[tokio::test]
+async fn a_bound_pull_does_not_wait_for_a_left_partition() {
+    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
+    let mut ticket = join(&pulls, 1);
+    ticket.expire();
+    let bound = pulls.bind(HOME, 1).expect("it");
+    pulls.forget(OTHER);
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(answered(&mut ticket), Some(vec![]));
+}
+
+#[tokio::test]
+async fn a_claim_is_owed_until_each_partition_was_asked() {
+    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
+    let owed = || [HOME, OTHER].map(|partition| pulls.must_ask(partition));
+    assert_eq!(owed(), [false, false]);
+    let unseen = pulls.join(request(1, 1_000)).expect("room");
+    assert_eq!(owed(), [false, false], "the coordinator has not seen it");
+    pulls.seen(&BTreeSet::from([HOME, OTHER]));
+    assert_eq!(owed(), [true, true]);
+    let bound = pulls.bind(HOME, 1).expect("it");
+    assert_eq!(owed(), [true, true], "it may be put back");
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(owed(), [false, true]);
+    let bound = pulls.bind(OTHER, 1).expect("it");
+    bound.granted(Vec::new(), false, &context);
+    assert_eq!(owed(), [false, false], "it waits for a token");
+    drop(unseen);
+}
+
+#[tokio::test]
 async fn a_refusal_answers_at_once_and_an_outage_waits() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let mut ticket = join(&pulls, 1);

@@ -114,6 +114,25 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
     Ok(puller.shutdown().await?)
 }
 
+/// The second pull comes while the claim of the first is under way, which says that the queue is paused:
+/// the second one needs a claim of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pulls_of_a_paused_queue_end_after_their_wait() -> Result<()> {
+    let Setup { queue, .. } = &setup().await?;
+    queue.push_message(Message::new("").id("paused")).await?;
+    queue.pause().await?;
+    let puller = &queue.puller();
+    for offset_us in (0..1_000).step_by(5) {
+        let second = async {
+            tokio::time::sleep(Duration::from_micros(offset_us)).await;
+            now(puller).await
+        };
+        let (first, second) = tokio::join!(now(puller), second);
+        assert!(first?.is_empty() && second?.is_empty());
+    }
+    Ok(puller.shutdown().await?)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_of_an_empty_queue_ends_after_its_wait() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
