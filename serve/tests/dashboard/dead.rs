@@ -128,7 +128,9 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
         done(&form.replace("crashed=false", "crashed=true")).await?,
         0
     );
-    assert_eq!(done(&format!("{form}&until=2020-01-01T00:00Z")).await?, 0);
+    for before in ["2020-01-01T00:00Z", "1h+ago"] {
+        assert_eq!(done(&format!("{form}&until={before}")).await?, 0);
+    }
     assert_eq!(
         done(&format!("{form}&pace=1000&until=tomorrow+00:00")).await?,
         2
@@ -140,7 +142,11 @@ async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
     }
     assert_eq!(done(&form).await?, 0);
     assert_eq!(queue.stats().await?.dead, 3);
-    for wrong in ["error=%21&crashed=false", "error=&until=soon"] {
+    for wrong in [
+        "error=%21&crashed=false",
+        "error=&until=soon",
+        "error=&until=soon+ago",
+    ] {
         let body = format!("action=requeue&before_ms={before_ms}&{wrong}");
         let answer = post(&instance, None, AT, &body).await?;
         assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);

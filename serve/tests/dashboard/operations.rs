@@ -89,7 +89,12 @@ async fn operation_is_stopped_by_its_form_once_or_twice() -> Result<()> {
     let stopped = |page: &str| page.contains("stopped it");
     let page = look_until(&instance, &address, stopped).await?;
     assert!(!page.contains("Stop after"), "{page}");
-    assert!(queue.stats().await?.dead > 0);
+    let left = queue.stats().await?.dead;
+    assert!(left > 0);
+    assert!(
+        page.contains(&format!("{left} left as they were")),
+        "{page}"
+    );
     Ok(())
 }
 

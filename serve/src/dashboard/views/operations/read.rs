@@ -217,6 +217,16 @@ impl Operation {
         is_going.then(|| show::duration(left.saturating_mul(1_000) / self.pace.max(1)))
     }
 
+    /// How many messages an operation that was stopped, or has failed, has not dealt with.
+    pub(super) fn left(&self) -> Option<u64> {
+        let is_cut_off = matches!(self.state.as_str(), "stopped" | "failed");
+        let changes = !self.is_audit() && !self.dry_run;
+        let left = self
+            .of?
+            .checked_sub(self.done.saturating_add(self.unknown))?;
+        (is_cut_off && changes && left > 0).then_some(left)
+    }
+
     /// The bar, with a text for those who do not see it. Without an end it has no value.
     pub(in crate::dashboard::views) fn bar(&self) -> Markup {
         let label = Markup::escaped(&format!("{}: {}", self.title(), self.progress()));
@@ -267,6 +277,10 @@ mod tests {
         (running.done, running.of) = (1_234, Some(10_234));
         assert_eq!(running.progress(), "1,234 of 10,234 requeued");
         assert_eq!(running.rest().as_deref(), Some("9 s"));
+        assert_eq!(running.left(), None);
+        running.state = "stopped".to_owned();
+        assert_eq!((running.left(), running.rest()), (Some(9_000), None));
+        running.state = "running".to_owned();
         assert!(
             running
                 .bar()
