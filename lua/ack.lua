@@ -46,9 +46,9 @@ end
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
 local outcomes -- what RECENT remembers of ids with a window
-local function flags(claim) -- whether it ends in another byte than a digit: + or flags
-  local last = string.byte(claim, -1)
-  return last < 48 or last > 57
+local function is_plain(claim) -- neither a lease of its own nor a window: no + at its end, no 0 before the due
+  local first, last = string.byte(claim, 17), string.byte(claim, -1)
+  return first ~= 48 and last >= 48 and last <= 57
 end
 -- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
 local sound = true
@@ -57,7 +57,7 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or flags(claim) then
+      if not fits(claim, group.token) or not is_plain(claim) or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
@@ -68,13 +68,14 @@ local deleted = sound and redis.call('HDEL', CLAIMS, unpack(ids))
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   --- use: recent_marks
   --- use: outcomes
+  --- use: has_window
   local taken, windowed = {}, {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
     for i = group.from, group.to do
       local id, claim = ids[i], claims[i]
-      if taken[id] then
+      if taken[id] or (string.byte(id) or 0) < 32 then -- the placeholder, a timer, the record of a claim: no message
         replies[i] = 'GONE'
       elseif fits(claim, group.token) then
         n = n + 1
@@ -84,7 +85,7 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
         else
           group.ended = group.ended + 1
         end
-        if string.find(claim, WINDOW_FLAG, 17, true) then
+        if has_window(claim) then
           windowed[#windowed + 1] = id
         end
       else

@@ -17,6 +17,7 @@
 --- use: end_lease
 --- use: recent_marks
 --- use: outcomes
+--- use: has_window
 --- use: next_mark
 --- use: due_ms
 local token, parent = string.sub(ARGV[2] or '', 1, 16), string.sub(ARGV[2] or '', 17)
@@ -34,7 +35,7 @@ end
 local refusal, claim = refusal_of(parent, token)
 if refusal then return {finish(false), refusal, {}} end
 redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '') -- consumers of an older release have no right to it
-local windowed = string.find(claim, WINDOW_FLAG, 17, true) and outcomes_of({parent}, 0) or {}
+local windowed = has_window(claim) and outcomes_of({parent}, 0) or {}
 if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
   room = room + 1 -- of the delivery; a next message takes it
 end

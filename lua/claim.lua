@@ -167,7 +167,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
           held = token .. int(original)
         end
         if string.find(options, 'window=', 1, true) then
-          held = held .. WINDOW_FLAG
+          held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then

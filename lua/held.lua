@@ -32,7 +32,7 @@ for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '
         options = options .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
       end
       ids[n], payloads[n], bytes = id, redis.call('HGET', MESSAGES, id) or '', bytes + length
-      details[n] = (string.match(claim, '^%d+', 17) or '0') .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+      details[n] = (string.match(claim, '^0*(%d+)', 17) or '0') .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
     end
   end
 end

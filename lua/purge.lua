@@ -44,11 +44,12 @@ if state == 'ready' and before then -- the list is not in the order of the due t
     end
   end
 elseif state == 'ready' then
+  --- use: due_of_ready_timer
   local page = redis.call('LRANGE', READY, 1, limit)
   for _, found in ipairs(page) do
     local due, id = string.match(found, '^(%d+):(.*)$')
     if due and is_timer(id) then -- it waits in SCHEDULED again
-      redis.call('ZADD', SCHEDULED, due, id)
+      redis.call('ZADD', SCHEDULED, due_of_ready_timer(id), id)
     else
       ids[#ids + 1] = id or found
     end

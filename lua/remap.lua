@@ -12,7 +12,7 @@
 --        DONE also if the partition has this map already, of forward if it has a newer one, and of remove if it does
 --        not exist
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(tags)
+-- Cost   O(tags); of change also the names in RECENT that say how a message ended, 10,000 at most
 -- Again  DONE; EPOCH if another map came since
 
 --- use: prelude
@@ -70,10 +70,21 @@ if form == 'change' then
   local held = messages()
   if held > 0 then return {finish(false), 'HAS ' .. int(held)} end
   local limit = int(now_up + REPEAT_MS + 1) -- what is beyond it is no memory: the clock went back
-  local last = redis.call('ZRANGE', RECENT, limit, '(' .. now, 'BYSCORE', 'REV', 'LIMIT', '0', '1', 'WITHSCORES')[2]
+  -- How a message ended (a byte 6) is for `get` only: nothing waits for it. Of 10,000 such names the last one is taken.
+  local last, from, page = 0, 0, nil
+  repeat
+    page = redis.call('ZRANGE', RECENT, limit, '(' .. now, 'BYSCORE', 'REV', 'LIMIT', from, '1000', 'WITHSCORES')
+    from = from + 1000
+    for i = 1, #page, 2 do
+      if string.byte(page[i]) ~= 6 or from == 10000 and i == 1999 then
+        last = tonumber(page[i + 1])
+        break
+      end
+    end
+  until last > 0 or #page < 2000
   -- Windows may end later. Beyond the longest window the clock went back.
   local windows_until = tonumber(redis.call('HGET', META, 'windows_until') or '') or 0
-  last = math.max(tonumber(last or 0), windows_until <= now_up + 2592000000 and windows_until or 0)
+  last = math.max(last, windows_until <= now_up + 2592000000 and windows_until or 0)
   if last > now then return {finish(false), 'REMEMBERS ' .. int(math.ceil(last - now_us / 1000))} end
 end
 create()

@@ -10,10 +10,8 @@
 --- use: prelude
 if #ARGV ~= 1 then return redis.error_reply('BADARGS resume takes now') end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
-local changed = paused or closed -- a queue that is full stays so: the next claim closes it again
+-- Also a time that has passed: the clock may go back. A queue that is full stays so: the next claim closes it again.
+local changed = redis.call('HDEL', META, 'paused', 'closed_until', 'break_until') > 0
 local head, length = old_head, old_length
 paused, closed, old_head, old_length = false, false, math.huge, 1 -- finish sees the head as new: it publishes it
-if changed then
-  redis.call('HDEL', META, 'paused', 'closed_until', 'break_until')
-end
 return {finish(changed, false, head, old_deadline, length), 'OK'}

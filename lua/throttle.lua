@@ -49,10 +49,11 @@ for i = 1, closes and 0 or count do
   end
 end
 if returned > 0 and old_length > 1 then -- claims take ready messages first; when the queue opens, due order counts
+  --- use: due_of_ready_timer
   local waiting = {}
   for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
     local due, id = string.match(entry, '^(%d+):(.+)$')
-    waiting[#waiting + 1] = due
+    waiting[#waiting + 1] = due and string.byte(id) == 4 and due_of_ready_timer(id) or due
     waiting[#waiting + 1] = id
   end
   if #waiting > 0 then

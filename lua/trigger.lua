@@ -12,12 +12,14 @@
 
 --- use: prelude
 local name, is_now = ARGV[2], ARGV[3] == 'now'
-local times = is_now and {int(now)} or {unpack(ARGV, 3)}
 if #ARGV < 3 or #ARGV > 102 or is_now and #ARGV ~= 3 then
   return redis.error_reply('BADARGS trigger takes now, name of a schedule, then now, or 1 to 100 unix ms')
 end
+local times = is_now and {int(now)} or {unpack(ARGV, 3)}
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS); redis.call('ZCARD', DEAD)
+redis.call('ZCARD', RECENT)
+--- use: recent_marks
 --- use: schedule_record
 --- use: live_ticks
 local s = read_schedule(name)
@@ -44,6 +46,10 @@ for i, time in ipairs(times) do
       remove_waiting(other)
     end
     --- use: make_tick
+    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    if cancelled > now and cancelled % 1 == CANCELLED then -- a repeated cancel must not take the new tick
+      redis.call('ZADD', RECENT, string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
+    end
     replies[i], made = 'CREATED ' .. id, made + 1
   end
 end

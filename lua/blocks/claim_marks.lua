@@ -1,5 +1,3 @@
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'

@@ -12,7 +12,7 @@ for k = 0, 32 do -- 2^32 ms is longer than the longest window
     how, at = score % 1 == DROPPED and 'expired' or 'finished', ended
   end
 end
-if cancelled > now and cancelled <= now_up + REPEAT_MS + 1 and cancelled % 1 == CANCELLED
+if cancelled > now and cancelled <= now_up + REPEAT_MS + 2 and cancelled % 1 == CANCELLED
   and math.floor(cancelled) - REPEAT_MS >= at then
   how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
 end

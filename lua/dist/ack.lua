@@ -126,8 +126,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -201,9 +199,9 @@ end
 local function fits(claim, token) return claim and #token == 16 and string.find(claim, token, 1, true) == 1 end
 local replies, acked, extended, n = {'OK'}, ids, {}, #ids
 local outcomes -- what RECENT remembers of ids with a window
-local function flags(claim) -- whether it ends in another byte than a digit: + or flags
-  local last = string.byte(claim, -1)
-  return last < 48 or last > 57
+local function is_plain(claim) -- neither a lease of its own nor a window: no + at its end, no 0 before the due
+  local first, last = string.byte(claim, 17), string.byte(claim, -1)
+  return first ~= 48 and last >= 48 and last <= 57
 end
 -- Fast path: all ids are under the leases of their claims. HDEL finds an id that is given twice.
 local sound = true
@@ -212,7 +210,7 @@ for _, group in ipairs(groups) do
   for i = group.from, group.to do
     if claims[i] ~= claim then -- neighbours often share their claim and its due
       claim = claims[i]
-      if not fits(claim, group.token) or flags(claim) then
+      if not fits(claim, group.token) or not is_plain(claim) or (string.byte(ids[i]) or 0) < 32 then
         sound = false
         break
       end
@@ -249,13 +247,16 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
     end
     return outcomes
   end
+  -- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
+  -- before version 19 of the library wrote a w behind the due instead.
+  local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
   local taken, windowed = {}, {}
   replies, acked, n = {}, {}, 0
   for _, group in ipairs(groups) do
     group.ended = 0
     for i = group.from, group.to do
       local id, claim = ids[i], claims[i]
-      if taken[id] then
+      if taken[id] or (string.byte(id) or 0) < 32 then -- the placeholder, a timer, the record of a claim: no message
         replies[i] = 'GONE'
       elseif fits(claim, group.token) then
         n = n + 1
@@ -265,7 +266,7 @@ if deleted ~= n then -- one by one; each sees what the earlier ones did
         else
           group.ended = group.ended + 1
         end
-        if string.find(claim, WINDOW_FLAG, 17, true) then
+        if has_window(claim) then
           windowed[#windowed + 1] = id
         end
       else

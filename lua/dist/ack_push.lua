@@ -146,8 +146,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -162,6 +160,7 @@ local function release_from_claim(token, count)
 end
 -- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
 local function refusal_of(id, token)
+  if (string.byte(id) or 0) < 32 then return 'GONE' end -- the placeholder, a timer, the record of a claim: no message
   local claim = redis.call('HGET', CLAIMS, id)
   if claim and #token == 16 and string.sub(claim, 1, 16) == token then
     return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
@@ -204,6 +203,9 @@ local function outcomes_of(ids, fraction)
   end
   return outcomes
 end
+-- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
+-- before version 19 of the library wrote a w behind the due instead.
+local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
@@ -242,6 +244,9 @@ end
 local max_messages, max_payload, ended_until, windows_until =
   unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until', 'windows_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
+if max_messages and layout and layout > '3' then -- timers of schedules take no places
+  room = room + (tonumber(redis.call('HGET', META, 'schedules') or '') or 0)
+end
 max_payload = tonumber(max_payload or 1048576)
 local largest = 4096
 if count > 1 or #ARGV[5] > 4096 then
@@ -307,7 +312,7 @@ end
 local refusal, claim = refusal_of(parent, token)
 if refusal then return {finish(false), refusal, {}} end
 redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '') -- consumers of an older release have no right to it
-local windowed = string.find(claim, WINDOW_FLAG, 17, true) and outcomes_of({parent}, 0) or {}
+local windowed = has_window(claim) and outcomes_of({parent}, 0) or {}
 if (layout or '') < '3' or redis.call('HEXISTS', ATTRS, NEXT_MARK .. parent) == 0 then
   room = room + 1 -- of the delivery; a next message takes it
 end

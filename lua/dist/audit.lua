@@ -8,7 +8,7 @@
 --        | 1 to repair, else empty
 -- Reply  {header, next cursor (0 at the end), looked at, {{kind, id, detail, 1 if repaired else 0}, ...}}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(limit log n), and one scan of the ready list
+-- Cost   O(limit log n), and one scan of the ready list and of the ids of each claim that has an entry of the step
 -- Again  finds what was not repaired
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -143,8 +143,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -157,10 +155,13 @@ local function release_from_claim(token, count)
     redis.call('ZREM', LEASES, LEASE_MARK .. token)
   end
 end
+local function is_cursor(text) -- 64 bits at most: Redis refuses others
+  return #text <= 20 and string.find(text, '^%d+$') and (#text < 20 or text <= '18446744073709551615')
+end
 local part, cursor, limit, repairs = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == '1'
 local zset = ({scheduled = SCHEDULED, leases = LEASES, dead = DEAD})[part or '']
 local hash = ({claims = CLAIMS, messages = MESSAGES, attrs = ATTRS})[part or '']
-if #ARGV ~= 5 or not (zset or hash or part == 'ready') or not string.find(cursor, '^%d+$')
+if #ARGV ~= 5 or not (zset or hash or part == 'ready') or not is_cursor(cursor)
   or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 or not (repairs or ARGV[5] == '') then
   return redis.error_reply('BADARGS audit takes now, part (ready, leases, claims, messages, scheduled, dead or attrs), '
     .. 'cursor, limit (1 to 1000), 1 or empty')
@@ -190,10 +191,29 @@ for _, entry in ipairs(redis.call('LRANGE', READY, 0, -1)) do
   end
 end
 local function readable(claim) return string.find(claim, '^%d+%a*%+?$', 17) end
+local lists, sets = {}, {} -- by token: the ids that a claim granted, as text; as a set once another id asks for it
+local function granted(token, id) -- whether this claim granted the id
+  if sets[token] then return sets[token][id] end
+  local ids = lists[token]
+  if ids then
+    sets[token] = {}
+    for each in string.gmatch(ids, '[^\n]+') do
+      sets[token][each] = true
+    end
+    return sets[token][id]
+  end
+  ids = redis.call('HGET', CLAIMS, LEASE_MARK .. token) or ''
+  lists[token] = ids
+  local length = #id -- a list of 1,000 ids is long: nothing copies it
+  return string.find(ids, '\n' .. id .. '\n', 1, true) or ids == id or string.sub(ids, 1, length + 1) == id .. '\n'
+    or string.sub(ids, -length - 1) == '\n' .. id
+end
+local function release(token, count) -- also forgets the list, which may have gone
+  release_from_claim(token, count)
+  lists[token], sets[token] = nil, nil
+end
 local function shared(id, claim) -- whether the id is under the lease of its claim
-  local ids = not has_own_lease(claim) and readable(claim)
-    and redis.call('HGET', CLAIMS, LEASE_MARK .. string.sub(claim, 1, 16))
-  return ids and string.find('\n' .. ids .. '\n', '\n' .. id .. '\n', 1, true)
+  return not has_own_lease(claim) and readable(claim) and granted(string.sub(claim, 1, 16), id)
 end
 local function leased(id)
   return shared(id, redis.call('HGET', CLAIMS, id) or '') or redis.call('ZSCORE', LEASES, id)
@@ -216,7 +236,7 @@ end
 local function end_lease(id)
   local claim = redis.call('HGET', CLAIMS, id) or ''
   if shared(id, claim) then
-    release_from_claim(string.sub(claim, 1, 16), 1)
+    release(string.sub(claim, 1, 16), 1)
   end
   redis.call('ZREM', LEASES, id)
   redis.call('HDEL', CLAIMS, id)
@@ -280,7 +300,7 @@ local function look_claim(name) -- whether a claim's lease, ids and count fit to
   found('claim', hex(name), not ids and 'no ids' or not lease and 'no lease' or counts, function()
     redis.call('HSET', CLAIMS, COUNT_MARK .. token, held)
     if held == 0 then
-      release_from_claim(token, 0)
+      release(token, 0)
     else
       redis.call('ZADD', LEASES, 'NX', now_up + UNKNOWN_MS, LEASE_MARK .. token)
     end
@@ -290,6 +310,13 @@ end
 local function most_payloads() -- as many as are sure to fit into 4 MiB
   local largest = tonumber(redis.call('HGET', META, 'largest_payload_bytes') or 4096) or 16777216
   return math.max(1, math.floor(4194304 / largest))
+end
+
+-- How many entries of a hash a step reads, so that the lists of their claims have about 10,000 ids in all: each leased
+-- id may need another list.
+local function most_lists(entries)
+  local leased, leases = redis.call('HLEN', CLAIMS), redis.call('ZCARD', LEASES)
+  return leased > 10000 and math.max(1, math.floor(10000 * entries * leases / leased / leased)) or limit
 end
 
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
@@ -401,12 +428,15 @@ if part == 'ready' then
   end
 else
   local scan, step = {zset and 'ZSCAN' or 'HSCAN', zset or hash, cursor, 'COUNT', limit}, 2
-  if part == 'messages' and (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then
-    scan[6], step = 'NOVALUES', 1
-  elseif part == 'messages' then -- HSCAN returns the payloads too: limit them to a few megabytes
-    scan[5] = math.min(limit, most_payloads())
-  elseif part == 'claims' then
-    scan[5] = math.ceil(limit / 10) -- one claim may have granted a thousand ids
+  if part == 'messages' then
+    scan[5] = math.min(limit, most_lists(redis.call('HLEN', MESSAGES)))
+    if (redis.REDIS_VERSION_NUM or 0) >= 0x00070400 then
+      scan[6], step = 'NOVALUES', 1
+    else -- HSCAN returns the payloads too: limit them to a few megabytes
+      scan[5] = math.min(scan[5], most_payloads())
+    end
+  elseif part == 'claims' then -- one claim may have granted a thousand ids
+    scan[5] = math.min(math.ceil(limit / 10), most_lists(redis.call('HLEN', CLAIMS)))
   elseif part == 'attrs' and (layout or '') >= '3' then -- next messages are here, with their payloads
     scan[5] = math.min(limit, most_payloads())
   end

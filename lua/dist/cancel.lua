@@ -235,7 +235,7 @@ local function cancel_next(id)
 end
 local function remembered(id, fraction) -- the score, if RECENT holds the id with this fraction
   local recent = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
-  return recent > now and recent <= now_up + REPEAT_MS + 1 and recent % 1 == fraction and recent
+  return recent > now and recent <= now_up + REPEAT_MS + 2 and recent % 1 == fraction and recent
 end
 local function cancelled_earlier(id) -- whether the id was cancelled since the first call, and pushed again
   local recent = remembered(id, PUSHED_AGAIN)

@@ -133,8 +133,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- count, share        how many handlers are free; how many messages this node may have
 -- limits              of the rate, max_leased and expiries; nil if the queue has none
 -- room                how many candidates are read; more than share if some of these have expired
@@ -747,7 +745,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
           held = token .. int(original)
         end
         if string.find(options, 'window=', 1, true) then
-          held = held .. WINDOW_FLAG
+          held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
         detail = int(original or math.max(0, due)) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then

@@ -178,8 +178,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local function lease_member(id, claim) -- the member of LEASES that holds this id
@@ -220,7 +218,7 @@ if state == 'absent' then
       how, at = score % 1 == DROPPED and 'expired' or 'finished', ended
     end
   end
-  if cancelled > now and cancelled <= now_up + REPEAT_MS + 1 and cancelled % 1 == CANCELLED
+  if cancelled > now and cancelled <= now_up + REPEAT_MS + 2 and cancelled % 1 == CANCELLED
     and math.floor(cancelled) - REPEAT_MS >= at then
     how, at = 'cancelled', math.floor(cancelled) - REPEAT_MS
   end

@@ -141,8 +141,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local token = ARGV[2]
@@ -162,7 +160,7 @@ for id in string.gmatch(redis.call('HGET', CLAIMS, LEASE_MARK .. token) or '', '
         options = options .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
       end
       ids[n], payloads[n], bytes = id, redis.call('HGET', MESSAGES, id) or '', bytes + length
-      details[n] = (string.match(claim, '^%d+', 17) or '0') .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+      details[n] = (string.match(claim, '^0*(%d+)', 17) or '0') .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
     end
   end
 end

@@ -197,11 +197,17 @@ if state == 'ready' and before then -- the list is not in the order of the due t
     end
   end
 elseif state == 'ready' then
+  -- Of a timer that leaves READY unfired: its next fire, without the jitter. Its entry may have another one, from before a
+  -- refill or a change. A claim that comes too early moves it on.
+  local function due_of_ready_timer(member)
+    local record = redis.call('HGET', META, 'schedule:' .. string.sub(member, 2))
+    return string.match(record or '', '^active (%d+) ') or int(now)
+  end
   local page = redis.call('LRANGE', READY, 1, limit)
   for _, found in ipairs(page) do
     local due, id = string.match(found, '^(%d+):(.*)$')
     if due and is_timer(id) then -- it waits in SCHEDULED again
-      redis.call('ZADD', SCHEDULED, due, id)
+      redis.call('ZADD', SCHEDULED, due_of_ready_timer(id), id)
     else
       ids[#ids + 1] = id or found
     end

@@ -140,8 +140,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.

@@ -137,8 +137,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -153,6 +151,7 @@ local function release_from_claim(token, count)
 end
 -- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
 local function refusal_of(id, token)
+  if (string.byte(id) or 0) < 32 then return 'GONE' end -- the placeholder, a timer, the record of a claim: no message
   local claim = redis.call('HGET', CLAIMS, id)
   if claim and #token == 16 and string.sub(claim, 1, 16) == token then
     return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0

@@ -145,8 +145,6 @@ end
 -- A claim has one lease for everything that it granted. First bytes of its names, before the token: LEASE_MARK of the
 -- lease in LEASES and of the granted ids in CLAIMS; COUNT_MARK of the number of ids still under the lease, in CLAIMS.
 local LEASE_MARK, COUNT_MARK = '\1', '\2'
--- Behind the due in an id's value in CLAIMS: a window remembers the id.
-local WINDOW_FLAG = 'w'
 -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
 local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 -- Takes `count` ids from under the claim's lease. The lease ends with the last one.
@@ -161,6 +159,7 @@ local function release_from_claim(token, count)
 end
 -- Returns GONE or LOST; or nil, the id's value in CLAIMS and its original due time, if this token holds it.
 local function refusal_of(id, token)
+  if (string.byte(id) or 0) < 32 then return 'GONE' end -- the placeholder, a timer, the record of a claim: no message
   local claim = redis.call('HGET', CLAIMS, id)
   if claim and #token == 16 and string.sub(claim, 1, 16) == token then
     return nil, claim, tonumber(string.match(claim, '^%d+', 17)) or 0
@@ -220,6 +219,9 @@ local function outcomes_of(ids, fraction)
   end
   return outcomes
 end
+-- A 0 before the due in an id's claim says that a window remembers the id; release 0.1 reads the same due. Scripts
+-- before version 19 of the library wrote a w behind the due instead.
+local function has_window(claim) return string.find(claim, '^0%d', 17) or string.find(claim, 'w', 17, true) end
 local windowed, dropped = {}, {}
 local function find_windowed(count, first, step) -- the ids are ARGV[first], ARGV[first + step] and so on
   local ids = {}
@@ -227,7 +229,7 @@ local function find_windowed(count, first, step) -- the ids are ARGV[first], ARG
     ids[i] = ARGV[first + (i - 1) * step]
   end
   for i, claim in ipairs(redis.call('HMGET', CLAIMS, unpack(ids))) do
-    windowed[ids[i]] = claim and string.find(claim, WINDOW_FLAG, 17, true) and true or nil
+    windowed[ids[i]] = claim and has_window(claim) and true or nil
   end
   if next(windowed) then
     redis.call('ZMSCORE', RECENT, ids[1])

@@ -126,12 +126,24 @@ local function finish(changed, quiet, head, deadline, length)
     paused and 1 or 0, epoch}
 end
 local name, is_now = ARGV[2], ARGV[3] == 'now'
-local times = is_now and {int(now)} or {unpack(ARGV, 3)}
 if #ARGV < 3 or #ARGV > 102 or is_now and #ARGV ~= 3 then
   return redis.error_reply('BADARGS trigger takes now, name of a schedule, then now, or 1 to 100 unix ms')
 end
+local times = is_now and {int(now)} or {unpack(ARGV, 3)}
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS); redis.call('ZCARD', DEAD)
+redis.call('ZCARD', RECENT)
+-- RECENT remembers, each until its score:
+--   an id + CANCELLED or PUSHED_AGAIN   it was cancelled or purged; PUSHED_AGAIN: and pushed again since then
+--   CALL_MARK attempt                   this call of push was made; + PARTLY: of its items only those below count
+--   CALL_MARK attempt ' ' id            such an item
+--   ENDED_MARK id                       the message ended or moved near its due; the score is that time + REPEAT_MS
+--   WINDOW_MARK id                      a push gave it a window: until then it creates no message of this id
+--   OUTCOME_MARK, char(64 + k), id      a message with a window ended at the score - 2^k ms; + DROPPED: it expired
+-- The fractions are part of the score. META's ended_until is the latest score of ENDED_MARK, rounded up; windows_until
+-- that of WINDOW_MARK.
+local CALL_MARK, ENDED_MARK, WINDOW_MARK, OUTCOME_MARK = '\3', '\4', '\5', '\6'
+local CANCELLED, PUSHED_AGAIN, PARTLY, DROPPED = 0.5, 0.25, 0.5, 0.5
 -- A schedule is a field `schedule:NAME` of META, a timer in SCHEDULED or READY (a byte 4 and the name), and the payload
 -- of its ticks in MESSAGES under the same member. A cron's next fires are in the field `fires:NAME` of META.
 --   schedule:NAME  '<state> <next> <last> <since> <made> <missed> <overlapped> <paused> <triggered> <resumed>
@@ -278,6 +290,10 @@ for i, time in ipairs(times) do
     redis.call('ZADD', SCHEDULED, int(now), id)
     if s.overlap ~= 'allow' then
       s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
+    end
+    local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)
+    if cancelled > now and cancelled % 1 == CANCELLED then -- a repeated cancel must not take the new tick
+      redis.call('ZADD', RECENT, string.format('%.2f', math.floor(cancelled) + PUSHED_AGAIN), id)
     end
     replies[i], made = 'CREATED ' .. id, made + 1
   end

@@ -228,6 +228,9 @@ end
 local max_messages, max_payload, ended_until, windows_until =
   unpack(redis.call('HMGET', META, 'max_messages', 'max_payload_bytes', 'ended_until', 'windows_until'))
 local room = max_messages and tonumber(max_messages) + 1 - redis.call('HLEN', MESSAGES) or math.huge
+if max_messages and layout and layout > '3' then -- timers of schedules take no places
+  room = room + (tonumber(redis.call('HGET', META, 'schedules') or '') or 0)
+end
 max_payload = tonumber(max_payload or 1048576)
 local largest = 4096
 if count > 1 or #ARGV[5] > 4096 then

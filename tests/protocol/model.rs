@@ -29,6 +29,7 @@ mod plans_of_ends;
 mod producers;
 mod pushes;
 mod reads;
+mod repairs;
 pub(crate) mod schedule;
 mod schedule_calls;
 mod schedule_fields;
@@ -200,7 +201,13 @@ impl Run {
                 *self.coverage.entry(met.to_owned()).or_default() += 1;
             }
         }
-        let reply = without_reasons(reply);
+        let reply = match operation {
+            Operation::Audit { part, .. } => {
+                repairs::looked_at_all(part, &reply)?;
+                repairs::header_and_findings(&reply)?
+            }
+            _ => without_reasons(reply),
+        };
         ensure!(
             reply == expected,
             "the reply\n    is       {reply:?}\n    expected {expected:?}"

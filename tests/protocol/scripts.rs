@@ -136,7 +136,7 @@ verbs! {
         call words![];
     "throttle" Consumer, without ["dead", "recent", "nodes"], row true,
         call words!["l", token('l'), 500];
-    "trigger" Operator, without ["recent", "nodes"], row false,
+    "trigger" Operator, without ["nodes"], row false,
         call words!["hourly", "now"];
     "upsert" Producer, without ["nodes"], row true,
         call words!["", "new", "+1000", "payload", "max_attempts=3 on_conflict=reschedule", "s", "+0", "other", "on_conflict=replace"];

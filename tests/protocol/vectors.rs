@@ -1,6 +1,8 @@
 //! Each test covers one risk: it seeds a state, calls a verb and compares the state after the call.
 
+mod audit_cost;
 mod bytes;
+mod claim_values;
 mod claims;
 mod clock;
 mod closed;
@@ -51,6 +53,7 @@ mod selections;
 mod shares;
 mod snoozes;
 mod throttles;
+mod timers;
 mod tokens;
 mod trims;
 mod types;

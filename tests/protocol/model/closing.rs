@@ -50,13 +50,13 @@ impl World {
     }
 
     pub(super) fn resume(&mut self, now: Now) -> Reply {
-        let was_paused = std::mem::take(&mut self.paused);
-        let was_closed = self.closed(now).is_some();
-        if (was_paused || was_closed) && !self.is_frozen {
-            (self.closed_until, self.is_full, self.was_full) = (None, false, false);
-            self.break_until = None;
+        let mut changed = std::mem::take(&mut self.paused);
+        if !self.is_frozen {
+            // Also times that have passed: the clock may go back.
+            changed |= self.closed_until.take().is_some() | self.break_until.take().is_some();
+            (self.is_full, self.was_full) = (false, false);
         }
-        let header = self.finish(now, was_paused || was_closed, false);
+        let header = self.finish(now, changed, false);
         Reply::List(vec![header, "OK".into()])
     }
 }

@@ -109,6 +109,9 @@ pub(super) const REQUIRED: &[&str] = &[
     "dues some",
     "held some",
     "held none",
+    "verify none",
+    "audit none",
+    "audit some",
     "push REMEMBERED",
     "upsert NEXT",
     "upsert REMEMBERED",
@@ -231,7 +234,10 @@ impl Run {
             Operation::Get(_) | Operation::Stats | Operation::Dues(_) => {
                 vec![some(reply.part(1)?.list()?.len() as i64)]
             }
-            Operation::Held(_) => vec![some(reply.part(3)?.list()?.len() as i64)],
+            Operation::Held(_) | Operation::Audit { .. } => {
+                vec![some(reply.part(3)?.list()?.len() as i64)]
+            }
+            Operation::Verify { .. } => vec![some(reply.part(1)?.list()?.len() as i64)],
             Operation::Beat { presence, .. } => {
                 let parks = matches!(presence, Presence::Park(_)).then(|| "parks".to_owned());
                 let leads = reply.part(1)?.int()? == 1;

@@ -72,6 +72,9 @@ impl Driver {
         if let Some((number, planned)) = self.planned.pop() {
             return (number.unwrap_or(self.calls), self.simplified(planned));
         }
+        if let Some(check) = self.check() {
+            return (self.calls, check);
+        }
         if !self.kept.is_empty() && self.chance(8) {
             let kept = self.random.usize(0..self.kept.len());
             return self.kept[kept].clone();

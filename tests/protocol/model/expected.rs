@@ -48,12 +48,9 @@ impl World {
                 window,
                 ..
             } => {
-                let mark = if *window { "w" } else { "" };
-                let mark = format!("{mark}{}", if *own { "+" } else { "" });
-                Some((
-                    id.clone(),
-                    Text([&token.0[..], format!("{due}{mark}").as_bytes()].concat()),
-                ))
+                let remembered = if *window { "0" } else { "" };
+                let due = format!("{remembered}{due}{}", if *own { "+" } else { "" });
+                Some((id.clone(), Text([&token.0[..], due.as_bytes()].concat())))
             }
             _ => None,
         };

@@ -11,6 +11,7 @@ use anyhow::{Result, ensure};
 
 use crate::model::history_of_pushes::Told;
 use crate::model::operation::{Hold, Operation};
+use crate::model::repairs::{latest_deadline, repaired_deadline};
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -140,6 +141,17 @@ impl History {
                     if let Some(claim) = claim {
                         ensure!(deadline >= claim.1, "{id:?}: the lease was shortened");
                         claim.1 = deadline;
+                    }
+                }
+            }
+            Operation::Audit {
+                part: "leases",
+                repairs: true,
+            } => {
+                let claims = self.lives.values_mut();
+                for (_, deadline) in claims.filter_map(|life| life.claim.as_mut()) {
+                    if *deadline > latest_deadline(now) {
+                        *deadline = repaired_deadline(now);
                     }
                 }
             }

@@ -106,6 +106,16 @@ impl World {
         1
     }
 
+    /// Notes the same of a tick that is triggered again.
+    pub(super) fn made_again(&mut self, now: Now, id: &Text) {
+        if let Some(score) = self.recent.get_mut(id)
+            && *score > now.floor() as f64
+            && score.fract() == 0.5
+        {
+            *score = score.trunc() + 0.25;
+        }
+    }
+
     /// Remembers the ids that this call created or found, if a repetition could not see them
     /// otherwise. Returns the number of added names.
     pub(super) fn note_call(
@@ -144,18 +154,24 @@ impl World {
         self.note_end(now, id);
     }
 
+    /// Whether `recent` holds the id itself, with this fraction. Its score was rounded up; release
+    /// 0.1 takes it for one of the future a millisecond earlier.
+    fn is_remembered(&self, now: Now, id: &Text, fraction: f64) -> Option<f64> {
+        let score = self.score(id).filter(|score| score.fract() == fraction)?;
+        let ahead = REPEAT_MS + 2 - u64::from(self.is_frozen);
+        let lasts = score > now.floor() as f64 && score <= (now.ceil() + ahead) as f64;
+        lasts.then_some(score)
+    }
+
     /// Whether the last message of this id was cancelled, or purged.
     pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
-        self.score(id)
-            .is_some_and(|score| lasts(score, now) && score.fract() == 0.5)
+        self.is_remembered(now, id, 0.5).is_some()
     }
 
     /// Whether a message of this id was cancelled at `since` or later, and another one pushed after
     /// that.
     pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
-        let again = self
-            .score(id)
-            .filter(|score| lasts(*score, now) && score.fract() == 0.25);
+        let again = self.is_remembered(now, id, 0.25);
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
     }
 

@@ -191,6 +191,13 @@ pub(crate) enum Operation {
         /// The map without its epoch.
         tags: &'static str,
     },
+    Verify {
+        repairs: bool,
+    },
+    Audit {
+        part: &'static str,
+        repairs: bool,
+    },
     Schedule(Declaration),
     Amend {
         /// `pause`, `resume` or `remove`.
@@ -238,6 +245,8 @@ impl Operation {
             Self::Dues(_) => "dues",
             Self::Held(_) => "held",
             Self::Remap { .. } => "remap",
+            Self::Verify { .. } => "verify",
+            Self::Audit { .. } => "audit",
             Self::Schedule(_) => "schedule",
             Self::Amend { .. } => "amend",
             Self::Trigger { .. } => "trigger",
@@ -250,6 +259,8 @@ impl Operation {
     pub(crate) fn is_quiet(&self) -> bool {
         let reads = matches!(self, Self::Peek { .. } | Self::Get(_) | Self::Stats);
         let reads = reads || matches!(self, Self::Dues(_) | Self::Held(_));
+        let reads = reads || matches!(self, Self::Verify { repairs: false });
+        let reads = reads || matches!(self, Self::Audit { repairs: false, .. });
         reads || matches!(self, Self::Remap { .. } | Self::Schedules(_))
     }
 
@@ -361,6 +372,10 @@ impl Operation {
             Self::Get(id) => words![id],
             Self::Dues(times) => times.iter().copied().map(Text::from).collect(),
             Self::Held(token) => words![token],
+            Self::Verify { repairs } => words![if *repairs { "1" } else { "" }],
+            Self::Audit { part, repairs } => {
+                words![*part, 0, 1_000, if *repairs { "1" } else { "" }]
+            }
             Self::Remap {
                 form,
                 expected,

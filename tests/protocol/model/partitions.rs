@@ -104,12 +104,10 @@ impl World {
         let live = |score: &&f64| {
             **score > now.floor() as f64 && **score <= (now.ceil() + REPEAT_MS + 1) as f64
         };
-        let last = self
-            .recent
-            .values()
-            .filter(live)
-            .copied()
-            .fold(0.0, f64::max);
+        // How a message ended is for `get` only.
+        let names = self.recent.iter().filter(|(name, _)| name.0[0] != 6);
+        let scores = names.map(|(_, score)| score).filter(live);
+        let last = scores.copied().fold(0.0, f64::max);
         // A window may end later. Beyond 30 days the clock went back.
         let windows_until = match self.windows_until <= now.ceil() + WINDOW_MOST {
             true => self.windows_until as f64,

@@ -204,10 +204,9 @@ impl World {
         all.retain(|(_, id)| state == "ready" || !is_timer(id));
         let looked = all.len().min(limit);
         let mut purged = 0;
-        for (due, id) in &all[..looked] {
-            if let Some(timer) = self.messages.get_mut(id).filter(|_| is_timer(id)) {
-                // It waits in scheduled again.
-                timer.place = Place::Scheduled { due: *due };
+        for (_, id) in &all[..looked] {
+            if is_timer(id) {
+                self.return_timer(now, id);
                 self.unready(id);
                 self.meet("a purge leaves a timer");
             } else {

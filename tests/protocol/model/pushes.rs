@@ -5,6 +5,7 @@ use anyhow::Result;
 use crate::model::memory::{Earlier, Verdict};
 use crate::model::message::{Due, Message, Place};
 use crate::model::operation::{Attempt, Item};
+use crate::model::schedule::is_timer;
 use crate::model::windows::WINDOW_MOST;
 use crate::model::world::{CENTURY_MS, Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
@@ -159,7 +160,9 @@ impl World {
         if item.has_expired(now, due) {
             return "INVALID".to_owned();
         }
-        let count = self.messages.len() as u64;
+        let is_timer = |id: &&Text| is_timer(id) && !self.is_frozen;
+        let timers = self.messages.keys().filter(is_timer).count();
+        let count = (self.messages.len() - timers) as u64;
         if self.limit("max_messages").is_some_and(|most| count >= most) {
             return "FULL".to_owned();
         }

@@ -100,6 +100,8 @@ impl World {
             Operation::Schedules(page) => self.show_schedules(now, page),
             Operation::Dues(times) => self.dues(now, times),
             Operation::Held(token) => self.grant_of(now, token),
+            Operation::Verify { repairs } => self.verify(now, *repairs),
+            Operation::Audit { part, repairs } => self.audit(now, part, *repairs),
             Operation::Remap {
                 form,
                 expected,

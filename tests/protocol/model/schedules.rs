@@ -46,6 +46,17 @@ impl World {
         self.messages.insert(id, Message::of(schedule, false, due));
     }
 
+    /// A timer leaves the ready list unfired: it waits for its next fire.
+    pub(super) fn return_timer(&mut self, now: Now, timer: &Text) {
+        let name = String::from_utf8_lossy(&timer.0[1..]).into_owned();
+        let schedule = self.schedules.get(&name);
+        let next = schedule.filter(|it| it.state == "active").map(|it| it.next);
+        if let Some(message) = self.messages.get_mut(timer) {
+            let due = next.unwrap_or(now.floor());
+            message.place = Place::Scheduled { due };
+        }
+    }
+
     /// What a claim does with a timer: the tick that it makes, if it makes one. The timer moves on. The
     /// ticks that this one replaces are added to `replaced`.
     pub(super) fn fire_timer(
@@ -277,6 +288,7 @@ impl World {
                 }
                 self.make_tick(now, &mut schedule, *nominal);
                 made = true;
+                self.made_again(now, &Text::from(&id));
                 format!("CREATED {id}")
             });
         }

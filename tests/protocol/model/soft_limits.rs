@@ -2,6 +2,7 @@
 
 use crate::model::message::{Due, Message, Place};
 use crate::model::operation::Hold;
+use crate::model::schedule::is_timer;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 
@@ -322,6 +323,10 @@ impl World {
         }
         if latest > 0 {
             for id in std::mem::take(&mut self.ready) {
+                if is_timer(&id) {
+                    self.return_timer(now, &id);
+                    continue;
+                }
                 let message = self.messages.get_mut(&id).expect("a ready message");
                 message.place = Place::Scheduled {
                     due: message.place.time(),

@@ -124,3 +124,47 @@ fn past_and_foreign_times_close_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+/// The clock may go back to before an opening that has passed.
+#[test]
+fn resume_forgets_an_opening_that_has_passed() -> Result<()> {
+    let mut queue = seeded()?;
+    close(&mut queue, T0, 500)?;
+    queue.ok("resume", OPENS + 5, words![])?;
+    let meta = queue.state()?.meta;
+    for field in ["closed_until", "break_until"] {
+        ensure!(!meta.contains_key(&field.into()), "{meta:?}");
+    }
+    ensure!(queue.take(T0 + 1, 1, &token('a'))? == ["r"]);
+    Ok(())
+}
+
+/// The opening that the rate chose ends with a new rate, and with a clock that goes back. A break that is over does not
+/// close the queue instead.
+#[test]
+fn a_break_that_is_over_outlives_no_rate() -> Result<()> {
+    type Way = fn(&mut Queue) -> Result<crate::reply::Reply>;
+    let ways: [Way; 2] = [
+        |queue| queue.ok("configure", T0, words!["rate", ""]),
+        |queue| queue.ok("beat", T0, words!["node", "stay"]),
+    ];
+    for way in ways {
+        let mut queue = seeded()?;
+        queue.ok("beat", T0 + 50, words!["node", "stay"])?;
+        let meta = words![
+            "break_until",
+            T0 - 5,
+            "rate_until",
+            OPENS,
+            "closed_until",
+            OPENS
+        ];
+        let write = [words!["HSET", "dueq:{q}:meta"], meta].concat();
+        queue.command(write)?;
+        let reply = way(&mut queue)?;
+        let head = Header::of(&reply)?.head;
+        ensure!(head == (T0 + 100) as i64, "{reply:?}");
+        ensure!(queue.take(T0, 1, &token('a'))? == ["r"]);
+    }
+    Ok(())
+}

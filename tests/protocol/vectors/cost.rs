@@ -29,7 +29,7 @@ fn each(count: u64, item: impl Fn(Text) -> Vec<Text>) -> Vec<Text> {
 }
 
 /// The microseconds that Redis has spent in scripts.
-fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
+pub(super) fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
     let info = queue.command(words!["INFO", "commandstats"])?.text()?;
     let line = info
         .lines()
@@ -39,7 +39,7 @@ fn script_us(queue: &mut Queue, command: &str) -> Result<u64> {
 }
 
 /// The microseconds that this server needs for 5 ms of a quiet machine's work.
-fn five_ms(queue: &mut Queue) -> Result<u64> {
+pub(super) fn five_ms(queue: &mut Queue) -> Result<u64> {
     let script = "for i = 1, 10000 do redis.call('HSET', KEYS[1], ARGV[1], ARGV[2]) end";
     let before = script_us(queue, "eval")?;
     queue.command(words![

@@ -280,10 +280,19 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             words!["1", "1"],
         ],
         "verify" => vec![words![], words!["2"], words!["", ""]],
+        "trigger" => vec![
+            words![],
+            words!["s"],
+            words!["s", "now", 1],
+            // Lua cannot unpack so many.
+            [words!["s"], many(words![1], 9_000)].concat(),
+        ],
         "audit" => {
             let mut bad = with_numbers(&|limit| words!["messages", "0", limit, ""]);
             bad.extend(["", "recent", "x"].map(|part| words![part, "0", 10, ""]));
-            bad.extend(["", "x", "-1", "1.5"].map(|cursor| words!["dead", cursor, 10, ""]));
+            let (beyond, long) = ("18446744073709551616", "9".repeat(21));
+            let cursors = ["", "x", "-1", "1.5", beyond, &long];
+            bad.extend(cursors.map(|cursor| words!["dead", cursor, 10, ""]));
             bad.extend([
                 words![],
                 words!["dead", "0", 10],

@@ -176,6 +176,43 @@ fn a_memory_beyond_12_s_holds_up_no_change() -> Result<()> {
     Ok(())
 }
 
+/// Only `get` reads how messages with a window ended, for up to twice the window.
+#[test]
+fn a_change_does_not_wait_for_how_messages_ended() -> Result<()> {
+    let change = || words!["change", 0, "7|-|- 17"];
+    let outcome = |number: u64| [(T0 + 20 + number).into(), format!("\u{6}V{number}").into()];
+    let mut queue = queue()?;
+    let names = |some: u64| (0..some).flat_map(outcome).collect::<Vec<Text>>();
+    queue.command([words!["ZADD", "dueq:{q}:recent"], names(1_500)].concat())?;
+    queue.command(words!["ZADD", "dueq:{q}:recent", T0 + 500, "cancelled"])?;
+    unchanged(&mut queue, T0, change(), "REMEMBERS 500")?;
+    ensure!(remap(&mut queue, T0 + 500, change())? == "DONE");
+    // Of more than 10,000 names it does not look at the others, and waits for them.
+    let mut queue = self::queue()?;
+    for some in names(10_001).chunks(2_000) {
+        queue.command([words!["ZADD", "dueq:{q}:recent"], some.to_vec()].concat())?;
+    }
+    unchanged(&mut queue, T0, change(), "REMEMBERS 21")?;
+    ensure!(remap(&mut queue, T0 + 21, change())? == "DONE");
+    Ok(())
+}
+
+/// A window that ends beyond 30 days is from before the clock went back.
+#[test]
+fn a_window_of_the_future_holds_up_no_change() -> Result<()> {
+    let (change, day) = (|| words!["change", 0, "7|-|- 17"], 86_400 * SECOND);
+    for (set_back, result) in [(1, "REMEMBERS"), (365, "DONE")] {
+        let mut queue = queue()?;
+        let now = T0 + set_back * day;
+        queue.ok("push", now, words!["", "a", now, "", "window=86400000"])?;
+        ensure!(queue.take(now, 1, &token('a'))? == ["a"]);
+        queue.ok("ack", now, words![token('a'), 1, "a"])?;
+        let found = remap(&mut queue, T0, change())?;
+        ensure!(found.starts_with(result), "{set_back} days: {found}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_close_needs_no_empty_partition() -> Result<()> {
     let mut queue = with_every_state()?;
@@ -266,9 +303,9 @@ fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
             let mut queue = Queue::start()?;
             queue.enter(tag)?;
             let mut user = queue.user(role, "q")?;
-            let script = redis::Script::new(verb("remap").source);
+            let script = crate::scripts::read("remap", verb("remap").source)?;
             let mut forward = |map: &str| {
-                let call = words!["EVALSHA", script.get_hash(), 10];
+                let call = words!["EVAL", &script, 10];
                 let argv = words![T0, "forward", map];
                 command(&mut user, &[call, keys_of(&partition(tag)), argv].concat())
             };

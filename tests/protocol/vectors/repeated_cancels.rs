@@ -125,6 +125,20 @@ fn a_cancel_is_recognised_for_12_s() -> Result<()> {
     Ok(())
 }
 
+/// The score of a cancel is rounded up to half a ms above the whole ms, so a clock that goes back a little finds it.
+#[test]
+fn a_cancel_is_recognised_after_the_clock_went_back_1_ms() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "")?;
+    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED"]);
+    for (at, answer, known) in [(T0 - 1, "CANCELLED", 5), (T0 - 2, "ABSENT", 2)] {
+        ensure!(queue.items("cancel", at, words!["", "a"])? == [answer]);
+        let told = queue.ok("get", at, words!["a"])?;
+        ensure!(told.list()?.len() == known, "{told:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_cancel_is_recognised_in_every_state() -> Result<()> {
     let mut queue = super::with_every_state()?;

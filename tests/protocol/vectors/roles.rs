@@ -51,18 +51,14 @@ fn fill(queue: &mut Queue) -> Result<()> {
 }
 
 fn both_ways(verb: &str, base: &str, argv: Vec<Text>) -> Vec<Vec<Text>> {
-    let (_, source) = SCRIPTS
-        .iter()
-        .find(|(name, _)| *name == verb)
-        .expect("a script");
-    let sha = redis::Script::new(source).get_hash().to_owned();
-    [
-        words!["EVALSHA", sha, 10],
-        words!["FCALL", format!("dueq_{verb}"), 10],
-        words!["EVAL", *source, 10],
-    ]
-    .map(|call| [call, keys_of(base), argv.clone()].concat())
-    .to_vec()
+    let source = scripts::read(verb, scripts::verb(verb).source).expect("a script");
+    let sha = redis::Script::new(&source).get_hash().to_owned();
+    let mut calls = vec![words!["EVALSHA", sha, 10], words!["EVAL", source, 10]];
+    if !scripts::are_replaced() {
+        calls.push(words!["FCALL", format!("dueq_{verb}"), 10]);
+    }
+    let with = |call| [call, keys_of(base), argv.clone()].concat();
+    calls.into_iter().map(with).collect()
 }
 
 fn denied(reply: &Reply) -> bool {
