@@ -197,8 +197,8 @@ if state == 'ready' and before then -- the list is not in the order of the due t
     end
   end
 elseif state == 'ready' then
-  -- Of a timer that leaves READY unfired: its next fire, without the jitter. Its entry may have another one, from before a
-  -- refill or a change. A claim that comes too early moves it on.
+  -- Of a timer that leaves READY unfired: its next fire, without the jitter. Its entry may have another one, from before
+  -- a refill. A claim that comes too early moves it on.
   local function due_of_ready_timer(member)
     local record = redis.call('HGET', META, 'schedule:' .. string.sub(member, 2))
     return string.match(record or '', '^active (%d+) ') or int(now)

@@ -217,8 +217,8 @@ for i = 1, closes and 0 or count do
   end
 end
 if returned > 0 and old_length > 1 then -- claims take ready messages first; when the queue opens, due order counts
-  -- Of a timer that leaves READY unfired: its next fire, without the jitter. Its entry may have another one, from before a
-  -- refill or a change. A claim that comes too early moves it on.
+  -- Of a timer that leaves READY unfired: its next fire, without the jitter. Its entry may have another one, from before
+  -- a refill. A claim that comes too early moves it on.
   local function due_of_ready_timer(member)
     local record = redis.call('HGET', META, 'schedule:' .. string.sub(member, 2))
     return string.match(record or '', '^active (%d+) ') or int(now)

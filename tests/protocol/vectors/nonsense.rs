@@ -290,7 +290,7 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
         "audit" => {
             let mut bad = with_numbers(&|limit| words!["messages", "0", limit, ""]);
             bad.extend(["", "recent", "x"].map(|part| words![part, "0", 10, ""]));
-            let (beyond, long) = ("18446744073709551616", "9".repeat(21));
+            let (beyond, long) = ("18446744073709551616", "1".repeat(21));
             let cursors = ["", "x", "-1", "1.5", beyond, &long];
             bad.extend(cursors.map(|cursor| words!["dead", cursor, 10, ""]));
             bad.extend([

@@ -44,7 +44,7 @@ fn a_window_is_a_mark_that_outlives_the_ack() -> Result<()> {
     })?;
     ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
     let before = queue.state()?;
-    let held = format!("{}{T0}w", token('a').text());
+    let held = format!("{}0{T0}", token('a').text());
     ensure!(before.claims.get(&"a".into()) == Some(&held.into()));
     ensure!(queue.items("ack", T0 + SECOND, words![token('a'), 1, "a"])? == ["OK"]);
     expect(&mut queue, before, |state| {
@@ -156,7 +156,7 @@ fn an_extended_delivery_keeps_the_flag_of_its_window() -> Result<()> {
     push(&mut queue, T0, "a", WINDOW)?;
     ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
     queue.ok("extend", T0, words!["a", token('a'), HOUR])?;
-    let held = format!("{}{T0}w+", token('a').text());
+    let held = format!("{}0{T0}+", token('a').text());
     ensure!(queue.state()?.claims.get(&"a".into()) == Some(&held.into()));
     let found = queue.ok("audit", T0, words!["claims", 0, 100, ""])?;
     ensure!(found.part(3)?.list()?.is_empty(), "{found:?}");
