@@ -26,6 +26,7 @@ mod next_repeats;
 mod node_lists;
 mod nodes;
 mod nonsense;
+mod odd_input;
 mod older_roles;
 mod outcomes;
 mod pages;
