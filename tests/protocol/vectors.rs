@@ -1,6 +1,7 @@
 //! Each test covers one risk: it seeds a state, calls a verb and compares the state after the call.
 
 mod audit_cost;
+mod bounds;
 mod bytes;
 mod claim_values;
 mod claims;

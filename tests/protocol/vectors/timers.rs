@@ -24,17 +24,6 @@ fn timers_take_no_places_of_max_messages() -> Result<()> {
     Ok(())
 }
 
-/// A claim reads as many payloads at once as surely fit into 4 MiB, timers included.
-#[test]
-fn a_schedule_raises_the_largest_payload() -> Result<()> {
-    let mut queue = Queue::start()?;
-    let long = words!["s", "every=1000", "", "", "", "x".repeat(5_000)];
-    declare(&mut queue, T0, &[long])?;
-    let largest = queue.command(words!["HGET", "dueq:{q}:meta", "largest_payload_bytes"])?;
-    ensure!(largest.text()? == "8192", "{largest:?}");
-    Ok(())
-}
-
 #[test]
 fn a_repeated_cancel_leaves_a_tick_triggered_again() -> Result<()> {
     for times in [words!["now"], words![T0 - 60_000]] {
