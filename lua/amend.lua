@@ -2,23 +2,24 @@
 -- amend: pauses, resumes or removes schedules. Ticks that they made stay. A paused schedule makes no ticks; its fires
 --        until the resume count as paused.
 -- KEYS   the ten of the queue
--- ARGV   now | pause, resume or remove | per schedule, 1 to 1,000: name
+-- ARGV   now | pause, resume or remove | per schedule, 1 to 64: name
 -- Reply  {header, {OK <next> | GONE, ...}}; next: 0 if it does not fire now
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(schedules log n)
+-- Cost   O(schedules log n); if timers are ready, one scan of the ready list
 -- Again  the same; of remove GONE
 
 --- use: prelude
 local change = ARGV[2]
-if #ARGV < 3 or #ARGV > 1002 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
-  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 1000 names of schedules')
+if #ARGV < 3 or #ARGV > 66 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
+  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 64 names of schedules')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', MESSAGES)
 --- use: schedule_record
 --- use: schedule_sets
 --- use: place_timer
---- use: write_set
+--- use: change_set
+--- use: pop_paused
 local replies, changed, gone = {}, false, {}
 local function resume(s) -- counts the fires since the pause
   local was_low = is_low(s)
@@ -30,7 +31,7 @@ local function resume(s) -- counts the fires since the pause
       move_on(s)
     end
   else
-    --- use: pop_paused
+    pop_paused(s)
     move_on(s)
   end
   count_lists(s, was_low, false)
@@ -42,14 +43,13 @@ for i = 3, #ARGV do
   elseif change == 'remove' then
     local set = string.match(s.spec, 'set=(%S+)')
     gone[set] = gone[set] or {}
-    gone[set][s.name] = true
+    table.insert(gone[set], s.name)
     remove_schedule(s)
     replies[i - 2], changed = 'OK 0', true
   else
     local before = s.state
     if change == 'pause' and (before == 'active' or before == 'dry') then
       local was_low = is_low(s)
-      remove_timer(s)
       s.state = 'paused'
       count_lists(s, was_low, before == 'dry')
     elseif change == 'resume' and before == 'paused' then
@@ -57,17 +57,14 @@ for i = 3, #ARGV do
     end
     if s.state ~= before then
       write_schedule(s)
-      place_timer(s)
+      place_timer(s, s)
       changed = true
     end
     replies[i - 2] = 'OK ' .. int(s.state == 'active' and s.next or 0)
   end
 end
-for set, names in pairs(gone) do
-  local kept, listed, revision = {}, read_set(set)
-  for _, name in ipairs(listed) do
-    kept[#kept + 1] = not names[name] and name or nil
-  end
-  write_set(set, kept, revision)
+for name, names in pairs(gone) do
+  change_set(read_set(name), {}, names)
 end
+leave_ready(promoted)
 return {finish(changed), replies}

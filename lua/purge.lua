@@ -4,7 +4,8 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
--- Reply  {header, purged, left in that state; of those that are selected}
+-- Reply  {header, purged, left in that state; of those that are selected}. Of scheduled with a time, left counts also
+--        timers that are behind what this call read
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(limit log n); of ready with a time one scan of the list
 -- Again  takes the rest
@@ -64,29 +65,25 @@ elseif state == 'ready' then
 else
   local zset, most, from, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', 0, nil
   timers = zset == DEAD and 0 or timers
-  if timers > 0 and before then -- only timers that are at or before it are among those to skip
-    --- use: schedule_sets
-    timers = 0
-    for _, set in ipairs(read_sets()) do
-      for _, name in ipairs((read_set(set))) do
-        local at = tonumber(redis.call('ZSCORE', SCHEDULED, '\4' .. name) or 'inf')
-        timers = timers + (at <= tonumber(before) and 1 or 0)
-      end
-    end
-  elseif timers > 0 then
-    for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
-      timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
-    end
-  end
+  local skipped = 0
   repeat -- timers may be before the messages: 10,000 at most
     page = redis.call('ZRANGE', zset, '-inf', most, 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
     for _, id in ipairs(page) do
-      if #ids < limit and not is_timer(id) then
+      if is_timer(id) then
+        skipped = skipped + 1
+      elseif #ids < limit then
         ids[#ids + 1] = id
       end
     end
     from = from + #page
   until #ids > 0 or #page == 0 or timers == 0
+  if timers > 0 and before then
+    timers = skipped
+  elseif timers > 0 then -- those that are in SCHEDULED
+    for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
+      timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
+    end
+  end
   if #ids > 0 then
     redis.call('ZREM', zset, unpack(ids))
   end

@@ -1,7 +1,8 @@
 #!lua
 -- refill: adds fires to the lists of crons. A list that ran dry goes on, by the schedule's policy of missed fires.
 -- KEYS   the ten of the queue
--- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires
+-- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires.
+--        All fires together have up to 65,536 bytes
 --        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
 --        are behind the last listed one and the last fire that is over; or, if the tzdata version is newer than the
 --        list's, behind the last fire that is over: then they replace the list. A list holds 512
@@ -13,9 +14,13 @@
 
 --- use: prelude
 local count = (#ARGV - 1) / 4
-if count < 1 or count > 100 or count % 1 ~= 0 then
+local bytes = 0
+for i = 5, #ARGV, 4 do
+  bytes = bytes + #ARGV[i]
+end
+if count < 1 or count > 100 or count % 1 ~= 0 or bytes > 65536 then
   return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 '
-    .. 'schedules')
+    .. 'schedules; all fires together have at most 65536 bytes')
 end
 if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
@@ -23,17 +28,19 @@ end
 redis.call('HLEN', MESSAGES)
 --- use: schedule_record
 --- use: judge_fires
+--- use: pop_fires
+--- use: pop_paused
 local function refilled(name, version, last_listed, text)
   local s = read_schedule(name)
   if not s then return 'GONE' end
-  local fires = judge_fires(text)
-  if s.every or not fires then
-    return 'INVALID ' .. (s.every and 'the schedule needs no list' or fires_form)
-  end
-  local tz, last, _, list = string.match(s.fires, '^(%S+) (%d+) (%d)\n(.*)$')
-  local new_tz, new_last, final, more = string.match(fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  if s.every then return 'INVALID the schedule needs no list' end
+  local tz, last = string.match(s.fires, '^(%S+) (%d+)')
   if int(s.version) ~= version or last ~= last_listed then return 'CHANGED' end
+  local fires = judge_fires(text)
+  if not fires then return 'INVALID ' .. fires_form end
+  local new_tz, new_last, final = string.match(fires, '^(%S+) (%d+) (%d)')
   if new_tz < tz then return 'KEPT' end
+  local more, list = string.sub(fires, open_list(fires).from), string.sub(s.fires, open_list(s.fires).from)
   local first = tonumber(string.match(more, '^%d+') or 'inf')
   if new_tz > tz then -- the rules of the zone changed
     list = ''
@@ -42,21 +49,19 @@ local function refilled(name, version, last_listed, text)
   end
   if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
   local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
-  list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
-  if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
   last = more ~= '' and new_last or new_tz > tz and int(s.last) or last
-  s.fires = new_tz .. ' ' .. last .. ' ' .. final .. '\n' .. list
-  local before = (spec_ms(s, 'start') or 0) - 1
-  --- use: pop_fires
-  first = tonumber(string.match(list, '^%d+') or 0)
-  first = first <= s.last_fire and first or 0
+  s.fires = new_tz .. ' ' .. last .. ' ' .. final .. '\n' .. list .. (list ~= '' and more ~= '' and ' ' or '') .. more
+  if open_list(s.fires).n > 512 then return 'INVALID a list holds at most 512 fires' end
+  pop_fires(s, (spec_ms(s, 'start') or 0) - 1)
+  first = fire_at(open_list(s.fires), 1)
+  first = first <= s.last_fire and first < math.huge and first or 0
   if s.made + s.missed + s.overlapped + s.paused == 0 then -- newer rules may have another first fire
     s.since = first
   end
   if s.state == 'paused' then
     s.next = first
   else
-    --- use: pop_paused
+    pop_paused(s)
   end
   move_on(s)
   count_lists(s, was_low, was_dry)
@@ -64,7 +69,7 @@ local function refilled(name, version, last_listed, text)
   if int(due_of_timer(s)) ~= waits then -- an entry of READY finds out by itself
     redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)
   end
-  return 'OK ' .. int(select(2, string.gsub(string.match(s.fires, '\n(.*)$'), '%d+', '')))
+  return 'OK ' .. int(open_list(s.fires).n)
 end
 local replies, changed = {}, false
 for i = 1, count do

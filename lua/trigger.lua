@@ -42,8 +42,8 @@ for i, time in ipairs(times) do
   elseif s.overlap ~= 'allow' and select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
     replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
   else
-    for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do
-      remove_waiting(other)
+    if is_now and s.overlap == 'replace' then
+      remove_waiting(live)
     end
     --- use: make_tick
     local cancelled = tonumber(redis.call('ZSCORE', RECENT, id) or 0)

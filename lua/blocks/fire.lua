@@ -5,26 +5,45 @@ redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-'
 --- use: schedule_record
 --- use: live_ticks
 local timers, replaced = {}, {}
--- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the rest of the list
--- begins after each.
+-- One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires, or looked
+-- for so many earlier ticks. What it leaves is due: the next claim goes on.
+few_timers = function(ids)
+  local found = 0
+  for i, id in ipairs(ids) do
+    found = found + (string.byte(id) == 4 and 1 or 0)
+    if found > 64 then
+      for k = #ids, i, -1 do
+        ids[k] = nil
+      end
+      break
+    end
+  end
+end
+local looked = 0
+is_enough = function() return looked >= 1000 end
+local function is_over(s, nominal, time) -- whether the tick of this fire is due at or before this time
+  if s.jitter > 0 then
+    looked = looked + 1
+  end
+  return due_of_tick(s, nominal) <= time
+end
+-- The fires that are due: the first, the newest, how many; of a cron also its list.
 local function due_fires(s)
+  local until_ms = math.min(now, s.last_fire)
   if s.every then
-    local newest = s.next + math.floor((now - s.next) / s.every) * s.every
-    newest = math.min(newest, s.next + math.floor((s.last_fire - s.next) / s.every) * s.every)
-    if newest > s.next and due_of_tick(s, newest) > now then
+    local newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
+    if newest > s.next and not is_over(s, newest, now) then
       newest = newest - s.every
     end
     return s.next, newest, (newest - s.next) / s.every + 1
   end
-  local due, rests, at = {}, {}, #string.match(s.fires, '^[^\n]*\n') + 1
-  while true do
-    local _, last, text = string.find(s.fires, '^(%d+) ?', at)
-    local nominal = tonumber(text or '')
-    if not nominal or nominal > s.last_fire or due_of_tick(s, nominal) > now then break end
-    at = last + 1
-    due[#due + 1], rests[#rests + 1] = nominal, at
+  -- Those that are due whatever their jitter is, and then one by one.
+  local list = open_list(s.fires)
+  local count = count_until(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
+  while fire_at(list, count + 1) <= until_ms and is_over(s, fire_at(list, count + 1), now) do
+    count = count + 1
   end
-  return due[1], due[#due], #due, due, rests
+  return fire_at(list, 1), fire_at(list, count), count, list
 end
 -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
 local function choose_fire(s)
@@ -33,23 +52,22 @@ local function choose_fire(s)
   -- A tick that has expired is missed, too.
   local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
   within = math.min(within, expires or math.huge)
-  local first, newest, count, due, rests = due_fires(s)
+  local first, newest, count, list = due_fires(s)
   if count == 0 then return nil end -- the list was lost
   local nominal, past = newest, count -- past: how many are over
   if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
-    past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1)
-    if s.every then
-      past = math.max(past, math.min(count, math.ceil((now - within - s.jitter - first) / s.every) + 1))
-    end
-    local function at(i) return due and due[i] or first + (i - 1) * s.every end
-    while past < count and now - due_of_tick(s, at(past)) > within do
+    local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
+    local late_fires = list and count_until(list, late - 1) or math.ceil((late - first) / s.every)
+    past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
+    local function at(i) return list and fire_at(list, i) or first + (i - 1) * s.every end
+    while past < count and is_over(s, at(past), now - within - 1) do
       past = past + 1
     end
     nominal = at(past)
   end
   s.last = nominal
-  if not s.every then
-    s.fires = string.match(s.fires, '^[^\n]*\n') .. string.sub(s.fires, rests[past])
+  if list then
+    s.fires = drop_fires(list, past)
   end
   if now - due_of_tick(s, nominal) > within then
     s.missed, nominal = s.missed + past, nil
@@ -72,7 +90,8 @@ fire = function(member, payload)
   local was_low, id, options = not s.every and is_low(s), nil, nil
   local nominal = choose_fire(s)
   local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
-  if s.overlap == 'skip' and #live > 0 then
+  looked = looked + #live
+  if s.overlap == 'skip' and #live > 0 or #live >= 1000 then
     s.overlapped, nominal = s.overlapped + 1, nil
   end
   if nominal then
@@ -106,8 +125,6 @@ place_timers = function()
   if #timers > 0 then
     redis.call('ZADD', SCHEDULED, unpack(timers))
   end
-  for _, id in ipairs(replaced) do
-    remove_waiting(id)
-  end
+  remove_waiting(replaced)
   return redis.call('LLEN', READY) - 1
 end

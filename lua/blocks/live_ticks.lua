@@ -1,38 +1,49 @@
 -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
 -- a producer pushed under the id of a former tick has not the option `tick`.
 local function live_ticks(s)
-  local live, times = {}, {}
+  local ids, live, times = {}, {}, {}
   for time in string.gmatch(s.live, '%d+') do
-    local id = s.name .. '@' .. time
-    local attrs = redis.call('HGET', ATTRS, id) or ''
-    if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
-      live[#live + 1], times[#times + 1] = id, time
+    ids[#ids + 1] = s.name .. '@' .. time
+  end
+  for from = 1, #ids, 1000 do
+    local some = {unpack(ids, from, math.min(from + 999, #ids))}
+    local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
+    for i, id in ipairs(some) do
+      if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
+        live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+      end
     end
   end
   s.live = table.concat(times, ' ')
   return live
 end
--- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
-local function remove_waiting(id)
-  if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0
-    or redis.call('ZMSCORE', DEAD, id)[1] then
-    return
-  end
-  if redis.call('ZMSCORE', SCHEDULED, id)[1] then
-    redis.call('ZADD', SCHEDULED, '-inf', id)
-    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
-  else
-    local entries, rest = redis.call('LRANGE', READY, '1', '-1'), {}
-    for _, entry in ipairs(entries) do
-      if string.match(entry, '^%d+:(.*)$') ~= id then
-        rest[#rest + 1] = entry
+--- use: leave_ready
+-- Removes those of these ticks that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
+local function remove_waiting(ids)
+  local gone, scheduled, ready = {}, {}, {}
+  for from = 1, #ids, 1000 do
+    local some = {unpack(ids, from, math.min(from + 999, #ids))}
+    local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
+    local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
+    for i, id in ipairs(some) do
+      if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
+        gone[#gone + 1], gone[id] = id, true
+        if due[i] then
+          scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
+        else
+          ready[id] = true
+        end
       end
     end
-    redis.call('LTRIM', READY, '0', '0')
-    if #rest > 0 then
-      redis.call('RPUSH', READY, unpack(rest))
-    end
   end
-  redis.call('HDEL', MESSAGES, id)
-  redis.call('HDEL', ATTRS, id)
+  leave_ready(ready)
+  for from = 1, #gone, 1000 do
+    redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
+    redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+  end
+  for from = 1, #scheduled, 2000 do
+    local to = math.min(from + 1999, #scheduled)
+    redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
+    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
+  end
 end

@@ -1,5 +1,4 @@
-local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-while tonumber(string.match(list, '^%d+') or 'inf') <= before do
-  list = string.gsub(list, '^%d+ ?', '')
+local function pop_fires(s, before) -- drops the fires that are at or before this time
+  local list = open_list(s.fires)
+  s.fires = drop_fires(list, count_until(list, before))
 end
-s.fires = head .. list

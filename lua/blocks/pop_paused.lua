@@ -1,9 +1,7 @@
--- Fires until the resume count as paused.
-local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-local time = tonumber(string.match(list, '^%d+') or 'inf')
-while time <= math.min(s.resumed, s.last_fire) do
-  s.last, s.paused = time, s.paused + 1
-  list = string.gsub(list, '^%d+ ?', '')
-  time = tonumber(string.match(list, '^%d+') or 'inf')
+local function pop_paused(s) -- fires until the resume count as paused
+  local list = open_list(s.fires)
+  local over = count_until(list, math.min(s.resumed, s.last_fire))
+  if over > 0 then
+    s.last, s.paused, s.fires = fire_at(list, over), s.paused + over, drop_fires(list, over)
+  end
 end
-s.fires = head .. list

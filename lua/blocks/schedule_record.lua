@@ -26,15 +26,20 @@ local function parse_schedule(name, text, fires)
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
+--- use: fire_list
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  return text and parse_schedule(name, text, fires)
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
   local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-  if s.every then
+  if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
     redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)

@@ -77,6 +77,7 @@ local function judge_schedule(name, spec, pattern, options, fires, payload)
   s.payload = payload
   return s
 end
+--- use: pop_fires
 -- Sets the first fire after this time, and not before the start.
 local function first_fire(s, after)
   local before = math.max(after, (spec_ms(s, 'start') or 0) - 1)
@@ -84,7 +85,7 @@ local function first_fire(s, after)
     local anchor = spec_ms(s, 'anchor') or 0
     s.last = anchor + math.floor((before - anchor) / s.every) * s.every
   else
-    --- use: pop_fires
+    pop_fires(s, before)
   end
   move_on(s)
   s.last = after -- and not the start: a change may make it earlier

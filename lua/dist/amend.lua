@@ -3,10 +3,10 @@
 -- amend: pauses, resumes or removes schedules. Ticks that they made stay. A paused schedule makes no ticks; its fires
 --        until the resume count as paused.
 -- KEYS   the ten of the queue
--- ARGV   now | pause, resume or remove | per schedule, 1 to 1,000: name
+-- ARGV   now | pause, resume or remove | per schedule, 1 to 64: name
 -- Reply  {header, {OK <next> | GONE, ...}}; next: 0 if it does not fire now
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
--- Cost   O(schedules log n)
+-- Cost   O(schedules log n); if timers are ready, one scan of the ready list
 -- Again  the same; of remove GONE
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -124,8 +124,8 @@ local function finish(changed, quiet, head, deadline, length)
     paused and 1 or 0, epoch}
 end
 local change = ARGV[2]
-if #ARGV < 3 or #ARGV > 1002 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
-  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 1000 names of schedules')
+if #ARGV < 3 or #ARGV > 66 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
+  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 64 names of schedules')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', MESSAGES)
@@ -157,15 +157,57 @@ local function parse_schedule(name, text, fires)
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, list.n
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  return text and parse_schedule(name, text, fires)
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
   local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-  if s.every then
+  if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
     redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
@@ -210,52 +252,125 @@ local function count_lists(s, was_low, was_dry)
   end
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line.
-local function lines_of(text)
-  local lines = {}
-  for line in string.gmatch(text or '', '[^\n]+') do
-    lines[#lines + 1] = line
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
+-- the text costs.
+local MOST_SETS = 1000
+local function read_sets()
+  local sets = {}
+  for set in string.gmatch(redis.call('HGET', META, 'schedule_sets') or '', '[^\n]+') do
+    sets[#sets + 1] = set
   end
-  return lines
+  return sets
 end
-local function read_sets() return lines_of(redis.call('HGET', META, 'schedule_sets')) end
-local function read_set(set) -- names, revision or nil
-  local text = redis.call('HGET', META, 'schedules:' .. set)
-  local revision, names = string.match(text or '', '^(%d*)\n(.*)$')
-  return lines_of(names), tonumber(revision or '')
+local function read_set(name) -- text: as stored, false if there is no such set; first: where the names begin
+  local set = {name = name, text = redis.call('HGET', META, 'schedules:' .. name)}
+  set.revision = tonumber(string.match(set.text or '', '^%d*'))
+  set.first = (string.find(set.text or '', '\n', 1, true) or 0) + 1
+  return set
 end
--- Takes a schedule's timer out of READY and SCHEDULED, or moves it to its due time.
-local function remove_timer(s)
-  if redis.call('ZREM', SCHEDULED, TIMER .. s.name) == 1 then return end
-  for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
-    if string.match(entry, '^%d+:(.*)$') == TIMER .. s.name then
-      redis.call('LREM', READY, 1, entry)
+-- Where the line of this name begins, or would begin; and whether it is there.
+local function find_name(set, name)
+  local text = set.text or ''
+  local low, high = set.first, #text + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local before = string.reverse(string.sub(text, math.max(low, middle - 101), middle - 1))
+    local start = middle + 1 - (string.find(before, '\n', 1, true) or #before + 1)
+    local stop = string.find(text, '\n', middle, true) or #text + 1
+    if string.sub(text, start, stop - 1) < name then
+      low = stop + 1
+    else
+      high = start
     end
   end
+  low = math.min(low, #text + 1)
+  return low, string.sub(text, low, low + #name) == name .. (low + #name <= #text and '\n' or '')
 end
-local function place_timer(s) redis.call('ZADD', SCHEDULED, int(due_of_timer(s)), TIMER .. s.name) end
--- Writes the names of a set's schedules. A set without schedules keeps its revision: an older one stays refused.
-local function write_set(set, names, revision)
-  local sets, present = read_sets(), false
-  for _, name in ipairs(sets) do
-    present = present or name == set
-  end
-  if not present then
-    sets[#sets + 1] = set
-    table.sort(sets)
-    redis.call('HSET', META, 'schedule_sets', table.concat(sets, '\n'))
-  end
-  table.sort(names)
-  redis.call('HSET', META, 'schedules:' .. set, (revision and int(revision) or '') .. '\n' .. table.concat(names, '\n'))
+local function find_listed(set, name) -- as find_name; also where a server with another locale has sorted the names
+  local at, found = find_name(set, name)
+  local start = not found and string.find((set.text or '') .. '\n', '\n' .. name .. '\n', 1, true)
+  return start and start + 1 or at, found or start and true
 end
--- Removes a schedule and its timer, but none of its ticks.
-local function remove_schedule(s)
+-- Timers that left SCHEDULED for READY: leave_ready removes them, once a call.
+local promoted = {}
+-- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
+local function leave_ready(gone)
+  if not next(gone) then return end
+  local rest = {}
+  for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
+    if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
+      rest[#rest + 1] = entry
+    end
+  end
+  redis.call('LTRIM', READY, '0', '0')
+  for i = 1, #rest, 1000 do
+    redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
+  end
+end
+local function place_timer(s, old) -- moves a schedule's timer to its due time; old: nil of a new schedule
+  if redis.call('ZADD', SCHEDULED, int(due_of_timer(s)), TIMER .. s.name) == 1 and old then
+    promoted[TIMER .. s.name] = true
+  end
+end
+local function remove_schedule(s) -- and its timer, but none of its ticks
   local member = TIMER .. s.name
-  remove_timer(s)
+  if redis.call('ZREM', SCHEDULED, member) == 0 then
+    promoted[member] = true
+  end
   redis.call('HDEL', MESSAGES, member)
   redis.call('HDEL', META, 'schedule:' .. s.name, 'fires:' .. s.name)
   redis.call('HINCRBY', META, 'schedules', '-1')
   count_lists(nil, is_low(s), s.state == 'dry')
+end
+-- Adds names to a set and removes others; returns whether it has none then. A set without schedules keeps its revision:
+-- an older one stays refused.
+local function change_set(set, added, removed, revision)
+  local text, edits, parts = set.text or '', {}, {}
+  for _, name in ipairs(added) do
+    local start, found = find_name(set, name)
+    edits[#edits + 1] = not found and {start, name, 0} or nil
+  end
+  for _, name in ipairs(removed) do
+    local start, found = find_listed(set, name)
+    edits[#edits + 1] = found and {start, name, #name + 1} or nil
+  end
+  table.sort(edits, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
+  local at, is_empty = set.first, set.first > #text
+  revision = revision or set.revision
+  if #edits > 0 or revision ~= set.revision or not set.text then
+    for _, edit in ipairs(edits) do
+      local before = string.sub(text, at, edit[1] - 1)
+      before = string.sub(before, -1) == '\n' and string.sub(before, 1, -2) or before
+      parts[#parts + 1] = before ~= '' and before or nil
+      parts[#parts + 1] = edit[3] == 0 and edit[2] or nil
+      at = edit[1] + edit[3]
+    end
+    parts[#parts + 1] = at <= #text and string.sub(text, at) or nil
+    is_empty = #parts == 0
+    text = (revision and int(revision) or '') .. '\n' .. table.concat(parts, '\n')
+    redis.call('HSET', META, 'schedules:' .. set.name, text)
+  end
+  return is_empty
+end
+local function add_set(sets, name)
+  sets[#sets + 1] = name
+  table.sort(sets)
+  redis.call('HSET', META, 'schedule_sets', table.concat(sets, '\n'))
+end
+local function forget_set(sets, name)
+  local others = {}
+  for _, other in ipairs(sets) do
+    others[#others + 1] = other ~= name and other or nil
+  end
+  redis.call('HDEL', META, 'schedules:' .. name)
+  redis.call('HSET', META, 'schedule_sets', table.concat(others, '\n'))
+end
+local function pop_paused(s) -- fires until the resume count as paused
+  local list = open_list(s.fires)
+  local over = count_until(list, math.min(s.resumed, s.last_fire))
+  if over > 0 then
+    s.last, s.paused, s.fires = fire_at(list, over), s.paused + over, drop_fires(list, over)
+  end
 end
 local replies, changed, gone = {}, false, {}
 local function resume(s) -- counts the fires since the pause
@@ -268,15 +383,7 @@ local function resume(s) -- counts the fires since the pause
       move_on(s)
     end
   else
-    -- Fires until the resume count as paused.
-    local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-    local time = tonumber(string.match(list, '^%d+') or 'inf')
-    while time <= math.min(s.resumed, s.last_fire) do
-      s.last, s.paused = time, s.paused + 1
-      list = string.gsub(list, '^%d+ ?', '')
-      time = tonumber(string.match(list, '^%d+') or 'inf')
-    end
-    s.fires = head .. list
+    pop_paused(s)
     move_on(s)
   end
   count_lists(s, was_low, false)
@@ -288,14 +395,13 @@ for i = 3, #ARGV do
   elseif change == 'remove' then
     local set = string.match(s.spec, 'set=(%S+)')
     gone[set] = gone[set] or {}
-    gone[set][s.name] = true
+    table.insert(gone[set], s.name)
     remove_schedule(s)
     replies[i - 2], changed = 'OK 0', true
   else
     local before = s.state
     if change == 'pause' and (before == 'active' or before == 'dry') then
       local was_low = is_low(s)
-      remove_timer(s)
       s.state = 'paused'
       count_lists(s, was_low, before == 'dry')
     elseif change == 'resume' and before == 'paused' then
@@ -303,17 +409,14 @@ for i = 3, #ARGV do
     end
     if s.state ~= before then
       write_schedule(s)
-      place_timer(s)
+      place_timer(s, s)
       changed = true
     end
     replies[i - 2] = 'OK ' .. int(s.state == 'active' and s.next or 0)
   end
 end
-for set, names in pairs(gone) do
-  local kept, listed, revision = {}, read_set(set)
-  for _, name in ipairs(listed) do
-    kept[#kept + 1] = not names[name] and name or nil
-  end
-  write_set(set, kept, revision)
+for name, names in pairs(gone) do
+  change_set(read_set(name), {}, names)
 end
+leave_ready(promoted)
 return {finish(changed), replies}

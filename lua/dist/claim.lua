@@ -149,6 +149,8 @@ local LEASE_MARK, COUNT_MARK = '\1', '\2'
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
 -- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
+-- few_timers          cuts the candidates where there are more timers than one call takes
+-- is_enough           whether the claim has looked at as many fires as one call may
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -392,7 +394,7 @@ if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a com
   read_attrs = parse_attrs
 end
 
-local fire, place_timers
+local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
   -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
   -- doubled. These are functions, made only for a queue with schedules.
@@ -426,15 +428,57 @@ if (layout or '') > '3' then
     s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
     return s
   end
+  -- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+  -- n-th is found by its place; any other list is read.
+  local function open_list(text)
+    local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+    list.width = #string.match(text, '^%d*', list.from) + 1
+    local length = #text + 2 - list.from
+    if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+      list.n = length / list.width
+    elseif length > 1 then
+      list.starts = {}
+      for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+        list.n = list.n + 1
+        list.starts[list.n] = list.from + start - 1
+      end
+    end
+    return list
+  end
+  local function start_of(list, n)
+    if not list.starts then return list.from + (n - 1) * list.width end
+    return list.starts[n] or #list.text + 1
+  end
+  local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+  local function count_until(list, time) -- how many fires are at or before this time
+    local low, high = 0, list.n
+    while low < high do
+      local middle = math.ceil((low + high) / 2)
+      if fire_at(list, middle) <= time then
+        low = middle
+      else
+        high = middle - 1
+      end
+    end
+    return low
+  end
+  local function drop_fires(list, n) -- the text without the first n fires
+    if n == 0 then return list.text end
+    return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+  end
   local function read_schedule(name)
     local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-    return text and parse_schedule(name, text, fires)
+    local s = text and parse_schedule(name, text, fires)
+    if s then
+      s.stored = fires
+    end
+    return s
   end
   local function write_schedule(s)
     -- %d costs a fifth of %.0f.
     local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
       s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-    if s.every then
+    if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
       redis.call('HSET', META, 'schedule:' .. s.name, text)
     else
       redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
@@ -481,62 +525,105 @@ if (layout or '') > '3' then
   -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
   -- a producer pushed under the id of a former tick has not the option `tick`.
   local function live_ticks(s)
-    local live, times = {}, {}
+    local ids, live, times = {}, {}, {}
     for time in string.gmatch(s.live, '%d+') do
-      local id = s.name .. '@' .. time
-      local attrs = redis.call('HGET', ATTRS, id) or ''
-      if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
-        live[#live + 1], times[#times + 1] = id, time
+      ids[#ids + 1] = s.name .. '@' .. time
+    end
+    for from = 1, #ids, 1000 do
+      local some = {unpack(ids, from, math.min(from + 999, #ids))}
+      local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
+      for i, id in ipairs(some) do
+        if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
+          live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+        end
       end
     end
     s.live = table.concat(times, ' ')
     return live
   end
-  -- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
-  local function remove_waiting(id)
-    if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0
-      or redis.call('ZMSCORE', DEAD, id)[1] then
-      return
+  -- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
+  local function leave_ready(gone)
+    if not next(gone) then return end
+    local rest = {}
+    for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
+      if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
+        rest[#rest + 1] = entry
+      end
     end
-    if redis.call('ZMSCORE', SCHEDULED, id)[1] then
-      redis.call('ZADD', SCHEDULED, '-inf', id)
-      redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
-    else
-      local entries, rest = redis.call('LRANGE', READY, '1', '-1'), {}
-      for _, entry in ipairs(entries) do
-        if string.match(entry, '^%d+:(.*)$') ~= id then
-          rest[#rest + 1] = entry
+    redis.call('LTRIM', READY, '0', '0')
+    for i = 1, #rest, 1000 do
+      redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
+    end
+  end
+  -- Removes those of these ticks that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
+  local function remove_waiting(ids)
+    local gone, scheduled, ready = {}, {}, {}
+    for from = 1, #ids, 1000 do
+      local some = {unpack(ids, from, math.min(from + 999, #ids))}
+      local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
+      local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
+      for i, id in ipairs(some) do
+        if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
+          gone[#gone + 1], gone[id] = id, true
+          if due[i] then
+            scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
+          else
+            ready[id] = true
+          end
         end
       end
-      redis.call('LTRIM', READY, '0', '0')
-      if #rest > 0 then
-        redis.call('RPUSH', READY, unpack(rest))
-      end
     end
-    redis.call('HDEL', MESSAGES, id)
-    redis.call('HDEL', ATTRS, id)
+    leave_ready(ready)
+    for from = 1, #gone, 1000 do
+      redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
+      redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+    end
+    for from = 1, #scheduled, 2000 do
+      local to = math.min(from + 1999, #scheduled)
+      redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
+      redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
+    end
   end
   local timers, replaced = {}, {}
-  -- The fires that are due: the first, the newest, how many; of a cron also all of them, and where the rest of the list
-  -- begins after each.
+  -- One claim takes 64 timers at most. It takes no further one once it has computed the jitter of 1,000 fires, or looked
+  -- for so many earlier ticks. What it leaves is due: the next claim goes on.
+  few_timers = function(ids)
+    local found = 0
+    for i, id in ipairs(ids) do
+      found = found + (string.byte(id) == 4 and 1 or 0)
+      if found > 64 then
+        for k = #ids, i, -1 do
+          ids[k] = nil
+        end
+        break
+      end
+    end
+  end
+  local looked = 0
+  is_enough = function() return looked >= 1000 end
+  local function is_over(s, nominal, time) -- whether the tick of this fire is due at or before this time
+    if s.jitter > 0 then
+      looked = looked + 1
+    end
+    return due_of_tick(s, nominal) <= time
+  end
+  -- The fires that are due: the first, the newest, how many; of a cron also its list.
   local function due_fires(s)
+    local until_ms = math.min(now, s.last_fire)
     if s.every then
-      local newest = s.next + math.floor((now - s.next) / s.every) * s.every
-      newest = math.min(newest, s.next + math.floor((s.last_fire - s.next) / s.every) * s.every)
-      if newest > s.next and due_of_tick(s, newest) > now then
+      local newest = s.next + math.floor((until_ms - s.next) / s.every) * s.every
+      if newest > s.next and not is_over(s, newest, now) then
         newest = newest - s.every
       end
       return s.next, newest, (newest - s.next) / s.every + 1
     end
-    local due, rests, at = {}, {}, #string.match(s.fires, '^[^\n]*\n') + 1
-    while true do
-      local _, last, text = string.find(s.fires, '^(%d+) ?', at)
-      local nominal = tonumber(text or '')
-      if not nominal or nominal > s.last_fire or due_of_tick(s, nominal) > now then break end
-      at = last + 1
-      due[#due + 1], rests[#rests + 1] = nominal, at
+    -- Those that are due whatever their jitter is, and then one by one.
+    local list = open_list(s.fires)
+    local count = count_until(list, s.jitter == 0 and until_ms or math.min(now - s.jitter + 1, s.last_fire))
+    while fire_at(list, count + 1) <= until_ms and is_over(s, fire_at(list, count + 1), now) do
+      count = count + 1
     end
-    return due[1], due[#due], #due, due, rests
+    return fire_at(list, 1), fire_at(list, count), count, list
   end
   -- Which fire becomes a tick, nil if none; and the last one that is over with it. Counts those that are missed.
   local function choose_fire(s)
@@ -545,23 +632,22 @@ if (layout or '') > '3' then
     -- A tick that has expired is missed, too.
     local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
     within = math.min(within, expires or math.huge)
-    local first, newest, count, due, rests = due_fires(s)
+    local first, newest, count, list = due_fires(s)
     if count == 0 then return nil end -- the list was lost
     local nominal, past = newest, count -- past: how many are over
     if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
-      past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1)
-      if s.every then
-        past = math.max(past, math.min(count, math.ceil((now - within - s.jitter - first) / s.every) + 1))
-      end
-      local function at(i) return due and due[i] or first + (i - 1) * s.every end
-      while past < count and now - due_of_tick(s, at(past)) > within do
+      local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is
+      local late_fires = list and count_until(list, late - 1) or math.ceil((late - first) / s.every)
+      past = math.max(1, count - (spec_ms(s, 'max') or 1000) + 1, math.min(count, late_fires + 1))
+      local function at(i) return list and fire_at(list, i) or first + (i - 1) * s.every end
+      while past < count and is_over(s, at(past), now - within - 1) do
         past = past + 1
       end
       nominal = at(past)
     end
     s.last = nominal
-    if not s.every then
-      s.fires = string.match(s.fires, '^[^\n]*\n') .. string.sub(s.fires, rests[past])
+    if list then
+      s.fires = drop_fires(list, past)
     end
     if now - due_of_tick(s, nominal) > within then
       s.missed, nominal = s.missed + past, nil
@@ -584,7 +670,8 @@ if (layout or '') > '3' then
     local was_low, id, options = not s.every and is_low(s), nil, nil
     local nominal = choose_fire(s)
     local live = nominal and s.overlap ~= 'allow' and live_ticks(s) or {}
-    if s.overlap == 'skip' and #live > 0 then
+    looked = looked + #live
+    if s.overlap == 'skip' and #live > 0 or #live >= 1000 then
       s.overlapped, nominal = s.overlapped + 1, nil
     end
     if nominal then
@@ -618,9 +705,7 @@ if (layout or '') > '3' then
     if #timers > 0 then
       redis.call('ZADD', SCHEDULED, unpack(timers))
     end
-    for _, id in ipairs(replaced) do
-      remove_waiting(id)
-    end
+    remove_waiting(replaced)
     return redis.call('LLEN', READY) - 1
   end
 end
@@ -683,6 +768,9 @@ repeat -- once more with more room, if some of these have expired
     ids, dues, room = limits.choose(ids, dues, room, read_attrs)
   end
 until room == before
+if fire then
+  few_timers(ids)
+end
 
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
 -- HSTRLEN reads the next payload's length first.
@@ -710,7 +798,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       seen = nil
       alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
-    if payload and n > 0 and bytes + #payload > 4194304 then
+    if payload and n > 0 and bytes + #payload > 4194304 or fire and is_enough() and string.byte(id) == 4 then
       bytes = 4194304
       break
     end

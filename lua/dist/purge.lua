@@ -5,7 +5,8 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
--- Reply  {header, purged, left in that state; of those that are selected}
+-- Reply  {header, purged, left in that state; of those that are selected}. Of scheduled with a time, left counts also
+--        timers that are behind what this call read
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(limit log n); of ready with a time one scan of the list
 -- Again  takes the rest
@@ -222,43 +223,25 @@ elseif state == 'ready' then
 else
   local zset, most, from, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', 0, nil
   timers = zset == DEAD and 0 or timers
-  if timers > 0 and before then -- only timers that are at or before it are among those to skip
-    -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
-    -- are sorted, one name a line.
-    local function lines_of(text)
-      local lines = {}
-      for line in string.gmatch(text or '', '[^\n]+') do
-        lines[#lines + 1] = line
-      end
-      return lines
-    end
-    local function read_sets() return lines_of(redis.call('HGET', META, 'schedule_sets')) end
-    local function read_set(set) -- names, revision or nil
-      local text = redis.call('HGET', META, 'schedules:' .. set)
-      local revision, names = string.match(text or '', '^(%d*)\n(.*)$')
-      return lines_of(names), tonumber(revision or '')
-    end
-    timers = 0
-    for _, set in ipairs(read_sets()) do
-      for _, name in ipairs((read_set(set))) do
-        local at = tonumber(redis.call('ZSCORE', SCHEDULED, '\4' .. name) or 'inf')
-        timers = timers + (at <= tonumber(before) and 1 or 0)
-      end
-    end
-  elseif timers > 0 then
-    for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
-      timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
-    end
-  end
+  local skipped = 0
   repeat -- timers may be before the messages: 10,000 at most
     page = redis.call('ZRANGE', zset, '-inf', most, 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
     for _, id in ipairs(page) do
-      if #ids < limit and not is_timer(id) then
+      if is_timer(id) then
+        skipped = skipped + 1
+      elseif #ids < limit then
         ids[#ids + 1] = id
       end
     end
     from = from + #page
   until #ids > 0 or #page == 0 or timers == 0
+  if timers > 0 and before then
+    timers = skipped
+  elseif timers > 0 then -- those that are in SCHEDULED
+    for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
+      timers = timers - (string.find(entry, '^%d+:\4') and 1 or 0)
+    end
+  end
   if #ids > 0 then
     redis.call('ZREM', zset, unpack(ids))
   end

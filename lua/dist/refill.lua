@@ -2,7 +2,8 @@
 -- Made by scripts/lua-dist from lua/refill.lua and lua/blocks: change these, not this file.
 -- refill: adds fires to the lists of crons. A list that ran dry goes on, by the schedule's policy of missed fires.
 -- KEYS   the ten of the queue
--- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires
+-- ARGV   now | per schedule, 1 to 100: name, version (of schedules), last listed fire as the caller knows it, fires.
+--        All fires together have up to 65,536 bytes
 --        fires: '<tzdata version> <1: there are no more, else 0>', LF, unix ms, ascending, with a blank between. They
 --        are behind the last listed one and the last fire that is over; or, if the tzdata version is newer than the
 --        list's, behind the last fire that is over: then they replace the list. A list holds 512
@@ -127,9 +128,13 @@ local function finish(changed, quiet, head, deadline, length)
     paused and 1 or 0, epoch}
 end
 local count = (#ARGV - 1) / 4
-if count < 1 or count > 100 or count % 1 ~= 0 then
+local bytes = 0
+for i = 5, #ARGV, 4 do
+  bytes = bytes + #ARGV[i]
+end
+if count < 1 or count > 100 or count % 1 ~= 0 or bytes > 65536 then
   return redis.error_reply('BADARGS refill takes now, then name, version, last listed fire, fires for 1 to 100 '
-    .. 'schedules')
+    .. 'schedules; all fires together have at most 65536 bytes')
 end
 if (layout or '') > '3' then -- writes nothing; producers, who have not this right, are refused before a write
   redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
@@ -163,15 +168,57 @@ local function parse_schedule(name, text, fires)
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, list.n
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  return text and parse_schedule(name, text, fires)
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
   local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-  if s.every then
+  if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
     redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
@@ -219,24 +266,40 @@ local fires_form = "fires must be '<tzdata version> <0 or 1>', LF, and at most 5
 local function judge_fires(text) -- as `fires:NAME` keeps them; or nil
   local version, final, list = string.match(text, '^([%w._+-]+) ([01])\n([%d ]*)$')
   if not version or #version > 32 then return nil end
-  local last, times = 0, {}
-  for time in string.gmatch(list, '%d+') do
-    if #time > 15 or tonumber(time) <= last or #times == 512 then return nil end
-    last, times[#times + 1] = tonumber(time), int(tonumber(time))
+  local last, count, bytes = '0', 0, -1
+  for time in string.gmatch(list, '%d+') do -- compares texts: numbers of equal length have their order
+    if #time > 15 or count == 512 or string.byte(time) == 48 or #time < #last or #time == #last and time <= last then
+      return nil
+    end
+    last, count, bytes = time, count + 1, bytes + #time + 1
   end
-  return version .. ' ' .. int(last) .. ' ' .. final .. '\n' .. table.concat(times, ' ')
+  if #list ~= math.max(0, bytes) then -- more than a blank between two
+    list = string.match(string.gsub(list, ' +', ' '), '^ ?(.-) ?$')
+  end
+  return version .. ' ' .. last .. ' ' .. final .. '\n' .. list
+end
+local function pop_fires(s, before) -- drops the fires that are at or before this time
+  local list = open_list(s.fires)
+  s.fires = drop_fires(list, count_until(list, before))
+end
+local function pop_paused(s) -- fires until the resume count as paused
+  local list = open_list(s.fires)
+  local over = count_until(list, math.min(s.resumed, s.last_fire))
+  if over > 0 then
+    s.last, s.paused, s.fires = fire_at(list, over), s.paused + over, drop_fires(list, over)
+  end
 end
 local function refilled(name, version, last_listed, text)
   local s = read_schedule(name)
   if not s then return 'GONE' end
-  local fires = judge_fires(text)
-  if s.every or not fires then
-    return 'INVALID ' .. (s.every and 'the schedule needs no list' or fires_form)
-  end
-  local tz, last, _, list = string.match(s.fires, '^(%S+) (%d+) (%d)\n(.*)$')
-  local new_tz, new_last, final, more = string.match(fires, '^(%S+) (%d+) (%d)\n(.*)$')
+  if s.every then return 'INVALID the schedule needs no list' end
+  local tz, last = string.match(s.fires, '^(%S+) (%d+)')
   if int(s.version) ~= version or last ~= last_listed then return 'CHANGED' end
+  local fires = judge_fires(text)
+  if not fires then return 'INVALID ' .. fires_form end
+  local new_tz, new_last, final = string.match(fires, '^(%S+) (%d+) (%d)')
   if new_tz < tz then return 'KEPT' end
+  local more, list = string.sub(fires, open_list(fires).from), string.sub(s.fires, open_list(s.fires).from)
   local first = tonumber(string.match(more, '^%d+') or 'inf')
   if new_tz > tz then -- the rules of the zone changed
     list = ''
@@ -245,33 +308,19 @@ local function refilled(name, version, last_listed, text)
   end
   if first <= s.last then return 'INVALID fires must be after ' .. int(s.last) .. ', the last one that is over' end
   local was_low, was_dry, waits = is_low(s), s.state == 'dry', int(due_of_timer(s))
-  list = list .. (list ~= '' and more ~= '' and ' ' or '') .. more
-  if select(2, string.gsub(list, '%d+', '')) > 512 then return 'INVALID a list holds at most 512 fires' end
   last = more ~= '' and new_last or new_tz > tz and int(s.last) or last
-  s.fires = new_tz .. ' ' .. last .. ' ' .. final .. '\n' .. list
-  local before = (spec_ms(s, 'start') or 0) - 1
-  local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-  while tonumber(string.match(list, '^%d+') or 'inf') <= before do
-    list = string.gsub(list, '^%d+ ?', '')
-  end
-  s.fires = head .. list
-  first = tonumber(string.match(list, '^%d+') or 0)
-  first = first <= s.last_fire and first or 0
+  s.fires = new_tz .. ' ' .. last .. ' ' .. final .. '\n' .. list .. (list ~= '' and more ~= '' and ' ' or '') .. more
+  if open_list(s.fires).n > 512 then return 'INVALID a list holds at most 512 fires' end
+  pop_fires(s, (spec_ms(s, 'start') or 0) - 1)
+  first = fire_at(open_list(s.fires), 1)
+  first = first <= s.last_fire and first < math.huge and first or 0
   if s.made + s.missed + s.overlapped + s.paused == 0 then -- newer rules may have another first fire
     s.since = first
   end
   if s.state == 'paused' then
     s.next = first
   else
-    -- Fires until the resume count as paused.
-    local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-    local time = tonumber(string.match(list, '^%d+') or 'inf')
-    while time <= math.min(s.resumed, s.last_fire) do
-      s.last, s.paused = time, s.paused + 1
-      list = string.gsub(list, '^%d+ ?', '')
-      time = tonumber(string.match(list, '^%d+') or 'inf')
-    end
-    s.fires = head .. list
+    pop_paused(s)
   end
   move_on(s)
   count_lists(s, was_low, was_dry)
@@ -279,7 +328,7 @@ local function refilled(name, version, last_listed, text)
   if int(due_of_timer(s)) ~= waits then -- an entry of READY finds out by itself
     redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)
   end
-  return 'OK ' .. int(select(2, string.gsub(string.match(s.fires, '\n(.*)$'), '%d+', '')))
+  return 'OK ' .. int(open_list(s.fires).n)
 end
 local replies, changed = {}, false
 for i = 1, count do

@@ -4,7 +4,9 @@
 --           others of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
 -- KEYS   the ten of the queue; schedule makes them if they do not exist
 -- ARGV   now | set | revision: 0 to 2^53, or empty | words, or empty: prune; now (created ones make a tick at once);
---        dry_run (writes nothing) | per schedule, up to 1,000: name, spec, pattern, options, fires, payload
+--        dry_run (writes nothing); forget (the set, if it has no schedules after this call)
+--        | per schedule, up to 32: name, spec, pattern, options, fires, payload. Their fires have up to 32,768 bytes.
+--        With prune up to 1,000, of which all but 32 have a name and empty others: such a schedule stays as it is
 --        set, name: 1 to 100 letters, digits and . _ - : /
 --        spec: words of every=10..3155760000000 ms, anchor=MS; or zone=NAME with a cron pattern; missed=one|skip|all,
 --        within=MS, max=1..100000, overlap=allow|skip|replace, jitter=MS below every, start=MS, end=MS, limit=N
@@ -13,10 +15,11 @@
 --        fires: of a cron: '<tzdata version> <1: there are no more, else 0>', LF, at most 512 fires in ms, ascending,
 --        with a blank between; else empty
 -- Reply  {header, OK | STALE <revision> | INVALID,
---        {CREATED <next> | CHANGED <next> | KEPT <next> | INVALID <why>, ...}, {name, ... of removed ones}}
+--        {CREATED <next> | CHANGED <next> | KEPT <next> | STAYS | INVALID <why>, ...}, {name, ... of removed ones}, more}
 --        next: 0 if it never fires. STALE and INVALID: nothing was written
+--        A call removes 32 at most, a dry run names 1,000; more is 1 if others are left to remove, else 0
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
--- Cost   O(schedules of the set log n)
+-- Cost   O(given and removed schedules, their fires and log n; bytes of the set's names)
 -- Again  KEPT; with now no further tick
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
@@ -144,14 +147,22 @@ local asks = {}
 for word in string.gmatch(words or '', '[^ ]+') do
   asks[word] = true
 end
-local known = (asks.prune and 1 or 0) + (asks.now and 1 or 0) + (asks.dry_run and 1 or 0)
+local words_known = (asks.prune and 1 or 0) + (asks.now and 1 or 0) + (asks.dry_run and 1 or 0) + (asks.forget and 1 or 0)
+-- `stays`: prune does not remove these. `whole`: how many are given with more than a name.
+local stays, whole, fires_bytes = {}, 0, 0
+for i = 5, count <= 1000 and #ARGV or 0, 6 do
+  stays[ARGV[i]] = true
+  if not asks.prune or table.concat(ARGV, '', i + 1, math.min(i + 5, #ARGV)) ~= '' then
+    whole, fires_bytes = whole + 1, fires_bytes + #(ARGV[i + 4] or '')
+  end
+end
 local function is_name(text) return #text >= 1 and #text <= 100 and not string.find(text, '[^%w%._:/-]') end
-if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or not is_name(set) or #revision > 16
+if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or whole > 32 or fires_bytes > 32768 or not is_name(set) or #revision > 16
   or not string.find(revision, '^%d*$') or tonumber(revision ~= '' and revision or 0) > 9007199254740992
-  or select(2, string.gsub(words, '[^ ]+', '')) ~= known then
+  or select(2, string.gsub(words, '[^ ]+', '')) ~= words_known then
   return redis.error_reply('BADARGS schedule takes now, set (1 to 100 letters, digits and . _ - : /), revision (0 to '
-    .. '2^53, or empty), words of prune, now, dry_run, then name, spec, pattern, options, fires, payload for 0 to 1000 '
-    .. 'schedules')
+    .. '2^53, or empty), words of prune, now, dry_run, forget, then name, spec, pattern, options, fires, payload for 0 to 32 '
+    .. 'schedules, whose fires have at most 32768 bytes; with prune also up to 1000 names, each with five empty texts')
 end
 if slash ~= '' and not epoch then -- only remap creates a partition beside the home
   return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
@@ -206,15 +217,57 @@ local function parse_schedule(name, text, fires)
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, list.n
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  return text and parse_schedule(name, text, fires)
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
   local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-  if s.every then
+  if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
     redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
@@ -259,52 +312,118 @@ local function count_lists(s, was_low, was_dry)
   end
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line.
-local function lines_of(text)
-  local lines = {}
-  for line in string.gmatch(text or '', '[^\n]+') do
-    lines[#lines + 1] = line
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
+-- the text costs.
+local MOST_SETS = 1000
+local function read_sets()
+  local sets = {}
+  for set in string.gmatch(redis.call('HGET', META, 'schedule_sets') or '', '[^\n]+') do
+    sets[#sets + 1] = set
   end
-  return lines
+  return sets
 end
-local function read_sets() return lines_of(redis.call('HGET', META, 'schedule_sets')) end
-local function read_set(set) -- names, revision or nil
-  local text = redis.call('HGET', META, 'schedules:' .. set)
-  local revision, names = string.match(text or '', '^(%d*)\n(.*)$')
-  return lines_of(names), tonumber(revision or '')
+local function read_set(name) -- text: as stored, false if there is no such set; first: where the names begin
+  local set = {name = name, text = redis.call('HGET', META, 'schedules:' .. name)}
+  set.revision = tonumber(string.match(set.text or '', '^%d*'))
+  set.first = (string.find(set.text or '', '\n', 1, true) or 0) + 1
+  return set
 end
--- Takes a schedule's timer out of READY and SCHEDULED, or moves it to its due time.
-local function remove_timer(s)
-  if redis.call('ZREM', SCHEDULED, TIMER .. s.name) == 1 then return end
-  for _, entry in ipairs(redis.call('LRANGE', READY, 1, -1)) do
-    if string.match(entry, '^%d+:(.*)$') == TIMER .. s.name then
-      redis.call('LREM', READY, 1, entry)
+-- Where the line of this name begins, or would begin; and whether it is there.
+local function find_name(set, name)
+  local text = set.text or ''
+  local low, high = set.first, #text + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local before = string.reverse(string.sub(text, math.max(low, middle - 101), middle - 1))
+    local start = middle + 1 - (string.find(before, '\n', 1, true) or #before + 1)
+    local stop = string.find(text, '\n', middle, true) or #text + 1
+    if string.sub(text, start, stop - 1) < name then
+      low = stop + 1
+    else
+      high = start
     end
   end
+  low = math.min(low, #text + 1)
+  return low, string.sub(text, low, low + #name) == name .. (low + #name <= #text and '\n' or '')
 end
-local function place_timer(s) redis.call('ZADD', SCHEDULED, int(due_of_timer(s)), TIMER .. s.name) end
--- Writes the names of a set's schedules. A set without schedules keeps its revision: an older one stays refused.
-local function write_set(set, names, revision)
-  local sets, present = read_sets(), false
-  for _, name in ipairs(sets) do
-    present = present or name == set
-  end
-  if not present then
-    sets[#sets + 1] = set
-    table.sort(sets)
-    redis.call('HSET', META, 'schedule_sets', table.concat(sets, '\n'))
-  end
-  table.sort(names)
-  redis.call('HSET', META, 'schedules:' .. set, (revision and int(revision) or '') .. '\n' .. table.concat(names, '\n'))
+local function find_listed(set, name) -- as find_name; also where a server with another locale has sorted the names
+  local at, found = find_name(set, name)
+  local start = not found and string.find((set.text or '') .. '\n', '\n' .. name .. '\n', 1, true)
+  return start and start + 1 or at, found or start and true
 end
--- Removes a schedule and its timer, but none of its ticks.
-local function remove_schedule(s)
+-- Timers that left SCHEDULED for READY: leave_ready removes them, once a call.
+local promoted = {}
+-- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
+local function leave_ready(gone)
+  if not next(gone) then return end
+  local rest = {}
+  for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
+    if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
+      rest[#rest + 1] = entry
+    end
+  end
+  redis.call('LTRIM', READY, '0', '0')
+  for i = 1, #rest, 1000 do
+    redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
+  end
+end
+local function place_timer(s, old) -- moves a schedule's timer to its due time; old: nil of a new schedule
+  if redis.call('ZADD', SCHEDULED, int(due_of_timer(s)), TIMER .. s.name) == 1 and old then
+    promoted[TIMER .. s.name] = true
+  end
+end
+local function remove_schedule(s) -- and its timer, but none of its ticks
   local member = TIMER .. s.name
-  remove_timer(s)
+  if redis.call('ZREM', SCHEDULED, member) == 0 then
+    promoted[member] = true
+  end
   redis.call('HDEL', MESSAGES, member)
   redis.call('HDEL', META, 'schedule:' .. s.name, 'fires:' .. s.name)
   redis.call('HINCRBY', META, 'schedules', '-1')
   count_lists(nil, is_low(s), s.state == 'dry')
+end
+-- Adds names to a set and removes others; returns whether it has none then. A set without schedules keeps its revision:
+-- an older one stays refused.
+local function change_set(set, added, removed, revision)
+  local text, edits, parts = set.text or '', {}, {}
+  for _, name in ipairs(added) do
+    local start, found = find_name(set, name)
+    edits[#edits + 1] = not found and {start, name, 0} or nil
+  end
+  for _, name in ipairs(removed) do
+    local start, found = find_listed(set, name)
+    edits[#edits + 1] = found and {start, name, #name + 1} or nil
+  end
+  table.sort(edits, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
+  local at, is_empty = set.first, set.first > #text
+  revision = revision or set.revision
+  if #edits > 0 or revision ~= set.revision or not set.text then
+    for _, edit in ipairs(edits) do
+      local before = string.sub(text, at, edit[1] - 1)
+      before = string.sub(before, -1) == '\n' and string.sub(before, 1, -2) or before
+      parts[#parts + 1] = before ~= '' and before or nil
+      parts[#parts + 1] = edit[3] == 0 and edit[2] or nil
+      at = edit[1] + edit[3]
+    end
+    parts[#parts + 1] = at <= #text and string.sub(text, at) or nil
+    is_empty = #parts == 0
+    text = (revision and int(revision) or '') .. '\n' .. table.concat(parts, '\n')
+    redis.call('HSET', META, 'schedules:' .. set.name, text)
+  end
+  return is_empty
+end
+local function add_set(sets, name)
+  sets[#sets + 1] = name
+  table.sort(sets)
+  redis.call('HSET', META, 'schedule_sets', table.concat(sets, '\n'))
+end
+local function forget_set(sets, name)
+  local others = {}
+  for _, other in ipairs(sets) do
+    others[#others + 1] = other ~= name and other or nil
+  end
+  redis.call('HDEL', META, 'schedules:' .. name)
+  redis.call('HSET', META, 'schedule_sets', table.concat(others, '\n'))
 end
 -- The options of a message: words NAME=VALUE.
 local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
@@ -408,12 +527,17 @@ local fires_form = "fires must be '<tzdata version> <0 or 1>', LF, and at most 5
 local function judge_fires(text) -- as `fires:NAME` keeps them; or nil
   local version, final, list = string.match(text, '^([%w._+-]+) ([01])\n([%d ]*)$')
   if not version or #version > 32 then return nil end
-  local last, times = 0, {}
-  for time in string.gmatch(list, '%d+') do
-    if #time > 15 or tonumber(time) <= last or #times == 512 then return nil end
-    last, times[#times + 1] = tonumber(time), int(tonumber(time))
+  local last, count, bytes = '0', 0, -1
+  for time in string.gmatch(list, '%d+') do -- compares texts: numbers of equal length have their order
+    if #time > 15 or count == 512 or string.byte(time) == 48 or #time < #last or #time == #last and time <= last then
+      return nil
+    end
+    last, count, bytes = time, count + 1, bytes + #time + 1
   end
-  return version .. ' ' .. int(last) .. ' ' .. final .. '\n' .. table.concat(times, ' ')
+  if #list ~= math.max(0, bytes) then -- more than a blank between two
+    list = string.match(string.gsub(list, ' +', ' '), '^ ?(.-) ?$')
+  end
+  return version .. ' ' .. last .. ' ' .. final .. '\n' .. list
 end
 local function judge_schedule(name, spec, pattern, options, fires, payload)
   if not is_name(name) then return nil, 'name must be 1 to 100 letters, digits and . _ - : /' end
@@ -448,6 +572,10 @@ local function judge_schedule(name, spec, pattern, options, fires, payload)
   s.payload = payload
   return s
 end
+local function pop_fires(s, before) -- drops the fires that are at or before this time
+  local list = open_list(s.fires)
+  s.fires = drop_fires(list, count_until(list, before))
+end
 -- Sets the first fire after this time, and not before the start.
 local function first_fire(s, after)
   local before = math.max(after, (spec_ms(s, 'start') or 0) - 1)
@@ -455,39 +583,57 @@ local function first_fire(s, after)
     local anchor = spec_ms(s, 'anchor') or 0
     s.last = anchor + math.floor((before - anchor) / s.every) * s.every
   else
-    local head, list = string.match(s.fires, '^([^\n]*\n)(.*)$')
-    while tonumber(string.match(list, '^%d+') or 'inf') <= before do
-      list = string.gsub(list, '^%d+ ?', '')
-    end
-    s.fires = head .. list
+    pop_fires(s, before)
   end
   move_on(s)
   s.last = after -- and not the start: a change may make it earlier
 end
 redis.call('HLEN', MESSAGES); redis.call('HLEN', ATTRS); redis.call('HLEN', CLAIMS)
-local names, stored = read_set(set)
+local old_set, sets = read_set(set), read_sets()
+local stored = old_set.revision
 if revision ~= '' and stored and tonumber(revision) < stored then
-  return {finish(false), 'STALE ' .. int(stored), {}, {}}
+  return {finish(false), 'STALE ' .. int(stored), {}, {}, 0}
+end
+if not old_set.text and #sets >= MOST_SETS then
+  return redis.error_reply('BADARGS a queue has at most ' .. MOST_SETS .. ' sets of schedules: forget an empty one')
 end
 
 -- First everything is judged, and nothing is written.
 local max_payload = tonumber(redis.call('HGET', META, 'max_payload_bytes') or 1048576)
-local total = tonumber(redis.call('HGET', META, 'schedules') or 0)
-if asks.prune and total + count > 10000 then -- those that this call removes make room
-  local stays = {}
-  for i = 5, #ARGV, 6 do
-    stays[ARGV[i]] = true
-  end
-  for _, name in ipairs(names) do
-    total = total - (not stays[name] and read_schedule(name) and 1 or 0)
+local removed, more = {}, 0
+local most = asks.dry_run and 1000 or 32
+local listed = string.sub(old_set.text or '', old_set.first, old_set.first + 101 * (most + 1002)) -- so many decide it
+for name in string.gmatch(asks.prune and listed or '', '[^\n]+') do
+  if #removed == most and not stays[name] then
+    more = 1
+    break
+  elseif not stays[name] then
+    removed[#removed + 1] = name
   end
 end
+local total = tonumber(redis.call('HGET', META, 'schedules') or 0) - #removed -- they make room
 local replies, given, declared, refused, longest = {}, {}, {}, false, 0
+-- The reply of a schedule that is stored as this call gives it, word for word; nil or false of any other. Each start of
+-- a service sends what is stored: this neither reads the fires nor judges anything.
+local function kept(name, spec, pattern, options, _, payload)
+  local text = redis.call('HGET', META, 'schedule:' .. name)
+  local words = '\nset=' .. set .. ' ' .. spec .. '\n' .. options .. '\n' .. pattern
+  return text and #payload <= max_payload and string.sub(text, -#words) == words
+    and redis.call('HGET', MESSAGES, TIMER .. name) == payload and 'KEPT ' .. string.match(text, '^%a+ (%d+) ')
+end
 for i = 1, count do
   local at = 6 * i - 2
-  local s, why = judge_schedule(unpack(ARGV, at + 1, at + 6))
-  local old = s and read_schedule(s.name)
-  if s and declared[s.name] then
+  local name = ARGV[at + 1]
+  local is_name_only = asks.prune and table.concat(ARGV, '', at + 2, at + 6) == ''
+  local known = not declared[name] and (is_name_only and 'STAYS' or kept(unpack(ARGV, at + 1, at + 6)))
+  local s, why, old
+  if not known then
+    s, why = judge_schedule(unpack(ARGV, at + 1, at + 6))
+    old = s and read_schedule(s.name)
+  end
+  if known then
+    declared[name], replies[i] = true, known
+  elseif s and declared[s.name] then
     why = 'this call declares ' .. s.name .. ' twice'
   elseif old and string.match(old.spec, 'set=(%S+)') ~= set then
     why = s.name .. ' belongs to the set ' .. string.match(old.spec, 'set=(%S+)')
@@ -502,7 +648,7 @@ for i = 1, count do
   end
   if why then
     replies[i], refused = 'INVALID ' .. why, true
-  else
+  elseif s then
     declared[s.name], given[i], s.old = true, s, old
     longest = math.max(longest, #s.payload)
     s.same = old and old.spec == s.spec and old.pattern == s.pattern and old.options == s.options
@@ -517,66 +663,56 @@ if refused then
   for i = 1, count do
     replies[i] = replies[i] or 'KEPT 0'
   end
-  return {finish(false), 'INVALID', replies, {}}
+  return {finish(false), 'INVALID', replies, {}, 0}
 end
 
-local removed, kept_names, changed = {}, {}, not asks.dry_run
-for _, name in ipairs(names) do
-  if not declared[name] then
-    local list = asks.prune and removed or kept_names
-    list[#list + 1] = name
-  end
-end
+local changed, created = not asks.dry_run, {}
 if changed then
   create()
-  if #given > 0 and layout < '4' then
+  if next(given) and layout < '4' then
     layout = '4'
     redis.call('HSET', META, 'layout', layout)
   end
 end
-for i, s in ipairs(given) do
-  local old, member = s.old, TIMER .. s.name
-  kept_names[#kept_names + 1] = s.name
-  if s.same then
-    replies[i] = 'KEPT ' .. int(old.next)
-  else
-    s.since, s.version = s.next, math.max(now_us, old and old.version + 1 or 0)
-    if old then
-      s.live, s.triggered = old.live, old.triggered
-      if old.state == 'paused' and s.state ~= 'ended' then -- until somebody resumes it
-        s.state = 'paused'
+local function store(s, old)
+  redis.call('HSET', MESSAGES, TIMER .. s.name, s.payload)
+  if not old then
+    created[#created + 1] = s.name
+  end
+  if asks.now and not old then
+    local id = s.name .. '@' .. int(now)
+    if redis.call('HEXISTS', MESSAGES, id) == 0 then
+      redis.call('HSET', MESSAGES, id, s.payload)
+      redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')
+      redis.call('ZADD', SCHEDULED, int(now), id)
+      if s.overlap ~= 'allow' then
+        s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
       end
+      s.triggered = s.triggered + 1
     end
-    replies[i] = (old and 'CHANGED ' or 'CREATED ') .. int(s.next)
-    if changed then
-      redis.call('HSET', MESSAGES, member, s.payload)
-      if old then
-        remove_timer(old)
-      else
-        redis.call('HINCRBY', META, 'schedules', '1')
-      end
-      if asks.now and not old then
-        local id = s.name .. '@' .. int(now)
-        if redis.call('HEXISTS', MESSAGES, id) == 0 then
-          redis.call('HSET', MESSAGES, id, s.payload)
-          redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')
-          redis.call('ZADD', SCHEDULED, int(now), id)
-          if s.overlap ~= 'allow' then
-            s.live = s.live .. (s.live ~= '' and ' ' or '') .. string.match(id, '%d+$')
-          end
-          s.triggered = s.triggered + 1
-        end
-      end
-      count_lists(s, old and is_low(old) or false, old and old.state == 'dry' or false)
-      write_schedule(s)
-      if s.every and old and not old.every then
-        redis.call('HDEL', META, 'fires:' .. s.name)
-      end
-      if string.find(s.options, 'expires=', 1, true) then -- claim looks for messages that have expired
-        redis.call('HSET', META, 'expiring', '1', 'selective', '1')
-      end
-      place_timer(s)
+  end
+  count_lists(s, old and is_low(old) or false, old and old.state == 'dry' or false)
+  write_schedule(s)
+  if s.every and old and not old.every then
+    redis.call('HDEL', META, 'fires:' .. s.name)
+  end
+  if string.find(s.options, 'expires=', 1, true) then -- claim looks for messages that have expired
+    redis.call('HSET', META, 'expiring', '1', 'selective', '1')
+  end
+  place_timer(s, old)
+end
+for i, s in pairs(given) do
+  local old = s.old
+  s.since, s.version = s.next, math.max(now_us, old and old.version + 1 or 0)
+  if old then
+    s.live, s.triggered = old.live, old.triggered
+    if old.state == 'paused' and s.state ~= 'ended' then -- until somebody resumes it
+      s.state = 'paused'
     end
+  end
+  replies[i] = s.same and 'KEPT ' .. int(old.next) or (old and 'CHANGED ' or 'CREATED ') .. int(s.next)
+  if changed and not s.same then
+    store(s, old)
   end
 end
 if changed then
@@ -586,7 +722,16 @@ if changed then
       remove_schedule(s)
     end
   end
-  write_set(set, kept_names, tonumber(revision) or stored)
+  leave_ready(promoted)
+  if #created > 0 then
+    redis.call('HINCRBY', META, 'schedules', #created)
+  end
+  local is_empty = change_set(old_set, created, removed, tonumber(revision))
+  if asks.forget and is_empty then
+    forget_set(sets, set)
+  elseif not old_set.text then
+    add_set(sets, set)
+  end
   local largest = redis.call('HGET', META, 'largest_payload_bytes')
   largest = largest and (string.find(largest, '^%d+$') and tonumber(largest) or 16777216) or 4096
   if longest > largest then -- of all payloads that were ever stored, as a power of two: claim plans its reads by it
@@ -597,4 +742,4 @@ if changed then
     redis.call('HINCRBY', META, 'largest_payload_bytes', int(bytes - (largest > 4096 and largest or 0)))
   end
 end
-return {finish(changed), 'OK', replies, removed}
+return {finish(changed), 'OK', replies, removed, more}

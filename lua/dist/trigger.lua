@@ -172,15 +172,57 @@ local function parse_schedule(name, text, fires)
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
   return s
 end
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, list.n
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
 local function read_schedule(name)
   local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  return text and parse_schedule(name, text, fires)
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
   local text = string.format('%s %d %d %d %d %d %d %d %d %d %d\n%s\n%s\n%s\n%s', s.state, s.next, s.last, s.since,
     s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live, s.spec, s.options, s.pattern)
-  if s.every then
+  if s.every or s.fires == s.stored then -- a list of 512 fires has 7 kB
     redis.call('HSET', META, 'schedule:' .. s.name, text)
   else
     redis.call('HSET', META, 'schedule:' .. s.name, text, 'fires:' .. s.name, s.fires)
@@ -227,40 +269,64 @@ end
 -- The ids of the schedule's ticks that wait or are leased, and of them `s.live` their nominal times. A message that
 -- a producer pushed under the id of a former tick has not the option `tick`.
 local function live_ticks(s)
-  local live, times = {}, {}
+  local ids, live, times = {}, {}, {}
   for time in string.gmatch(s.live, '%d+') do
-    local id = s.name .. '@' .. time
-    local attrs = redis.call('HGET', ATTRS, id) or ''
-    if string.find(attrs, '^%d+ %d+ %S+ tick[ \n]') and not redis.call('ZMSCORE', DEAD, id)[1] then
-      live[#live + 1], times[#times + 1] = id, time
+    ids[#ids + 1] = s.name .. '@' .. time
+  end
+  for from = 1, #ids, 1000 do
+    local some = {unpack(ids, from, math.min(from + 999, #ids))}
+    local attrs, dead = redis.call('HMGET', ATTRS, unpack(some)), redis.call('ZMSCORE', DEAD, unpack(some))
+    for i, id in ipairs(some) do
+      if attrs[i] and string.find(attrs[i], '^%d+ %d+ %S+ tick[ \n]') and not dead[i] then
+        live[#live + 1], times[#times + 1] = id, string.sub(id, #s.name + 2)
+      end
     end
   end
   s.live = table.concat(times, ' ')
   return live
 end
--- Removes a tick that waits; a leased one goes on. Consumers have no right to ZREM of SCHEDULED or to LREM.
-local function remove_waiting(id)
-  if redis.call('HEXISTS', CLAIMS, id) == 1 or redis.call('HEXISTS', MESSAGES, id) == 0
-    or redis.call('ZMSCORE', DEAD, id)[1] then
-    return
+-- Removes these members, the keys of `gone`, from READY: one read and one write of the list. The placeholder stays.
+local function leave_ready(gone)
+  if not next(gone) then return end
+  local rest = {}
+  for _, entry in ipairs(redis.call('LRANGE', READY, '1', '-1')) do
+    if not gone[string.match(entry, '^%d+:(.*)$') or ''] then
+      rest[#rest + 1] = entry
+    end
   end
-  if redis.call('ZMSCORE', SCHEDULED, id)[1] then
-    redis.call('ZADD', SCHEDULED, '-inf', id)
-    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', '0')
-  else
-    local entries, rest = redis.call('LRANGE', READY, '1', '-1'), {}
-    for _, entry in ipairs(entries) do
-      if string.match(entry, '^%d+:(.*)$') ~= id then
-        rest[#rest + 1] = entry
+  redis.call('LTRIM', READY, '0', '0')
+  for i = 1, #rest, 1000 do
+    redis.call('RPUSH', READY, unpack(rest, i, math.min(i + 999, #rest)))
+  end
+end
+-- Removes those of these ticks that wait; a leased one goes on. Consumers have no right to ZREM of SCHEDULED.
+local function remove_waiting(ids)
+  local gone, scheduled, ready = {}, {}, {}
+  for from = 1, #ids, 1000 do
+    local some = {unpack(ids, from, math.min(from + 999, #ids))}
+    local claims, attrs = redis.call('HMGET', CLAIMS, unpack(some)), redis.call('HMGET', ATTRS, unpack(some))
+    local dead, due = redis.call('ZMSCORE', DEAD, unpack(some)), redis.call('ZMSCORE', SCHEDULED, unpack(some))
+    for i, id in ipairs(some) do
+      if attrs[i] and not claims[i] and not dead[i] and not gone[id] then
+        gone[#gone + 1], gone[id] = id, true
+        if due[i] then
+          scheduled[#scheduled + 1], scheduled[#scheduled + 2] = '-inf', id
+        else
+          ready[id] = true
+        end
       end
     end
-    redis.call('LTRIM', READY, '0', '0')
-    if #rest > 0 then
-      redis.call('RPUSH', READY, unpack(rest))
-    end
   end
-  redis.call('HDEL', MESSAGES, id)
-  redis.call('HDEL', ATTRS, id)
+  leave_ready(ready)
+  for from = 1, #gone, 1000 do
+    redis.call('HDEL', MESSAGES, unpack(gone, from, math.min(from + 999, #gone)))
+    redis.call('HDEL', ATTRS, unpack(gone, from, math.min(from + 999, #gone)))
+  end
+  for from = 1, #scheduled, 2000 do
+    local to = math.min(from + 1999, #scheduled)
+    redis.call('ZADD', SCHEDULED, unpack(scheduled, from, to))
+    redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', (to - from - 1) / 2)
+  end
 end
 local s = read_schedule(name)
 if s then
@@ -282,8 +348,8 @@ for i, time in ipairs(times) do
   elseif s.overlap ~= 'allow' and select(2, string.gsub(s.live, '%d+', '')) >= 1000 then
     replies[i] = 'INVALID 1000 ticks of this schedule wait or are leased'
   else
-    for _, other in ipairs(is_now and s.overlap == 'replace' and live or {}) do
-      remove_waiting(other)
+    if is_now and s.overlap == 'replace' then
+      remove_waiting(live)
     end
     redis.call('HSET', MESSAGES, id, s.payload)
     redis.call('HSET', ATTRS, id, '0 0 - tick' .. (s.options ~= '' and ' ' or '') .. s.options .. '\n')

@@ -17,9 +17,9 @@ use crate::telemetry::metrics::Count;
 /// How many fires a list holds at most.
 const LIST: usize = 512;
 /// How many schedules a refill reads at once.
-const PAGE: usize = 500;
+const PAGE: usize = 64;
 /// How many lists one call refills. With full lists it occupies Redis for a few milliseconds.
-const CALL: usize = 25;
+const CALL: usize = 8;
 
 /// How many fires a list gets.
 pub(crate) fn list_length() -> usize {

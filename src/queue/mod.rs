@@ -4,6 +4,7 @@ mod administer;
 mod bulk;
 mod change;
 mod claim;
+mod declare;
 mod delete;
 mod forward;
 mod held;

@@ -7,21 +7,13 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::schedule::{
     Refilled, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
-    listed_fires, option_words,
 };
-use crate::partition::{Lists, Partition, list_length};
+use crate::partition::{Lists, Partition};
 use crate::protocol::limits::{self, MAX_ITEMS};
-use crate::protocol::results::schedules;
-use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::queue::declare::{Declaration, of};
 use crate::queue::schedule::ScheduleHandle;
-use crate::server::patience::Repeat;
-use crate::telemetry::metrics::Count;
 
-/// How many fires the lists of one apply have together. Each list has 64 at least: workers, or
-/// [`refill_schedules`](Queue::refill_schedules), add the rest.
-const FIRES_OF_APPLY: usize = 16_384;
-const LEAST_FIRES: usize = 64;
 /// The largest revision that scripts take.
 const MAX_REVISION: u64 = 1 << 53;
 
@@ -45,6 +37,7 @@ impl<C: Codec> Queue<C> {
             set: set.into(),
             revision: None,
             prune: false,
+            forget: false,
             fire_now: false,
             dry_run: false,
         }
@@ -63,7 +56,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// A page of up to `limit` (1 to 1,000) schedules of all sets. Without a cursor it is the first
-    /// page.
+    /// page. The server looks at 64 schedules a call: a page can be shorter than `limit`, and the last
+    /// one is that without a [`next`](SchedulePage::next).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -120,6 +114,7 @@ pub struct ScheduleSet {
     set: String,
     revision: Option<u64>,
     prune: bool,
+    forget: bool,
     fire_now: bool,
     dry_run: bool,
 }
@@ -159,6 +154,21 @@ impl ScheduleSet {
         self
     }
 
+    /// Whether the queue forgets the set, and with it its revision, if it has no schedules after the
+    /// call; `false` unless set. A queue has at most 1,000 sets, also of sets without schedules.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.schedules("billing").revision(42).apply([]).await?;
+    /// orders.schedules("billing").forget(true).apply([]).await?;
+    /// orders.schedules("billing").revision(41).apply([]).await?;
+    /// # });
+    /// ```
+    pub fn forget(mut self, forget: bool) -> Self {
+        self.forget = forget;
+        self
+    }
+
     /// Whether each schedule that is created makes a tick at once; `false` unless set. Changed and
     /// kept ones do not.
     ///
@@ -195,7 +205,11 @@ impl ScheduleSet {
         self
     }
 
-    /// Creates and changes the given schedules of the set, up to 1,000, in one call: all or nothing.
+    /// Creates and changes the given schedules of the set, up to 1,000. Up to 32 are applied in one
+    /// call: all or nothing. More of them, and the removal of more than 32, take several calls. The
+    /// server judges all of them before it changes the first; if the connection then fails between
+    /// two calls, some are applied: repeat it, which harms nothing.
+    ///
     /// A schedule that is stored with the same spec and payload keeps its next fire and its counts.
     /// Nothing fires unless [`fire_now`](ScheduleSet::fire_now) is set. The caller needs the rights of
     /// an operator.
@@ -210,7 +224,8 @@ impl ScheduleSet {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a schedule is refused: the error
     /// names it. Also if the set has a higher revision: then [`Error::code`] is `STALE`. In both cases
-    /// nothing was changed.
+    /// nothing was changed, unless another apply came between the calls of this one: the error says
+    /// it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -232,7 +247,16 @@ impl ScheduleSet {
         let schedules: Vec<_> = schedules.into_iter().collect();
         self.check(&schedules)?;
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
-        Box::pin(self.apply_all(schedules)).await
+        let declaration = Declaration {
+            home: self.home,
+            set: self.set,
+            revision: self.revision,
+            prune: self.prune,
+            forget: self.forget,
+            fire_now: self.fire_now,
+            dry_run: self.dry_run,
+        };
+        Box::pin(declaration.apply(schedules)).await
     }
 
     fn check(&self, schedules: &[Schedule]) -> Result<(), Error> {
@@ -261,88 +285,4 @@ impl ScheduleSet {
         }
         Ok(())
     }
-
-    async fn apply_all(self, schedules: Vec<Schedule>) -> Result<ScheduleChanges, Error> {
-        // For the server's clock: fires are listed from it on.
-        let args: [&[u8]; 3] = [b"", b"1", b""];
-        let reply = self
-            .home
-            .call(Verb::Schedules, &args, Repeat::Harmless)
-            .await;
-        let now_us = reply.map_err(Error::of_read)?.header.now_us;
-        let now_ms = u64::try_from(now_us / 1_000).unwrap_or(0);
-        let encoding = tokio::task::spawn_blocking(move || {
-            let encoded = encode(&schedules, now_ms);
-            encoded.map(|args| (schedules, args))
-        });
-        let (schedules, items) = match encoding.await {
-            Ok(encoded) => encoded?,
-            Err(failed) => std::panic::resume_unwind(failed.into_panic()),
-        };
-        let revision = self.revision.map(|revision| revision.to_string());
-        let words = [
-            (self.prune, "prune"),
-            (self.fire_now, "now"),
-            (self.dry_run, "dry_run"),
-        ];
-        let words = words
-            .iter()
-            .filter(|(asked, _)| *asked)
-            .map(|(_, word)| *word);
-        let words = words.collect::<Vec<_>>().join(" ");
-        let revision = revision.unwrap_or_default();
-        let mut args = vec![self.set.as_bytes(), revision.as_bytes(), words.as_bytes()];
-        args.extend(items.iter().map(Vec::as_slice));
-        let reply = self
-            .home
-            .call(Verb::Schedule, &args, Repeat::Harmless)
-            .await?;
-        let names: Vec<_> = schedules.iter().map(|schedule| &*schedule.name).collect();
-        let changes = schedules::changes(&self.set, self.revision, &names, reply)?;
-        if self.fire_now && !self.dry_run {
-            let created = changes.created.len() as u64;
-            self.home.meters().add_many(Count::Triggered, created);
-        }
-        Ok(changes)
-    }
-}
-
-/// The arguments of these schedules.
-fn encode(schedules: &[Schedule], now_ms: u64) -> Result<Vec<Vec<u8>>, Error> {
-    let crons = schedules
-        .iter()
-        .filter(|schedule| schedule.is_cron())
-        .count();
-    let fires = (FIRES_OF_APPLY / crons.max(1)).max(LEAST_FIRES);
-    let fires = fires.min(list_length());
-    let mut args = Vec::with_capacity(6 * schedules.len());
-    for schedule in schedules {
-        let item = encode_one(schedule, now_ms, fires);
-        args.extend(item.map_err(|error| of(schedule, &error))?);
-    }
-    Ok(args)
-}
-
-fn encode_one(schedule: &Schedule, now_ms: u64, fires: usize) -> Result<[Vec<u8>; 6], Error> {
-    schedule.check_at(now_ms)?;
-    let zone = schedule.zone_name()?;
-    let fires = match schedule.is_cron() {
-        true => listed_fires(schedule, now_ms, fires)?.encode(),
-        false => String::new(),
-    };
-    Ok([
-        schedule.name.clone().into_bytes(),
-        schedule.spec_words(zone.as_deref()).into_bytes(),
-        schedule.pattern().into(),
-        option_words(schedule).into_bytes(),
-        fires.into_bytes(),
-        schedule.payload.clone(),
-    ])
-}
-
-/// The error of a schedule.
-fn of(schedule: &Schedule, error: &Error) -> Error {
-    let message = format!("schedule {:?}: {error}", schedule.name);
-    let refused = vec![(schedule.name.clone(), error.to_string())];
-    Error::new(error.kind(), error.was_applied(), message).of_schedules(refused)
 }

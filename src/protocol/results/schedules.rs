@@ -3,8 +3,8 @@
 use super::ItemText;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::schedule::{
-    Declared, Schedule, ScheduleChanges, ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState,
-    Triggered,
+    self as model, Schedule, ScheduleChanges, ScheduleCursor, ScheduleInfo, SchedulePage,
+    ScheduleState, Triggered,
 };
 use crate::protocol::replies::{Body, Reply};
 use crate::protocol::verbs::Verb;
@@ -12,70 +12,102 @@ use crate::protocol::verbs::Verb;
 /// How many refused schedules an error names.
 const MOST_NAMED: usize = 5;
 
-/// The reply to an apply of these schedules, in their order.
-pub(crate) fn changes(
-    set: &str,
+/// What the calls of an apply have answered so far.
+pub(crate) struct Declared<'a> {
+    set: &'a str,
     revision: Option<u64>,
-    names: &[&str],
-    mut reply: Reply,
-) -> Result<ScheduleChanges, Error> {
-    let body = &mut reply.body;
-    let outcome = body.text()?;
-    if let Some(stored) = outcome.strip_prefix("STALE ") {
-        let message = format!(
-            "the set {set} of schedules has revision {stored}, and this call has {}: nothing was changed, as a newer \
-             release has declared the set",
-            revision.unwrap_or_default()
-        );
-        return Err(Error::new(ErrorKind::InvalidInput, Applied::No, message).with_code("STALE"));
-    }
-    let items = body.texts()?;
-    if items.len() != names.len() {
-        return Err(body.unexpected(&format!(
-            "{} results of {} schedules",
-            items.len(),
-            names.len()
-        )));
-    }
-    let items = names.iter().zip(items.iter().map(String::as_str));
-    let items: Vec<_> = items
-        .map(|(name, text)| (*name, ItemText::new(Verb::Schedule, text)))
-        .collect();
-    match outcome.as_str() {
-        "OK" => {}
-        "INVALID" => {
-            let refused = items.iter().filter(|(_, item)| item.word == "INVALID");
-            let refused = refused.map(|(name, item)| ((*name).to_owned(), item.detail.to_owned()));
-            let refused: Vec<_> = refused.collect();
-            let reasons: Vec<_> = refused
-                .iter()
-                .map(|(name, why)| format!("schedule {name:?}: {why}"))
-                .collect();
-            let more = match reasons.len().saturating_sub(MOST_NAMED) {
-                0 => String::new(),
-                more => format!("; and {more} more"),
-            };
-            let named = reasons[..reasons.len().min(MOST_NAMED)].join("; ");
-            let error = Error::invalid(format!("{named}{more} (nothing was changed)"));
-            return Err(error.of_schedules(refused));
+    pub(crate) changes: ScheduleChanges,
+    refused: Vec<(String, String)>,
+}
+
+impl<'a> Declared<'a> {
+    pub(crate) fn new(set: &'a str, revision: Option<u64>) -> Self {
+        let (changes, refused) = Default::default();
+        Self {
+            set,
+            revision,
+            changes,
+            refused,
         }
-        other => return Err(body.unexpected(&format!("the outcome {other:?}"))),
     }
-    let mut changes = ScheduleChanges::default();
-    for (name, item) in items {
-        let list = match item.word {
-            "CREATED" => &mut changes.created,
-            "CHANGED" => &mut changes.changed,
-            "KEPT" => &mut changes.kept,
-            _ => return Err(item.unexpected()),
+
+    /// The reply to a call with these schedules. Returns whether it left others to remove.
+    pub(crate) fn take(&mut self, items: &[[Vec<u8>; 6]], mut reply: Reply) -> Result<bool, Error> {
+        let body = &mut reply.body;
+        let outcome = self.outcome(body)?;
+        let replies = body.texts()?;
+        if replies.len() != items.len() {
+            return Err(body.unexpected(&format!(
+                "{} results of {} schedules",
+                replies.len(),
+                items.len()
+            )));
+        }
+        for ([name, ..], text) in items.iter().zip(&replies) {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let item = ItemText::new(Verb::Schedule, text);
+            let list = match (&*outcome, item.word) {
+                ("INVALID", "INVALID") => {
+                    self.refused.push((name, item.detail.to_owned()));
+                    continue;
+                }
+                ("INVALID", _) => continue,
+                (_, "CREATED") => &mut self.changes.created,
+                (_, "CHANGED") => &mut self.changes.changed,
+                (_, "KEPT") => &mut self.changes.kept,
+                _ => return Err(item.unexpected()),
+            };
+            let next_ms = Some(item.time_ms()?).filter(|ms| *ms > 0);
+            list.push(model::Declared { name, next_ms });
+        }
+        self.changes.removed.extend(body.texts()?);
+        Ok(!body.is_empty() && body.integer()? == 1)
+    }
+
+    /// The reply to a call that only removes. Returns whether it left others to remove.
+    pub(crate) fn take_removed(&mut self, mut reply: Reply) -> Result<bool, Error> {
+        self.outcome(&mut reply.body)?;
+        reply.body.texts()?;
+        self.changes.removed.extend(reply.body.texts()?);
+        Ok(reply.body.integer()? == 1)
+    }
+
+    fn outcome(&self, body: &mut Body) -> Result<String, Error> {
+        let outcome = body.text()?;
+        if let Some(stored) = outcome.strip_prefix("STALE ") {
+            let (set, revision) = (self.set, self.revision.unwrap_or_default());
+            let message = format!(
+                "the set {set} of schedules has revision {stored}, and this call has {revision}: it changed nothing, as a \
+                 newer release has declared the set"
+            );
+            return Err(
+                Error::new(ErrorKind::InvalidInput, Applied::No, message).with_code("STALE")
+            );
+        }
+        match &*outcome {
+            "OK" | "INVALID" => Ok(outcome),
+            other => Err(body.unexpected(&format!("the outcome {other:?}"))),
+        }
+    }
+
+    /// The error if a schedule was refused.
+    pub(crate) fn judge(&mut self) -> Result<(), Error> {
+        if self.refused.is_empty() {
+            return Ok(());
+        }
+        let refused = std::mem::take(&mut self.refused);
+        let reasons = refused
+            .iter()
+            .map(|(name, why)| format!("schedule {name:?}: {why}"));
+        let reasons: Vec<_> = reasons.collect();
+        let more = match reasons.len().saturating_sub(MOST_NAMED) {
+            0 => String::new(),
+            more => format!("; and {more} more"),
         };
-        list.push(Declared {
-            name: name.to_owned(),
-            next_ms: Some(item.time_ms()?).filter(|ms| *ms > 0),
-        });
+        let named = reasons[..reasons.len().min(MOST_NAMED)].join("; ");
+        let error = Error::invalid(format!("{named}{more} (nothing was changed)"));
+        Err(error.of_schedules(refused))
     }
-    changes.removed = body.texts()?;
-    Ok(changes)
 }
 
 /// A page of schedules.

@@ -16,7 +16,7 @@ const MANY: u64 = 256;
 const MEBIBYTE: usize = 1_048_576;
 /// A test measures a call until its fastest run is within the limit, at most this often.
 /// Other processes only add time, so the fastest run is the closest to the script's cost.
-const ROUNDS: usize = 40;
+pub(super) const ROUNDS: usize = 40;
 
 fn ids(count: u64) -> Vec<Text> {
     (0..count)
@@ -53,6 +53,25 @@ pub(super) fn five_ms(queue: &mut Queue) -> Result<u64> {
     let us = script_us(queue, "eval")? - before;
     queue.command(words!["DEL", "calibration"])?;
     Ok(us)
+}
+
+/// The microseconds of processor time that the server has used. A busy machine makes a call last
+/// longer, but use little more of it.
+pub(super) fn processor_us(queue: &mut Queue) -> Result<u64> {
+    let info = queue.command(words!["INFO", "cpu"])?.text()?;
+    let seconds = |field: &str| -> Result<f64> {
+        let line = info.lines().find_map(|line| line.strip_prefix(field));
+        Ok(line.context("a field of INFO cpu")?.trim().parse()?)
+    };
+    let used = seconds("used_cpu_user:")? + seconds("used_cpu_sys:")?;
+    Ok((used * 1e6) as u64)
+}
+
+/// As `five_ms`, in processor time.
+pub(super) fn five_ms_of_processor(queue: &mut Queue) -> Result<u64> {
+    let before = processor_us(queue)?;
+    five_ms(queue)?;
+    Ok(processor_us(queue)? - before)
 }
 
 /// The microseconds of one run of this call after `prepare`.

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use super::schedules::{
     apply, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
 };
+use super::schedules_bounds::declare_many;
 use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::words;
 
@@ -241,19 +242,19 @@ fn pruned_schedules_do_not_count_against_the_limit() -> Result<()> {
         names.map(|name| every(&name, "every=3600000")).collect()
     };
     for (set, count) in (0..9).map(|set| (set, 1_000)).chain([(9, 999), (11, 1)]) {
-        let schedules = names(set, 0, count).concat();
-        let words = [words![set.to_string(), "", ""], schedules].concat();
-        ensure!(queue.ok("schedule", T0, words)?.part(1)?.text()? == "OK");
+        declare_many(&mut queue, &set.to_string(), &names(set, 0, count))?;
     }
-    // The queue is full. Ten of the set stay, 990 are new.
-    let (word, replies, _) = apply(&mut queue, T0, ["5", "", "prune"], &names(5, 990, 1_000))?;
-    ensure!(word == "OK", "{:?}", replies.last());
-    let mut more = names(5, 990, 999);
-    more.extend(names(5, 5_000, 1));
-    let (word, replies, removed) = apply(&mut queue, T0, ["5", "", "prune"], &more)?;
-    ensure!(word == "OK" && removed.len() == 1, "{:?}", replies.last());
-    let (word, ..) = apply(&mut queue, T0, ["5", "", ""], &names(5, 6_000, 1))?;
-    ensure!(word == "INVALID", "without prune none is removed");
+    // The queue is full. The call removes as many as it creates.
+    let (word, replies, removed) = apply(&mut queue, T0, ["5", "", "prune"], &names(5, 990, 32))?;
+    ensure!(word == "OK" && removed.len() == 32, "{:?}", replies.last());
+    // Ten stayed, 22 were created: there is room for ten.
+    let (word, replies, _) = apply(&mut queue, T0, ["6", "", ""], &names(6, 1_000, 11))?;
+    ensure!(
+        word == "INVALID",
+        "without prune none is removed: {replies:?}"
+    );
+    let (word, replies, _) = apply(&mut queue, T0, ["6", "", ""], &names(6, 1_000, 10))?;
+    ensure!(word == "OK", "{replies:?}");
     // Those that stay make no room.
     let (word, replies, _) = apply(&mut queue, T0, ["11", "", "prune"], &names(11, 0, 2))?;
     ensure!(word == "INVALID", "{:?}", replies.last());

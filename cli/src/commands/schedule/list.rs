@@ -12,7 +12,7 @@ use crate::output::Outcome;
 use crate::{Common, output};
 
 /// The most schedules that one call lists.
-const PAGE: usize = 1_000;
+const PAGE: usize = 64;
 
 #[derive(Args)]
 #[command(after_help = "\

@@ -1,0 +1,287 @@
+//! The calls of the cost table: each verb with the largest counts that a client sends.
+
+use super::cost_table::Stock;
+use super::schedules::listed;
+use crate::queue::{HOUR, T0};
+use crate::reply::{Text, words};
+
+/// A call: what is special about it, the time, the arguments.
+pub(super) type Call = (&'static str, u64, Vec<Text>);
+
+/// The largest batch of the Rust client.
+const MANY: usize = 256;
+const OPTIONS: &str = "max_attempts=5 window=60000";
+
+fn payload() -> String {
+    "x".repeat(100)
+}
+
+fn fires(count: u64) -> String {
+    let fires: Vec<u64> = (1..=count).map(|at| T0 + at * 60_000).collect();
+    listed("2026a", 0, &fires)
+}
+
+/// Every delivery of a part of a claim, with its token and these words.
+fn held(stock: &mut Stock, more: &[&str]) -> Vec<Text> {
+    let (token, ids) = stock.claim(MANY);
+    let item = |id: Text| {
+        let more = more.iter().map(|word| Text::from(*word));
+        words![id, &token]
+            .into_iter()
+            .chain(more)
+            .collect::<Vec<_>>()
+    };
+    ids.into_iter().flat_map(item).collect()
+}
+
+fn each(ids: Vec<Text>, more: &[&str]) -> Vec<Text> {
+    let item = |id: Text| {
+        let more = more.iter().map(|word| Text::from(*word));
+        [id].into_iter().chain(more).collect::<Vec<_>>()
+    };
+    ids.into_iter().flat_map(item).collect()
+}
+
+fn push(ids: Vec<Text>, options: &str) -> Vec<Text> {
+    [words![""], each(ids, &["+5", &payload(), options])].concat()
+}
+
+/// New schedules, as many as one call takes.
+fn new_schedules(stock: &mut Stock, spec: &str, pattern: &str, fires: &str) -> Vec<Text> {
+    let items = (0..32).flat_map(|_| {
+        let name = stock.fresh();
+        words![name, spec, pattern, "", fires, payload()]
+    });
+    [words!["set", "", ""], items.collect()].concat()
+}
+
+fn claim(stock: &mut Stock, count: u64) -> Vec<Text> {
+    words![count, stock.token(), 30_000]
+}
+
+/// What a client sends of this verb at most; none: the verb has no row.
+pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
+    let call = |words| vec![("", T0, words)];
+    let scheduled = |stock: &mut Stock| stock.ids("scheduled", MANY);
+    Some(match verb {
+        "ack" => {
+            let (token, ids) = stock.claim(MANY);
+            call([words![token, MANY as u64], ids].concat())
+        }
+        "ack_push" => {
+            let (token, ids) = stock.claim(1);
+            let delivery = Text([&token.0[..], &ids[0].0].concat());
+            let ids = (0..100).map(|_| stock.fresh()).collect();
+            let more = each(ids, &["+5", &payload(), OPTIONS]);
+            call([vec![delivery], more].concat())
+        }
+        "again" => call(held(stock, &["+5"])),
+        "amend" => {
+            let (some, others) = (stock.schedules(64), stock.schedules(64));
+            let with = |change: &str, names: &[Text]| [words![change], names.to_vec()].concat();
+            vec![
+                ("pause", T0, with("pause", &some)),
+                ("resume", T0, with("resume", &some)),
+                ("remove", T0, with("remove", &others)),
+            ]
+        }
+        "audit" => [
+            "ready",
+            "leases",
+            "claims",
+            "messages",
+            "scheduled",
+            "dead",
+            "attrs",
+        ]
+        .into_iter()
+        .map(|part| (part, T0, words![part, 0, 250, ""]))
+        .collect(),
+        "beat" => call(words!["node", "stay"]),
+        "bury" => call(held(stock, &["why"])),
+        "cancel" => call([words![""], scheduled(stock)].concat()),
+        "claim" => [("1", 1), ("64", 64), ("256", 256), ("1000", 1_000)]
+            .into_iter()
+            .map(|(what, count)| (what, T0, claim(stock, count)))
+            .collect(),
+        "configure" => call(words!["max_attempts", 5]),
+        "dues" => call((0..60).map(|at| Text::from(T0 + at * 60_000)).collect()),
+        "extend" => call(held(stock, &["60000"])),
+        "get" => {
+            let (_, leased) = stock.claim(1);
+            let ids = [
+                leased,
+                stock.ids("scheduled", 1),
+                stock.ids("dead", 1),
+                words!["ready00000007"],
+            ];
+            let ids = ids.concat().into_iter();
+            ids.map(|id| ("", T0, vec![id])).collect()
+        }
+        "held" => call(vec![stock.claim(1).0]),
+        "history" => ["minutes", "hours", "days"]
+            .into_iter()
+            .map(|unit| (unit, T0, words![unit]))
+            .collect(),
+        "nodes" => call(words![]),
+        "pause" => call(words![]),
+        "peek" => ["scheduled", "ready", "leased", "dead"]
+            .into_iter()
+            .flat_map(|state| {
+                [
+                    (state, T0, words![state, "", 1_000]),
+                    (state, T0, words![state, "", 1_000, "newest"]),
+                ]
+            })
+            .collect(),
+        "promote" => call(words![MANY as u64]),
+        "purge" => vec![
+            ("scheduled", T0, words!["scheduled", 1_000]),
+            ("scheduled before", T0, words!["scheduled", 1_000, T0]),
+            ("dead", T0, words!["dead", 1_000]),
+            ("dead before", T0, words!["dead", 1_000, T0]),
+            ("ready before", T0, words!["ready", 256, T0]),
+            ("ready", T0, words!["ready", 256]),
+        ],
+        "push" => vec![
+            ("", T0, push((0..MANY).map(|_| stock.fresh()).collect(), "")),
+            (
+                "options",
+                T0,
+                push((0..MANY).map(|_| stock.fresh()).collect(), OPTIONS),
+            ),
+        ],
+        "reap" => call(words![MANY as u64]),
+        "refill" => {
+            let items = stock
+                .refills
+                .iter()
+                .flat_map(|[name, version, last]| words![name, version, last, fires(512)]);
+            call(items.collect())
+        }
+        "release" => call(held(stock, &[])),
+        "remap" => call(words!["forward", "7|-|- 203"]),
+        "requeue" => vec![
+            ("ids", T0, [words!["ids"], stock.ids("dead", MANY)].concat()),
+            ("oldest", T0, words!["oldest", 1_000, ""]),
+            ("oldest before", T0, words!["oldest", 1_000, T0]),
+        ],
+        "reschedule" => call(each(scheduled(stock), &["+5", ""])),
+        "resume" => call(words![]),
+        "retry" => call(held(stock, &["5", "error"])),
+        "run_now" => call(scheduled(stock)),
+        "schedule" => {
+            let crons = new_schedules(stock, "zone=UTC jitter=50000", "* * * * *", &fires(64));
+            let mut changed = crons.clone();
+            for spec in changed.iter_mut().skip(4).step_by(6) {
+                *spec = "zone=UTC missed=all".into();
+            }
+            let stays = stock.schedules(1_000);
+            let prune = [
+                words!["set", "", "prune"],
+                each(stays, &["", "", "", "", ""]),
+            ]
+            .concat();
+            vec![
+                (
+                    "every",
+                    T0,
+                    new_schedules(stock, "every=60000 jitter=1000", "", ""),
+                ),
+                ("crons", T0, crons.clone()),
+                ("kept", T0, crons),
+                ("changed", T0, changed),
+                ("prune", T0, prune),
+            ]
+        }
+        "schedules" => ["", "low"]
+            .into_iter()
+            .flat_map(|low| {
+                let middle = "set team/service/schedule00005000";
+                [
+                    ("first page", T0, words!["", 1_000, low]),
+                    ("middle page", T0, words![middle, 1_000, low]),
+                ]
+            })
+            .chain([("one", T0, words!["copy0"])])
+            .collect(),
+        "snooze" => call(held(stock, &["+5"])),
+        "stats" => call(words![]),
+        "throttle" => call(held(stock, &["5"])),
+        "trigger" => {
+            let times = (0..100).map(|at| Text::from(T0 - stock.number() * 100 - at));
+            vec![
+                ("times", T0, [words!["copy1"], times.collect()].concat()),
+                ("now", T0 + stock.number(), words!["copy1", "now"]),
+            ]
+        }
+        "upsert" => vec![
+            (
+                "replace",
+                T0,
+                push(scheduled(stock), "on_conflict=replace max_attempts=3"),
+            ),
+            (
+                "reschedule",
+                T0,
+                push(scheduled(stock), "on_conflict=reschedule"),
+            ),
+            (
+                "next",
+                T0,
+                push(stock.claim(MANY).1, "on_conflict=next max_attempts=3"),
+            ),
+        ],
+        "verify" => call(words![""]),
+        _ => return None,
+    })
+}
+
+/// Those that change what later calls find go last.
+pub(super) fn order(verb: &str) -> u8 {
+    match verb {
+        "reap" | "throttle" => 1,
+        "purge" | "requeue" => 2,
+        "pause" => 3,
+        "resume" => 4,
+        "remap" => 5,
+        _ => 0,
+    }
+}
+
+/// The schedules that the state copies: they were declared ten hours ago.
+pub(super) fn copied() -> Vec<Vec<Text>> {
+    let begin = T0 - 10 * HOUR;
+    let fires: Vec<u64> = (1..=512).map(|at| begin + at * 60_000).collect();
+    let fires = listed("2026a", 0, &fires);
+    let cron = |name: &str, spec: &str| {
+        words![
+            name,
+            format!("zone=UTC {spec}"),
+            "* * * * *",
+            "",
+            &fires,
+            payload()
+        ]
+    };
+    vec![
+        cron("copy0", "jitter=50000"),
+        words![
+            "copy1",
+            "every=60000 overlap=replace jitter=1000",
+            "",
+            "",
+            "",
+            payload()
+        ],
+        cron("copy2", "missed=all jitter=36000000"),
+        words![
+            "copy3",
+            "every=60000 overlap=skip missed=all",
+            "",
+            "",
+            "",
+            payload()
+        ],
+    ]
+}
