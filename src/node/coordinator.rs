@@ -240,9 +240,11 @@ impl Coordinator {
         let attended = queue.attend(is_covered, is_busy, now);
         queue.attended = attended;
         queue.last_beat = now;
+        let may_park = queue.may_park_soon();
+        queue.has_beaten = true;
         if matches!(attended, Attended::Parked(_)) {
             self.attention.deactivate(number);
-        } else if queue.is_attending() {
+        } else if queue.is_attending() && !may_park {
             self.attention.activate(number);
         }
         let presence = attended.presence(standing(queue.rank));

@@ -1,6 +1,7 @@
 //! Queues on the masters of a Redis Cluster.
 
 mod connecting;
+mod connections;
 mod doctor;
 mod failover;
 mod moving;
