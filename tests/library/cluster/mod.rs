@@ -1,5 +1,6 @@
 //! Queues on the masters of a Redis Cluster.
 
+mod away;
 mod connecting;
 mod connections;
 mod doctor;
