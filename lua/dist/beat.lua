@@ -14,9 +14,10 @@
 --        A first takes the lead from a second. A second takes a free lead only after 1 s.
 --        Of these and leave also the last: a report, LATENESS|HANDLING, of the messages that the node's handlers took
 --        since its last one. It is added to META's sums, and the history gets a record.
---        now | node | watch, at the home: enters the roster, for 3 s | number of the roster that the caller has, or 0
+--        now | node | watch: enters the partition's roster, for 3 s | number of the roster that the caller has, or 0
 --        | tags of partitions that need help, with a blank between
---        now | node | unwatch, at the home: leaves the roster
+--        now | node | unwatch: leaves the roster
+--        Nodes watch the home, or another partition while the home is away.
 -- Reply  {header, 1 if this node is the leader else 0, live nodes, reap_after ms, ready messages, 0 while closed
 --        | of layout 4: how many lists of fires need more}
 --        of watch and unwatch: {header, number of the roster, {node, ...}, {tag that asked for help within 2 s, ...}}
@@ -161,7 +162,7 @@ if count > 3 and (attends or word == 'leave') and string.find(ARGV[count], '|', 
     report, count = texts, count - 1
   end
 end
-local form = count == 3 and (attends or word == 'leave' or word == 'unwatch' and slash == '')
+local form = count == 3 and (attends or word == 'leave' or word == 'unwatch')
 if count == 4 and attends and string.find(ARGV[4], '^%d+$') then
   park = tonumber(ARGV[4])
   form = park >= 1000 and park <= 60000
@@ -169,14 +170,14 @@ elseif count == 5 and word == 'watch' then
   local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
     return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')
   end
-  form = slash == '' and #ARGV[4] <= 16 and string.find(ARGV[4], '^%d+$') and #ARGV[5] <= 2560
+  form = #ARGV[4] <= 16 and string.find(ARGV[4], '^%d+$') and #ARGV[5] <= 2560
   for tag in string.gmatch(ARGV[5], '[^ ]+') do
     form = form and is_tag(tag)
   end
 end
 if not form or #node < 1 or #node > 200 or string.find(node, '%c') then
   return redis.error_reply('BADARGS beat takes now, node (1 to 200 bytes), stay, leave, first or second, and unless it '
-    .. 'leaves perhaps park ms (1000 to 60000), and perhaps a report (lateness|handling); at the home also watch, '
+    .. 'leaves perhaps park ms (1000 to 60000), and perhaps a report (lateness|handling); or watch, '
     .. 'number of the roster, tags; or unwatch')
 end
 if word == 'watch' or word == 'unwatch' then

@@ -4,8 +4,9 @@ use redis::{ConnectionAddr, Value};
 
 use crate::delivery::DeliveryHandle;
 use crate::error::{Applied, ErrorKind};
-use crate::protocol::keys::{Keys, queue_of_meta};
+use crate::protocol::keys::{Keys, partition_of_key};
 use crate::protocol::limits;
+use crate::protocol::partition_map::Tag;
 use crate::protocol::slot::SLOTS;
 use crate::server::cluster_view::View;
 use crate::server::connector::Connector;
@@ -226,11 +227,11 @@ pub fn name(bytes: &[u8]) {
                 let (_, rest) = key.split_once('{').expect("a hash tag");
                 assert_eq!(rest.split_once('}').expect("its end").0, text);
             }
-            assert_eq!(queue_of_meta(&keys.vector[9]), Some(text));
+            assert_eq!(partition_of_key(&keys.vector[9]), Some((text, Tag::Home)));
             assert!(
                 keys.vector[..9]
                     .iter()
-                    .all(|key| queue_of_meta(key).is_none())
+                    .all(|key| partition_of_key(key).is_none())
             );
         }
         Err(error) => {
@@ -238,8 +239,9 @@ pub fn name(bytes: &[u8]) {
             check_text(&error.to_string());
         }
     }
-    if let Some(found) = queue_of_meta(text) {
-        assert_eq!(Keys::of_queue(found).expect("a name").vector[9], text);
+    if let Some((found, tag)) = partition_of_key(text) {
+        let keys = Keys::of_partition(found, tag).expect("a name");
+        assert_eq!(keys.vector[9], text);
     }
 }
 

@@ -45,6 +45,28 @@ impl Checkup {
         Ok(())
     }
 
+    /// The home has no map, and the other partitions have this one.
+    pub(super) fn lost_home(&mut self, queue_name: &str, map: &PartitionMap, repaired: bool) {
+        let count = map.new.len().to_string();
+        self.found(Finding {
+            code: "map",
+            subject: Tag::Home.to_string().into_bytes(),
+            problem: format!(
+                "the home has no map, and other partitions have that of epoch {}: the home's \
+                 master came back empty, or its meta was removed",
+                map.epoch
+            ),
+            consequence: "clients that know no map take the home for the whole queue: they find no \
+                          message of another partition, and workers of earlier releases deliver \
+                          none",
+            remedy: match repaired {
+                true => String::new(),
+                false => dueq("partitions", &[queue_name.as_bytes(), count.as_bytes()]),
+            },
+            repaired,
+        });
+    }
+
     /// A change that was begun. Whoever makes one goes on at once.
     fn unfinished(&mut self, queue_name: &str, map: &PartitionMap) {
         if map.is_settled() {

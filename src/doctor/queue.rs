@@ -110,6 +110,15 @@ impl<C: Codec> Queue<C> {
         with_audit: bool,
         checkup: &mut Checkup,
     ) -> Result<(), Error> {
+        // Before any other call, which would write the map back.
+        let lost = self.router().lost_map().await;
+        if let Ok(Some(map)) = lost {
+            checkup.lost_home(self.name(), &map, repair);
+            if !repair {
+                return Ok(());
+            }
+            self.partition_into(map.new.len()).await?;
+        }
         // `stats` only reads, so it works even on a server that refuses writes. If it fails because
         // a key has the wrong type or a count is invalid, `verify` and `audit` report that.
         let mut stats = self.stats().await;

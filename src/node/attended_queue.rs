@@ -64,6 +64,7 @@ pub(crate) struct AttendedQueue {
     /// Whether notices arrive.
     pub(crate) is_subscribed: bool,
     pub(crate) last_beat: Instant,
+    pub(crate) has_beaten: bool,
     pub(crate) refills: RefillState,
     reporting: Reporting,
     newest: NewestReply,
@@ -116,6 +117,7 @@ impl AttendedQueue {
             slots: setup.slots,
             silence: setup.silence,
             last_beat: setup.now,
+            has_beaten: false,
             claim: ClaimState::default(),
             held: None,
             oldest: OldestDue::new(),
@@ -175,6 +177,12 @@ impl AttendedQueue {
             _ if is_covered || !self.is_subscribed => Attended::Listening,
             _ => Attended::ByNotice,
         }
+    }
+
+    /// Whether the queue has not beaten yet, and may be parked when its channel is subscribed to:
+    /// thousands of queues that a pattern finds are parked a moment later.
+    pub(crate) fn may_park_soon(&self) -> bool {
+        !self.has_beaten && self.silence.is_some()
     }
 
     /// Whether a beat that is sent now reports what the handlers of this node took.

@@ -117,7 +117,9 @@ impl Coordinator {
             Event::Hint(hint) => self.hinted(&hint, now),
             Event::Found(found) => self.found(found, now),
             Event::Command(command) => self.command(command, now),
-            Event::Watched(queue, sent, result) => self.watched(queue, sent, result, now),
+            Event::Watched(queue, sent, tag, result) => {
+                self.watched(queue, sent, (tag, result), now);
+            }
             Event::Mapped(queue, read) => self.mapped(queue, read, now),
         }
     }
@@ -181,12 +183,18 @@ impl Coordinator {
                         if has_ready {
                             self.want(number, now);
                         }
+                        if beat.header.incarnation.is_empty() {
+                            self.look_for_map(number);
+                        } else {
+                            self.needs_no_search(number);
+                        }
                         self.check_epoch(number, beat.header.epoch);
                         self.refill(number, &beat, now);
                     }
                     Err(error) => {
                         health.failed(queue.name(), number, &error);
                         queue.beat_failed(&error, timers, now);
+                        self.look_for_map(number);
                     }
                 }
             }
@@ -240,9 +248,11 @@ impl Coordinator {
         let attended = queue.attend(is_covered, is_busy, now);
         queue.attended = attended;
         queue.last_beat = now;
+        let may_park = queue.may_park_soon();
+        queue.has_beaten = true;
         if matches!(attended, Attended::Parked(_)) {
             self.attention.deactivate(number);
-        } else if queue.is_attending() {
+        } else if queue.is_attending() && !may_park {
             self.attention.activate(number);
         }
         let presence = attended.presence(standing(queue.rank));
@@ -318,9 +328,9 @@ impl Coordinator {
             self.handle(event);
         }
         let mut leaves = tokio::task::JoinSet::new();
-        for home in self.homes_of_rosters() {
+        for at in self.rosters() {
             let node = self.node.clone();
-            leaves.spawn(async move { unwatch(&home, &node).await });
+            leaves.spawn(async move { unwatch(&at, &node).await });
         }
         for (_, queue) in self.queues.drain() {
             let node = self.node.clone();

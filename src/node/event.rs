@@ -12,6 +12,7 @@ use crate::node::refills::RefillReply;
 use crate::node::scanner::Found;
 use crate::node::slots::HandlerPermits;
 use crate::node::subscriptions::Hint;
+use crate::protocol::partition_map::Tag;
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::roles::{Beat, Moved, Watched};
 use crate::router::Partitions;
@@ -26,8 +27,8 @@ pub(crate) enum Event {
     Found(Found),
     /// The user adds or removes a queue.
     Command(NodeCommand),
-    /// The home of a queue with a map answered a watch that was sent then.
-    Watched(QueueNumber, Instant, Result<Watched, Error>),
+    /// A partition of a queue with a map answered a watch that was sent then.
+    Watched(QueueNumber, Instant, Tag, Result<Watched, Error>),
     /// The map of a queue was read.
     Mapped(QueueNumber, Result<Arc<Partitions>, Error>),
 }

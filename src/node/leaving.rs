@@ -178,10 +178,10 @@ impl Coordinator {
             return;
         };
         let name = queue.name().to_owned();
-        if queue.ranks.is_some() {
-            let (home, node) = (Arc::clone(&queue.home), self.node.clone());
+        for at in queue.rosters() {
+            let node = self.node.clone();
             self.tasks.spawn(Task::Call, async move {
-                unwatch(&home, &node).await;
+                unwatch(&at, &node).await;
             });
         }
         self.shares.remove_group(group);

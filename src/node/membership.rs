@@ -174,6 +174,9 @@ impl Coordinator {
         self.tasks.attends(&name);
         self.membership.numbers.insert(name, group);
         self.add_member(group, group, home, None, now);
+        if pattern.is_none() {
+            self.search_map(group);
+        }
         Ok(())
     }
 

@@ -21,6 +21,7 @@ pub(crate) mod claim_lease;
 pub(crate) mod claim_state;
 pub(crate) mod commands;
 pub(crate) mod coordinator;
+pub(crate) mod deputies;
 pub(crate) mod dispatch;
 pub(crate) mod event;
 pub(crate) mod granting;

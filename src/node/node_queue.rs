@@ -22,6 +22,10 @@ const REQUEST_TIME: Duration = Duration::from_secs(3);
 /// So many nodes of the highest ranks help at first, and twice as many after each `HELP_STEP`.
 const FIRST_HELPERS: usize = 8;
 const HELP_STEP: Duration = Duration::from_secs(2);
+/// How many partitions may stand in for the home: neighbouring indexes are on different masters.
+const DEPUTIES: usize = 8;
+/// For so long a deputy's roster may lack nodes, and the home's last one holds.
+const ROSTER_TIME: Duration = Duration::from_secs(3);
 
 /// One queue as the node attends it. Its number is that of its share of the handlers.
 pub(crate) struct NodeQueue {
@@ -50,6 +54,13 @@ pub(crate) struct Ranks {
     roster: Roster,
     /// The number of the roster; 0 before the first.
     pub(crate) number: u64,
+    /// The partition whose roster it is.
+    pub(crate) watched_at: Tag,
+    /// The partitions that are watched in this order while the home is away, or has no map. All
+    /// nodes have the same order.
+    pub(crate) own_deputies: Vec<Arc<Partition>>,
+    /// Since when a deputy answers in place of the home.
+    deputized: Option<Instant>,
     /// Until when the node helps in each partition.
     helping: BTreeMap<Tag, Instant>,
     /// The partitions whose leaders ask for help: since when, and when last.
@@ -67,6 +78,13 @@ impl NodeQueue {
         self.home.queue_name()
     }
 
+    /// The partitions whose rosters have this node.
+    pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
+        let home = self.ranks.iter().map(|_| &self.home);
+        let deputy = self.ranks.iter().filter_map(Ranks::watched_deputy);
+        home.chain(deputy).cloned().collect()
+    }
+
     /// Whether nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
         self.removal.is_some() && self.members.is_empty() && self.leaving.is_empty()
@@ -82,6 +100,9 @@ impl Ranks {
             partitions: Arc::clone(partitions),
             roster: Roster::default(),
             number: 0,
+            watched_at: Tag::Home,
+            own_deputies: Vec::new(),
+            deputized: None,
             helping: BTreeMap::new(),
             asked: BTreeMap::new(),
             timer: None,
@@ -95,20 +116,68 @@ impl Ranks {
         self.attendance = attendance(partitions, node);
         self.attendance.update(&self.roster);
         self.partitions = Arc::clone(partitions);
+        self.own_deputies.clear();
         let tags: BTreeSet<_> = partitions.list().iter().map(|one| one.tag()).collect();
         self.helping.retain(|tag, _| tags.contains(tag));
         self.asked.retain(|tag, _| tags.contains(tag));
     }
 
-    /// The home answered a watch.
-    pub(crate) fn watched(&mut self, watched: &Watched, has_free_handlers: bool, now: Instant) {
+    /// The partitions that may stand in for the home, if they are needed and the node has no
+    /// connections for them yet.
+    pub(crate) fn missing_deputies(&self) -> Vec<Arc<Partition>> {
+        let others = self.partitions.list()[1..].iter();
+        let missing = self.needs_deputies() && self.own_deputies.is_empty();
+        others
+            .take(if missing { DEPUTIES } else { 0 })
+            .cloned()
+            .collect()
+    }
+
+    /// The partitions that are watched if the home does not answer: none while it answers.
+    pub(crate) fn deputies(&self) -> &[Arc<Partition>] {
+        if self.needs_deputies() {
+            &self.own_deputies
+        } else {
+            &[]
+        }
+    }
+
+    fn needs_deputies(&self) -> bool {
+        self.failures > 0 || self.watched_at != Tag::Home
+    }
+
+    /// The deputy whose roster the node is in, if there is one.
+    pub(crate) fn watched_deputy(&self) -> Option<&Arc<Partition>> {
+        let mut deputies = self.own_deputies.iter();
+        deputies.find(|deputy| deputy.tag() == self.watched_at)
+    }
+
+    /// This partition answered a watch.
+    pub(crate) fn watched(
+        &mut self,
+        tag: Tag,
+        watched: &Watched,
+        has_free_handlers: bool,
+        now: Instant,
+    ) {
         self.failures = 0;
         if watched.roster == 0 {
-            // The home has lost its map: the last roster holds until somebody restores it.
+            // It has no map. The next watch goes to a deputy, if one has the map.
+            self.failures = 1;
             return;
         }
-        if watched.roster != self.number {
-            self.number = watched.roster;
+        if tag == Tag::Home {
+            self.deputized = None;
+        } else {
+            let since = *self.deputized.get_or_insert(now);
+            let holds = self.number != 0 && now.duration_since(since) < ROSTER_TIME;
+            if holds && self.watched_at == Tag::Home {
+                self.failures = 1;
+                return;
+            }
+        }
+        if (tag, watched.roster) != (self.watched_at, self.number) {
+            (self.watched_at, self.number) = (tag, watched.roster);
             self.roster = Roster::of(watched.nodes.iter().map(String::as_str));
             self.attendance.update(&self.roster);
         }

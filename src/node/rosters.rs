@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::node::coordinator::Coordinator;
+use crate::node::deputies::watch_first;
 use crate::node::event::Event;
 use crate::node::node_queue::{NodeQueue, Ranks};
 use crate::node::queue_number::QueueNumber;
@@ -132,10 +133,13 @@ impl Coordinator {
                 self.timers.set_rank(*number, Some(LAST_RANK));
             }
         }
-        let (home, node) = (Arc::clone(&queue.home), self.node.clone());
-        self.tasks.spawn(Task::Call, async move {
-            unwatch(&home, &node).await;
-        });
+        let node = self.node.clone();
+        for at in queue.rosters() {
+            let node = node.clone();
+            self.tasks.spawn(Task::Call, async move {
+                unwatch(&at, &node).await;
+            });
+        }
     }
 
     /// Watches the roster now.
@@ -143,20 +147,23 @@ impl Coordinator {
         if self.wake.is_none() {
             return; // the node is about to end
         }
+        self.make_deputies(group);
         let help = self.overdue_partitions(group, now);
         let Some(queue) = self.membership.queues.get_mut(&group) else {
             return;
         };
-        let home = Arc::clone(&queue.home);
+        let mut at = vec![Arc::clone(&queue.home)];
         let Some(ranks) = queue.ranks.as_mut().filter(|ranks| !ranks.is_watching) else {
             return;
         };
+        at.extend_from_slice(ranks.deputies());
         ranks.is_watching = true;
         ranks.timer = None;
-        let (node, known, sender) = (self.node.clone(), ranks.number, self.sender.clone());
+        let (node, known) = (self.node.clone(), (ranks.watched_at, ranks.number));
+        let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
-            let watched = home.watch(&node, known, &help).await;
-            let _ = sender.send(Event::Watched(group, now, watched));
+            let (tag, watched) = watch_first(&at, &node, known, &help).await;
+            let _ = sender.send(Event::Watched(group, now, tag, watched));
         });
     }
 
@@ -179,12 +186,12 @@ impl Coordinator {
         overdue.map(|(tag, _)| *tag).collect()
     }
 
-    /// The home answered a watch that was sent at `sent`.
+    /// A partition answered a watch that was sent at `sent`.
     pub(crate) fn watched(
         &mut self,
         group: QueueNumber,
         sent: Instant,
-        result: Result<Watched, Error>,
+        (tag, result): (Tag, Result<Watched, Error>),
         now: Instant,
     ) {
         let Some(queue) = self.membership.queues.get(&group) else {
@@ -205,10 +212,10 @@ impl Coordinator {
         let interval = ranks.watch_interval(fastrand::f64());
         let at = match result {
             Ok(watched) => {
-                ranks.watched(&watched, has_free_handlers, now);
+                ranks.watched(tag, &watched, has_free_handlers, now);
                 self.membership.crowd.saw(ranks.nodes());
                 self.attend_ranks(group, now);
-                self.compare_epoch(group, Tag::Home, watched.header.epoch);
+                self.compare_epoch(group, tag, watched.header.epoch);
                 sent + interval
             }
             Err(error) => {
@@ -299,11 +306,10 @@ impl Coordinator {
         self.add_member(group, number, partition, rank, now);
     }
 
-    /// The homes whose rosters have this node.
-    pub(crate) fn homes_of_rosters(&self) -> Vec<Arc<Partition>> {
+    /// The partitions whose rosters have this node.
+    pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
         let queues = self.membership.queues.values();
-        let with_map = queues.filter(|queue| queue.ranks.is_some());
-        with_map.map(|queue| Arc::clone(&queue.home)).collect()
+        queues.flat_map(NodeQueue::rosters).collect()
     }
 }
 

@@ -174,7 +174,7 @@ impl Scanner {
             self.failures = 0;
             self.next_step = Instant::now() + self.step_pause;
             let mut new = BTreeSet::new();
-            for name in step.names {
+            for (name, _) in step.found {
                 if !pattern.matches(&name) {
                     continue;
                 }

@@ -82,7 +82,7 @@ pub(crate) async fn listen(
         }
         let start = Instant::now();
         let Err(error) = channels.listen(&mut changes).await else {
-            return;
+            continue;
         };
         failures = if start.elapsed() > FALLBACK_INTERVAL {
             1
@@ -90,17 +90,24 @@ pub(crate) async fn listen(
             failures + 1
         };
         channels.lost(&error).await;
-        tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64())).await;
+        let pause = tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64()));
+        channels.while_wanted(&mut changes, pause).await;
     }
 }
 
 impl<R: Fn(Hint)> Channels<R> {
-    /// Passes notices on until the connection is lost, or until `changes` ends.
+    /// Passes notices on until the connection is lost, or until nothing is wanted before there is
+    /// one. After the end of `changes` nothing is wanted.
     async fn listen(
         &mut self,
         changes: &mut UnboundedReceiver<SubscriptionChange>,
     ) -> Result<(), Error> {
-        let mut subscription = Subscription::open(self.link.connector()).await?;
+        let link = Arc::clone(&self.link);
+        let opening = Subscription::open(link.connector());
+        let Some(opened) = self.while_wanted(changes, opening).await else {
+            return Ok(());
+        };
+        let mut subscription = opened?;
         let now = Instant::now();
         self.pending = self.wanted.keys().map(|queue| (now, *queue)).collect();
         loop {
@@ -118,12 +125,36 @@ impl<R: Fn(Hint)> Channels<R> {
             tokio::select! {
                 change = changes.recv() => match change {
                     Some(change) => self.apply(change, &mut subscription).await?,
-                    None => return Ok(()),
+                    None => {
+                        self.wanted.clear();
+                        return Ok(());
+                    }
                 },
                 received = subscription.receive() => self.received(&received?),
                 () = try_again => {}
             }
         }
+    }
+
+    /// The result of `work`; `None` if nothing is wanted any more. A server that is not the master
+    /// of its slots any more may never accept a connection: the changes say so.
+    async fn while_wanted<T>(
+        &mut self,
+        changes: &mut UnboundedReceiver<SubscriptionChange>,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut work = std::pin::pin!(work);
+        while !self.wanted.is_empty() {
+            tokio::select! {
+                biased;
+                change = changes.recv() => match change {
+                    Some(change) => drop(self.change(change)),
+                    None => self.wanted.clear(),
+                },
+                done = &mut work => return Some(done),
+            }
+        }
+        None
     }
 
     fn change(&mut self, change: SubscriptionChange) -> Option<Channel> {

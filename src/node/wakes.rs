@@ -100,6 +100,8 @@ impl WakeUps {
                 Poll::Ready(wake_up) => Some(wake_up),
                 Poll::Pending => None,
             });
+            // A pop that covers nothing any more gives its connection up.
+            self.pops.retain(|_, pop| !pop.is_over());
             woken.map_or(Poll::Pending, Poll::Ready)
         })
         .await

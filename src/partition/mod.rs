@@ -25,6 +25,7 @@ use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
+use crate::server::failure;
 use crate::server::patience::Repeat;
 use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
@@ -260,6 +261,21 @@ impl Partition {
     /// The connection for calls that are not batched.
     pub(crate) fn control(&self) -> &Arc<RoutedLane> {
         &self.control
+    }
+
+    /// The result of a call to this partition, or an error after the limit.
+    pub(crate) async fn within<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let silent = || {
+            let link = self.route.known_link();
+            let address = link.map(|link| link.connector().address());
+            failure::silent(address.as_deref().unwrap_or("the master"), limit)
+        };
+        let called = tokio::time::timeout(limit, call).await;
+        called.unwrap_or_else(|_| Err(silent()))
     }
 
     pub(crate) fn meters(&self) -> &Meters {

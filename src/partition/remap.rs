@@ -2,10 +2,12 @@
 
 use crate::error::Error;
 use crate::partition::Partition;
+use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::results::remap::Remapped;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
+use crate::server::route::RoutedLane;
 
 /// The map that a partition stores, and its epoch.
 pub(crate) struct StoredMap {
@@ -25,19 +27,30 @@ pub(crate) enum Take {
     WithMessages,
 }
 
-impl Partition {
-    /// The map that the partition stores.
-    pub(crate) async fn stored_map(&self) -> Result<StoredMap, Error> {
+impl StoredMap {
+    /// The map that the partition with these keys stores.
+    pub(crate) async fn read(
+        control: &RoutedLane,
+        queue_name: &str,
+        keys: &Keys,
+    ) -> Result<Self, Error> {
         let names = ["epoch", "map", "incarnation"];
-        let [epoch, map, incarnation] = self.control().fields(self.keys().meta(), names).await?;
-        let map = map.map(|text| PartitionMap::parse(self.queue_name(), &text));
+        let [epoch, map, incarnation] = control.fields(keys.meta(), names).await?;
+        let map = map.map(|text| PartitionMap::parse(queue_name, &text));
         let map = map.transpose()?;
         let kept = epoch.and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-        Ok(StoredMap {
+        Ok(Self {
             epoch: map.as_ref().map_or(kept, |map| map.epoch),
             map,
             incarnation,
         })
+    }
+}
+
+impl Partition {
+    /// The map that the partition stores.
+    pub(crate) async fn stored_map(&self) -> Result<StoredMap, Error> {
+        StoredMap::read(self.control(), self.queue_name(), self.keys()).await
     }
 
     /// Whether the partition has layout 3 or a newer one, which a change of the map keeps.

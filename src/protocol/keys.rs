@@ -95,10 +95,24 @@ pub(crate) fn meta_glob(glob: &str) -> String {
     format!("dueq:{{{glob}}}:meta")
 }
 
-/// The name of the queue that this key is the meta hash of.
-pub(crate) fn queue_of_meta(key: &str) -> Option<&str> {
-    let name = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
-    limits::check_queue_name(name).is_ok().then_some(name)
+/// The pattern with which SCAN finds the meta hashes of a queue's partitions but for the home.
+pub(crate) fn partitions_glob(queue_name: &str) -> String {
+    let special = |c| matches!(c, '*' | '?' | '[' | ']' | '\\' | '^');
+    let escape = |c| special(c).then_some('\\').into_iter().chain([c]);
+    let name: String = queue_name.chars().flat_map(escape).collect();
+    meta_glob(&format!("{name}/*"))
+}
+
+/// The queue of which this key is the meta hash of a partition, and the partition.
+pub(crate) fn partition_of_key(key: &str) -> Option<(&str, Tag)> {
+    let base = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
+    let (name, tag) = match base.split_once('/') {
+        None => (base, Tag::Home),
+        Some((name, tag)) => (name, Tag::parse(tag).filter(|tag| *tag != Tag::Home)?),
+    };
+    limits::check_queue_name(name)
+        .is_ok()
+        .then_some((name, tag))
 }
 
 /// The partition that this key is the meta hash of: `orders`, or `orders/17`.
@@ -112,16 +126,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_found_by_its_meta_key_and_by_no_other() {
-        assert_eq!(queue_of_meta("dueq:{orders}:meta"), Some("orders"));
+    fn a_queue_is_found_by_the_meta_keys_of_its_partitions() {
+        let found = |key| partition_of_key(key);
+        assert_eq!(found("dueq:{orders}:meta"), Some(("orders", Tag::Home)));
+        let numbered = Tag::Numbered(17);
+        assert_eq!(found("dueq:{orders/17}:meta"), Some(("orders", numbered)));
         for other in [
             "dueq:{orders}:ready",
             "dueq:{}:meta",
             "dueq:{a/b}:meta",
+            "dueq:{a/-}:meta",
+            "dueq:{a/01}:meta",
             "orders",
             "dueq:{a}:b}:meta",
         ] {
-            assert_eq!(queue_of_meta(other), None, "{other}");
+            assert_eq!(found(other), None, "{other}");
         }
     }
 
@@ -134,11 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_partition_share_its_tag_and_are_no_queue() {
+    fn keys_of_a_partition_share_its_tag() {
         let keys = Keys::of_partition("orders", Tag::Numbered(17)).expect("a valid name");
         for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
             assert!(key.starts_with("dueq:{orders/17}:"), "{key}");
         }
-        assert_eq!(queue_of_meta(keys.meta()), None);
     }
 }

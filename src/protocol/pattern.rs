@@ -84,6 +84,10 @@ impl Pattern {
                 _ => glob.push(c),
             }
         }
+        // The keys of the other partitions have a tag after the name.
+        if !glob.ends_with('*') {
+            glob.push('*');
+        }
         keys::meta_glob(&glob)
     }
 }

@@ -12,6 +12,7 @@ use crate::protocol::limits::MAX_ITEMS;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::steps::Bulk;
+use crate::router::HOME_LIMIT;
 use crate::server::patience::{Repeat, patiently};
 
 impl<C: Codec> Queue<C> {
@@ -27,8 +28,15 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn exists(&self) -> Result<bool, Error> {
-        let home = self.router.home();
-        patiently(|| home.control().has(home.keys().meta())).await
+        let known = Box::pin(self.router.learned()).await;
+        let home = known.home();
+        let has = || home.control().has(home.keys().meta());
+        match home.within(HOME_LIMIT, has()).await {
+            // The other partitions have its map.
+            Err(error) if error.is_retryable() && known.map().is_some() => Ok(true),
+            Err(_) => patiently(has).await,
+            has => has,
+        }
     }
 
     /// The ids of live workers that may be of a release before 0.2. They stop when the queue gets a

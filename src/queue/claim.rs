@@ -76,7 +76,7 @@ impl<C: Codec> Queue<C> {
             )));
         }
         let lease_ms = limits::lease_ms(lease)?;
-        let (mut partitions, mut deliveries) = (self.router.current(), Vec::new());
+        let (mut partitions, mut deliveries) = (Box::pin(self.router.learned()).await, Vec::new());
         if let Some(token) = token {
             refuse_held(&partitions, &[], token).await?;
         }

@@ -1,5 +1,7 @@
 //! Deletes a queue, whichever it is or only the one that the caller has seen.
 
+use std::sync::Arc;
+
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
 use crate::model::outcomes::Deleted;
@@ -92,7 +94,7 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn delete(&self) -> Result<bool, Error> {
-        let home = self.router.home();
+        let home = Arc::clone(Box::pin(self.router.learned()).await.home());
         let epoch = match home.call(Verb::Stats, &[], Repeat::Harmless).await {
             // A damaged queue can be deleted too. Keys of other programs are found by their type.
             Err(error) if error.kind() != ErrorKind::Server => return Err(error),

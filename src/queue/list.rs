@@ -30,7 +30,7 @@ pub(super) async fn page(
     listing: Listing,
     cursor: Option<&Cursor>,
 ) -> Result<Page, Error> {
-    let mut partitions = router.current();
+    let mut partitions = Box::pin(router.learned()).await;
     loop {
         let result = merged(&partitions, listing, cursor).await;
         let epoch = match &result {

@@ -58,7 +58,7 @@ impl<C: Codec> Queue<C> {
     where
         F: Future<Output = Result<(u64, Option<u64>), Error>> + Send + 'static,
     {
-        let known = self.router.current();
+        let known = Box::pin(self.router.learned()).await;
         let (done, epoch) = steps(Arc::clone(known.home())).await?;
         let partitions = self.router.confirm(&known, epoch).await;
         let partitions = partitions.map_err(|error| match done {
@@ -91,12 +91,20 @@ impl<C: Codec> Queue<C> {
         repeat: Repeat,
     ) -> Result<(Arc<Partitions>, Reply), Error> {
         let mut partitions = self.router.current();
+        if !verb.only_reads(&[]) {
+            // It may create the home.
+            partitions = Box::pin(self.router.learned()).await;
+        }
         loop {
             let args = args(partitions.list().len());
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
             let reply = partitions.home().call(verb, &args, repeat).await?;
             let newest = self.router.confirm(&partitions, reply.header.epoch).await;
-            let newest = newest.map_err(|error| error.after("the first partition has done it"))?;
+            let mut newest =
+                newest.map_err(|error| error.after("the first partition has done it"))?;
+            if reply.header.incarnation.is_empty() {
+                newest = Box::pin(self.router.learned()).await;
+            }
             if Arc::ptr_eq(&newest, &partitions) {
                 return Ok((partitions, reply));
             }

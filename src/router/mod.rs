@@ -4,16 +4,18 @@
 //! carries the epoch of the map by which it was routed. A partition with another epoch refuses it
 //! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
 
+mod copies;
 mod deletion;
+mod learning;
 mod partitions;
 mod refresh;
 mod registry;
 mod repartition;
 mod routing;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
@@ -25,6 +27,7 @@ use crate::server::servers::Servers;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use partitions::Partitions;
+pub(crate) use refresh::HOME_LIMIT;
 pub(crate) use registry::Registry;
 pub(crate) use routing::Routing;
 
@@ -36,6 +39,10 @@ pub(crate) struct Router {
     current: RwLock<Arc<Partitions>>,
     /// One reader of the map at a time: the others take what it found.
     refreshing: Mutex<Option<LastRead>>,
+    /// Whether the map, or that there is none, was read once.
+    has_read: AtomicBool,
+    /// When the first read failed last, while there was none that succeeded, and how long to wait.
+    first_read: Mutex<Option<(Instant, Duration)>>,
     /// The index of the partition to which ids of the library's own go next.
     open: Arc<AtomicUsize>,
     /// Counts the claims by hand: each begins with another partition.
@@ -65,6 +72,8 @@ impl Router {
             meters,
             current: RwLock::new(Arc::new(one)),
             refreshing: Mutex::default(),
+            has_read: AtomicBool::new(false),
+            first_read: Mutex::default(),
             open,
             claims: AtomicUsize::new(0),
             home_keys,

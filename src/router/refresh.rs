@@ -1,17 +1,24 @@
 //! Reading the map again, and bringing partitions to the newest one.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::error::Error;
-use crate::partition::Partition;
+use crate::error::{Error, ErrorKind};
+use crate::partition::{Partition, StoredMap};
 use crate::protocol::partition_map::PartitionMap;
+use crate::router::repartition::restore_limits;
 use crate::router::{LastRead, Partitions, Router};
+use crate::telemetry::events;
+
+/// How long a cluster's home is waited for before copies of its map are looked for.
+pub(crate) const HOME_LIMIT: Duration = Duration::from_millis(500);
 
 /// Which partitions are asked for the newest map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ask {
-    /// The home. If it has an older map than this client knows, all others too.
+pub(super) enum Ask {
+    /// The home. All others too if it has an older map than this client knows; in a cluster also if
+    /// it is away, or does not exist.
     Home,
     All,
 }
@@ -33,7 +40,11 @@ impl Router {
             // The home has the map of the call, and the partition an older one or none: it is new,
             // or its master came back without it.
             Some(map) if error.is_behind() && map.is_settled() => {
+                let is_lost = partition.stored_map().await?.incarnation.is_none();
                 partition.forward(map).await?;
+                if is_lost {
+                    restore_limits(partition, now.home()).await?;
+                }
                 Ok(now)
             }
             // A partition has a newer map than the home: the home's master came back without it.
@@ -59,7 +70,11 @@ impl Router {
         self.refresh(seen).await
     }
 
-    async fn read_again(&self, seen: &Arc<Partitions>, ask: Ask) -> Result<Arc<Partitions>, Error> {
+    pub(super) async fn read_again(
+        &self,
+        seen: &Arc<Partitions>,
+        ask: Ask,
+    ) -> Result<Arc<Partitions>, Error> {
         let asked = Instant::now();
         let mut last_read = self.refreshing.lock().await;
         let known = self.current();
@@ -77,8 +92,9 @@ impl Router {
             _ => {}
         }
         let began = Instant::now();
-        let map = newest(&known, ask).await;
+        let map = self.newest(&known, ask).await;
         let failed = map.as_ref().err().cloned();
+        self.has_read.fetch_or(failed.is_none(), Ordering::Relaxed);
         *last_read = Some(LastRead { began, failed });
         self.take(map?)
     }
@@ -89,32 +105,89 @@ impl Router {
         if known.map() == map.as_ref() {
             return Ok(known);
         }
-        let (name, servers) = (&self.queue_name, &self.servers);
-        let new = Partitions::of_map(name, servers, &self.meters, &self.open, map)?;
-        let new = Arc::new(new);
+        let new = Arc::new(self.of_map(map)?);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         *current = Arc::clone(&new);
         drop(current);
         Ok(new)
     }
-}
 
-/// The newest map. If another partition has a newer one than the home, it is written back to the
-/// home.
-async fn newest(known: &Partitions, ask: Ask) -> Result<Option<PartitionMap>, Error> {
-    let home = known.home().stored_map().await?;
-    if ask == Ask::Home && Some(home.epoch) >= known.epoch() {
-        return Ok(home.map);
-    }
-    let mut newest = home;
-    for partition in &known.list()[1..] {
-        let stored = partition.stored_map().await?;
-        if stored.map.is_some() && stored.epoch > newest.epoch {
-            newest = stored;
+    /// The newest map. If another partition has a newer one than the home, it is written back to
+    /// the home.
+    async fn newest(&self, known: &Partitions, ask: Ask) -> Result<Option<PartitionMap>, Error> {
+        let is_cluster = self.servers.is_cluster();
+        let reading = known.home().stored_map();
+        let home = match is_cluster {
+            true => known.home().within(HOME_LIMIT, reading).await,
+            false => reading.await,
+        };
+        match &home {
+            Ok(home) if Some(home.epoch) >= known.epoch() => {
+                let is_new = home.map.is_some() && known.map().is_none();
+                // Every queue that does not exist looks like one whose home was emptied.
+                let is_settled = home.incarnation.is_some() || !is_cluster;
+                if is_new || ask == Ask::Home && is_settled {
+                    return Ok(home.map.clone());
+                }
+            }
+            Err(error) if !is_cluster || !error.is_retryable() => return Err(error.clone()),
+            _ => {}
         }
+        let copies = self.copies(known, home.is_err()).await;
+        let newer = copies.newest.filter(|map| match &home {
+            Ok(home) => map.epoch > home.epoch,
+            Err(_) => Some(map.epoch) >= known.epoch(),
+        });
+        let Some(map) = newer else {
+            let home = match home {
+                // Without a copy, a slow home is waited for.
+                Err(error) if error.kind() == ErrorKind::Timeout => {
+                    known.home().stored_map().await?
+                }
+                home => home?,
+            };
+            return match copies.failed {
+                // It may have the newest map.
+                Some(error) if known.epoch() > Some(home.epoch) => Err(error),
+                _ => Ok(home.map),
+            };
+        };
+        let is_news = known.epoch() < Some(map.epoch);
+        let restored = match &home {
+            Ok(home) => self.restore(known.home(), home, &map).await,
+            Err(error) => Err(error.clone()),
+        };
+        match restored {
+            Err(error) if is_news => events::map_copied(&self.queue_name, &error),
+            Err(error) if home.is_ok() => return Err(error),
+            _ => {}
+        }
+        Ok(Some(map))
     }
-    if let Some(map) = &newest.map {
-        known.home().forward(map).await?;
+
+    /// Gives the home its map back, and its limits if it was lost.
+    async fn restore(
+        &self,
+        home: &Partition,
+        stored: &StoredMap,
+        map: &PartitionMap,
+    ) -> Result<(), Error> {
+        home.forward(map).await?;
+        if stored.incarnation.is_some() {
+            return Ok(());
+        }
+        let all = self.of_map(Some(map.clone()))?;
+        for other in &all.list()[1..] {
+            let has_map = other.stored_map().await.is_ok_and(|it| it.map.is_some());
+            if has_map {
+                return restore_limits(home, other).await;
+            }
+        }
+        Ok(())
     }
-    Ok(newest.map)
+
+    fn of_map(&self, map: Option<PartitionMap>) -> Result<Partitions, Error> {
+        let (name, servers) = (&self.queue_name, &self.servers);
+        Partitions::of_map(name, servers, &self.meters, &self.open, map)
+    }
 }

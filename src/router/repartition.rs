@@ -34,13 +34,19 @@ impl Router {
                 "{count} partitions: a queue has 1 to {MAX_PARTITIONS}"
             )));
         }
+        // Before the refresh, which may write the map back.
+        let lost = self.lost_map().await?;
         let known = self.refresh(&self.current()).await?;
-        let stored = known.home().stored_map().await?;
+        let mut stored = known.home().stored_map().await?;
+        if let Some(map) = &lost {
+            known.home().forward(map).await?;
+            stored.map = lost.clone();
+        }
         let known = self.take(stored.map.clone())?;
         match &stored.map {
             Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, map)),
             Some(map) if map.new.len() == count && map.is_settled() => {
-                self.settle(&known, map).await
+                self.settle(&known, map, lost.is_some()).await
             }
             // Somebody's change was interrupted.
             Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
@@ -154,24 +160,30 @@ impl Router {
         let settled_map = (map.new.len() > 1).then_some(settled);
         let known = self.take(settled_map.clone())?;
         match &settled_map {
-            Some(map) => self.settle(&known, map).await,
+            Some(map) => self.settle(&known, map, false).await,
             None => Ok(()),
         }
     }
 
-    /// Brings all partitions to the settled map of the home, and to the same limits.
-    async fn settle(&self, known: &Partitions, map: &PartitionMap) -> Result<(), Error> {
-        let mut of_change = None;
+    /// Brings all partitions to the settled map of the home, and to the same limits. `home_is_new`:
+    /// it was lost, and has the default limits.
+    async fn settle(
+        &self,
+        known: &Partitions,
+        map: &PartitionMap,
+        home_is_new: bool,
+    ) -> Result<(), Error> {
+        let mut source = None;
         for partition in &known.list()[1..] {
             let stored = partition.stored_map().await?.map;
-            if stored.is_some_and(|map| !map.is_settled()) {
-                of_change = Some(partition);
+            if stored.is_some_and(|map| home_is_new || !map.is_settled()) {
+                source = Some(partition);
                 break;
             }
         }
         // While a partition has the map of the change, the home may have its share of the old
         // limits. Later only the home is certain: a partition that was lost has the default limits.
-        let (stats, _) = stats(of_change.unwrap_or(known.home())).await?;
+        let (stats, _) = stats(source.unwrap_or(known.home())).await?;
         let mut limits = Limits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
         known.home().configure_as(&limits, &stats).await?;
@@ -216,6 +228,17 @@ impl Router {
             Remapped::Has(messages) => Err(has(&self.queue_name, messages)),
             _ => Ok(()),
         }
+    }
+}
+
+/// Gives a partition that was made again after a loss the limits of another one, and pauses it as the
+/// queue is. Users without the right to do so leave that to an operator's `dueq partitions`.
+pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result<(), Error> {
+    let (stats, _) = stats(from).await?;
+    let limits = Limits::of_stats(&stats, 1).of_partition(1)?;
+    match lost.configure_as(&limits, &stats).await {
+        Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
+        restored => restored,
     }
 }
 

@@ -33,6 +33,9 @@ impl<'a> Routing<'a> {
     /// # Errors
     /// `Unavailable` if the map has been changing for 10 s.
     pub(crate) async fn settled(&mut self) -> Result<Arc<Partitions>, Error> {
+        if !self.router.has_learned() {
+            self.seen = Box::pin(self.router.learned()).await;
+        }
         while let Err(changing) = self.seen.routed() {
             self.wait(changing).await?;
             // Boxed: keeps the futures of callers shallow, as rustc limits their depth.

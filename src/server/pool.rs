@@ -132,6 +132,14 @@ impl Server {
         superseded.is_some_and(CancellationToken::is_cancelled)
     }
 
+    /// Before a connection is opened: a former master may be dead, or refuse each.
+    fn refuse_superseded(&self) -> Result<(), Error> {
+        if self.is_superseded() {
+            return Err(failure::superseded(&self.address, Applied::No));
+        }
+        Ok(())
+    }
+
     /// Fails the calls in flight: another server is the master.
     pub(crate) fn supersede(&self) {
         if let Some(superseded) = &self.superseded {
@@ -158,6 +166,7 @@ impl Server {
 
     /// A connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
+        self.refuse_superseded()?;
         let getting = async {
             let mut connection = self
                 .pool
@@ -235,6 +244,7 @@ impl Server {
         client: &Client,
         config: AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, Error> {
+        self.refuse_superseded()?;
         let opening = async {
             let mut connection = client
                 .get_multiplexed_async_connection_with_config(&config)

@@ -57,6 +57,9 @@ impl QueueScan {
         if step.cursor == 0 {
             links.pop();
         }
-        Ok(Some(step.names))
+        let mut names: Vec<_> = step.found.into_iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(Some(names))
     }
 }

@@ -55,6 +55,17 @@ impl Route {
         self.slot
     }
 
+    /// Whether the keys of both routes are on one server, as far as is known.
+    pub(crate) fn shares_server_with(&self, other: &Self) -> bool {
+        match &*self.servers {
+            Servers::One(_) => true,
+            Servers::Cluster(cluster) => {
+                let of = |slot| cluster.topology.master_of(slot);
+                matches!((of(self.slot), of(other.slot)), (Some(one), Some(two)) if one.is_same(&two))
+            }
+        }
+    }
+
     /// The link to the server that holds the keys, as far as is known.
     pub(crate) async fn link(&self) -> Result<Arc<ServerLink>, Error> {
         match &*self.servers {

@@ -1,7 +1,8 @@
-//! Finds queues by their meta keys.
+//! Finds queues by the meta keys of their partitions: the home may be away, or have lost its keys.
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::protocol::keys::queue_of_meta;
+use crate::protocol::keys::partition_of_key;
+use crate::protocol::partition_map::Tag;
 use crate::server::lane::Lane;
 
 /// How many keys one step looks at.
@@ -11,8 +12,8 @@ pub(crate) const STEP_KEYS: u32 = 1_000;
 pub(crate) struct Step {
     /// Where to continue; 0 after the last step.
     pub(crate) cursor: u64,
-    /// The names of queues that this step found. A name may be found twice.
-    pub(crate) names: Vec<String>,
+    /// The queues and partitions that this step found. One may be found twice.
+    pub(crate) found: Vec<(String, Tag)>,
 }
 
 /// Looks at about [`STEP_KEYS`] keys from this cursor on; a scan begins with 0. `glob` is the
@@ -31,9 +32,9 @@ pub(crate) async fn step(lane: &Lane, glob: &str, cursor: u64) -> Result<Step, E
         let message = format!("SCAN replied with something unexpected: {error}");
         Error::new(ErrorKind::Server, Applied::No, message)
     })?;
-    let names = keys.iter().filter_map(|key| queue_of_meta(key));
+    let found = keys.iter().filter_map(|key| partition_of_key(key));
     Ok(Step {
         cursor,
-        names: names.map(str::to_owned).collect(),
+        found: found.map(|(name, tag)| (name.to_owned(), tag)).collect(),
     })
 }

@@ -11,6 +11,7 @@ use redis::{
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::failure;
@@ -19,6 +20,9 @@ use crate::server::sentinel_url::{Parts, bad_url};
 /// The time limit for connecting to a Sentinel, and for its reply. A Sentinel keeps no data, so a
 /// slow one is unreachable.
 const LIMIT: Duration = Duration::from_millis(500);
+
+/// How long to wait for slower Sentinels when a majority has replied.
+const MAJORITY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The Sentinels of one service.
 pub(crate) struct Sentinels {
@@ -131,7 +135,8 @@ impl Sentinels {
     }
 
     /// The master's host and port. All Sentinels are asked at once and the highest epoch wins: a
-    /// Sentinel that is cut off from the others knows an old decision.
+    /// Sentinel that is cut off from the others knows an old decision. The replies of a majority
+    /// suffice: each new connection waits for them.
     pub(crate) async fn master(&self) -> Result<MasterReply, Error> {
         let mut asked = JoinSet::new();
         for node in &self.nodes {
@@ -139,7 +144,13 @@ impl Sentinels {
             asked.spawn(async move { node.ask(&service).await });
         }
         let (mut newest, mut failed, mut answered) = (None::<Answer>, None::<Error>, 0);
-        while let Some(answer) = asked.join_next().await {
+        let mut end = None;
+        loop {
+            let answer = match end {
+                None => asked.join_next().await,
+                Some(end) => timeout_at(end, asked.join_next()).await.unwrap_or(None),
+            };
+            let Some(answer) = answer else { break };
             answered += usize::from(matches!(answer, Ok(Ok(_))));
             match answer {
                 Ok(Ok(answer))
@@ -155,6 +166,9 @@ impl Sentinels {
                     failed = Some(error)
                 }
                 Ok(_) | Err(_) => {}
+            }
+            if 2 * answered > self.nodes.len() {
+                end.get_or_insert_with(|| Instant::now() + MAJORITY_PAUSE);
             }
         }
         match (newest, failed) {

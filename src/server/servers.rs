@@ -105,6 +105,11 @@ impl Servers {
         }
     }
 
+    /// Whether the keys of a client may be on several servers.
+    pub(crate) fn is_cluster(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// The way to the server that holds these keys.
     pub(crate) fn route(self: &Arc<Self>, keys: &Keys) -> Route {
         Route::new(Arc::clone(self), slot_of(keys.meta()))

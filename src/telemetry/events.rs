@@ -252,6 +252,12 @@ pub(crate) fn cluster_unknown(error: &Error) {
         "no node of the cluster named the masters: they are asked again");
 }
 
+pub(crate) fn map_copied(queue: &str, error: &Error) {
+    warn!(name: "dueq.map_copied", target: "dueq", queue, %error,
+        "the home of the queue is away or lost its map: the client goes on by another partition's \
+         copy");
+}
+
 pub(crate) fn master_left(address: &str) {
     warn!(name: "dueq.master_left", target: "dueq", address,
         "a node of the cluster serves no slots any more: its calls in flight end");

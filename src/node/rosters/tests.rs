@@ -50,7 +50,7 @@ impl Coordinator {
     /// The home has answered with this roster.
     fn answer_watch(&mut self, watched: Watched) {
         let now = Instant::now();
-        self.watched(GROUP, now, Ok(watched), now);
+        self.watched(GROUP, now, (Tag::Home, Ok(watched)), now);
     }
 
     fn members(&self) -> BTreeMap<Tag, QueueNumber> {
@@ -121,8 +121,30 @@ async fn a_lost_home_leaves_the_roster_as_it_was() {
     node.answer_watch(watched(1, 0, &[]));
     node.answer_watch(watched(0, 0, &[]));
     let failed = Err(Error::invalid("refused".to_owned()));
-    node.watched(GROUP, Instant::now(), failed, Instant::now());
+    node.watched(GROUP, Instant::now(), (Tag::Home, failed), Instant::now());
     assert_eq!(node.tags().len(), 12);
+}
+
+#[tokio::test]
+async fn a_deputys_roster_holds_once_all_nodes_had_time_to_enter() {
+    let mut node = coordinator();
+    node.remapped(7, tags(64));
+    node.answer_watch(watched(1, 50, &[]));
+    let own = node.tags();
+    assert!(own.len() < 64);
+    let (start, deputy) = (Instant::now(), tags(64)[1]);
+    for (seconds, attended) in [(0, own.len()), (2, own.len()), (3, 64)] {
+        let now = start + Duration::from_secs(seconds);
+        node.watched(GROUP, now, (deputy, Ok(watched(9, 0, &[]))), now);
+        assert_eq!(node.tags().len(), attended, "after {seconds} s");
+    }
+    node.answer_watch(watched(1, 50, &[]));
+    assert_eq!(node.tags(), own, "the home is back");
+    // A new node has no other roster.
+    let mut new = coordinator();
+    new.remapped(7, tags(64));
+    new.watched(GROUP, start, (deputy, Ok(watched(9, 0, &[]))), start);
+    assert_eq!(new.tags().len(), 64);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 use std::future::ready;
 
 use dueq_testkit::Server;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -139,6 +140,28 @@ async fn a_lost_connection_is_reported_and_replaced() {
     assert_eq!(listening.next_two().await, subscribed);
     listening.publish(1, "17");
     assert_eq!(listening.next().await, Hint::Notice(ONE, Some(17)));
+}
+
+#[tokio::test]
+async fn a_listener_ends_though_its_server_refuses() {
+    let refusing = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = refusing.local_addr().expect("an address");
+    let (servers, changes, _hints, task) = listener(&format!("redis://{address}/"));
+    let channel = Channel {
+        queue_name: "queue-1".to_owned(),
+        name: "channel-1".to_owned(),
+        route: Route::new(servers, 0),
+    };
+    let change = SubscriptionChange::Add(ONE, channel);
+    changes.send(change).expect("a listener");
+    // It connects, and is refused from then on.
+    drop(refusing.accept().await.expect("a connection"));
+    drop(refusing);
+    let change = SubscriptionChange::Remove(ONE);
+    changes.send(change).expect("a listener");
+    drop(changes);
+    let ended = tokio::time::timeout(Duration::from_secs(30), task).await;
+    ended.expect("the listener ends").expect("no panic");
 }
 
 #[tokio::test]

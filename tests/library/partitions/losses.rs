@@ -76,6 +76,28 @@ async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_partition_is_paused_and_limited_as_its_queue() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue.configure(Limits::new().max_crashes(2)).await?;
+    queue.partition_into(3).await?;
+    queue.pause().await?;
+    let tags = queue.partitions().await?;
+    // The home is restored from another partition, which is not lost.
+    for tag in [&tags[1].tag, "-"] {
+        lose(&setup, tag).await?;
+        for receipt in queue.push_many(messages(60)).await {
+            receipt?;
+        }
+        for partition in queue.partitions().await? {
+            let stats = &partition.stats;
+            assert_eq!((stats.paused, stats.max_crashes), (true, 2), "{tag}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_deleted_if_another_program_uses_a_key() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;

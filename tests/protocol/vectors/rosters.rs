@@ -269,7 +269,7 @@ fn stats_counts_the_roster_at_the_home_and_nodes_elsewhere() -> Result<()> {
 }
 
 #[test]
-fn a_watch_without_a_map_or_beside_the_home_writes_nothing() -> Result<()> {
+fn a_watch_without_a_map_writes_nothing() -> Result<()> {
     let mut queue = Queue::start()?;
     for exists in [false, true] {
         if exists {
@@ -280,14 +280,22 @@ fn a_watch_without_a_map_or_beside_the_home_writes_nothing() -> Result<()> {
         ensure!(unwatch(&mut queue, T0, "a")?.0 == 0);
         ensure!(queue.contents()? == before);
     }
+    Ok(())
+}
+
+#[test]
+fn another_partition_has_a_roster_while_the_home_is_away() -> Result<()> {
+    let mut queue = queue()?;
     queue.enter("17")?;
+    ensure!(watch(&mut queue, T0, "a", 0, "")?.0 == 0, "no map yet");
     queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
-    let before = queue.contents()?;
-    for arguments in [words!["a", "watch", 0, ""], words!["a", "unwatch"]] {
-        let reply = queue.call("beat", T0, arguments)?;
-        ensure!(reply.code() == Some("BADARGS"), "{reply:?}");
-    }
-    ensure!(queue.contents()? == before);
+    ensure!(watch(&mut queue, T0, "a", 0, "")?.1 == ["a"]);
+    let (two, nodes, help) = watch(&mut queue, T0 + 1, "b", 0, "17")?;
+    ensure!((nodes, help) == (vec!["a".into(), "b".into()], vec!["17".into()]));
+    beat(&mut queue, T0 + 2, "a", "first")?;
+    ensure!(watch(&mut queue, T0 + 3, "b", two, "")?.1.is_empty());
+    ensure!(unwatch(&mut queue, T0 + 4, "b")?.0 > two);
+    ensure!(watch(&mut queue, T0 + 5, "a", 0, "")?.1 == ["a"]);
     Ok(())
 }
 

@@ -20,6 +20,7 @@ use anyhow::anyhow;
 use clap::Args;
 use dueq::{Client, Limits, Retry};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::work::handler::{Handler, serving};
@@ -30,6 +31,8 @@ use crate::{Common, existing, group, output, time};
 
 /// How long handlers may take to end after the grace, before the library drops them.
 const ENDING: Duration = group::PATIENCE.saturating_add(Duration::from_secs(5));
+/// How long to wait for the reply whether a queue exists.
+const ABSENCE_LIMIT: Duration = Duration::from_secs(1);
 const HOW: &str = "How to handle a message, one of";
 
 /// How long a receiver may take to answer, without --timeout.
@@ -297,7 +300,9 @@ impl Work {
                 true => client.queue(&served.name)?,
                 false => common.queue_of(&client, &served.name)?,
             };
-            if let Ok(Some(absence)) = existing::absence(&client, &queue).await {
+            // A queue whose master is away keeps the others from starting no longer.
+            let absence = timeout(ABSENCE_LIMIT, existing::absence(&client, &queue)).await;
+            if let Ok(Ok(Some(absence))) = absence {
                 tracing::warn!("{absence}; waiting for its first push");
             }
             if let Some(max_attempts) = self.max_attempts {

@@ -1,0 +1,113 @@
+//! Copies of the map: each partition has one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use crate::error::Error;
+use crate::partition::StoredMap;
+use crate::protocol::keys::{self, Keys};
+use crate::protocol::partition_map::{PartitionMap, Tag};
+use crate::protocol::placement::SEARCHED_TAGS;
+use crate::router::{Partitions, Router};
+use crate::server::route::RoutedLane;
+use crate::server::scan;
+
+/// How long to wait for all partitions, and for others after the first copy. A frozen master replies
+/// to nothing.
+const SEARCH_LIMIT: Duration = Duration::from_secs(2);
+const OTHERS_LIMIT: Duration = Duration::from_millis(50);
+
+/// What a search for copies found.
+#[derive(Default)]
+pub(super) struct Copies {
+    pub(super) newest: Option<PartitionMap>,
+    /// Why a partition was not read.
+    pub(super) failed: Option<Error>,
+}
+
+impl Router {
+    /// The copies of the other partitions. If this client knows none, it looks at the first tags, of
+    /// which each map has some. If `home_is_away`, it asks no partition on the same server.
+    pub(super) async fn copies(&self, known: &Partitions, home_is_away: bool) -> Copies {
+        let tags: Vec<Tag> = match known.map() {
+            Some(_) => known.list()[1..].iter().map(|one| one.tag()).collect(),
+            None => (0..SEARCHED_TAGS).map(Tag::Numbered).collect(),
+        };
+        self.copies_at(&tags, home_is_away).await
+    }
+
+    async fn copies_at(&self, tags: &[Tag], home_is_away: bool) -> Copies {
+        let home = self.servers.route(&self.home_keys);
+        let mut reads = JoinSet::new();
+        for tag in tags {
+            let Ok(keys) = Keys::of_partition(&self.queue_name, *tag) else {
+                continue;
+            };
+            let route = self.servers.route(&keys);
+            if home_is_away && route.shares_server_with(&home) {
+                continue;
+            }
+            let (name, control) = (self.queue_name.clone(), RoutedLane::control(&route));
+            reads.spawn(async move { StoredMap::read(&control, &name, &keys).await });
+        }
+        let (mut copies, mut end) = (Copies::default(), Instant::now() + SEARCH_LIMIT);
+        // The reads neither panic nor are cancelled.
+        while let Ok(Some(Ok(read))) = timeout_at(end, reads.join_next()).await {
+            match read {
+                Ok(StoredMap { map: Some(map), .. }) => {
+                    end = end.min(Instant::now() + OTHERS_LIMIT);
+                    let newest = copies.newest.take();
+                    copies.newest = newest
+                        .filter(|newest| newest.epoch >= map.epoch)
+                        .or(Some(map));
+                }
+                Ok(_) => {}
+                Err(error) => copies.failed = Some(error),
+            }
+        }
+        copies
+    }
+
+    /// The map of the other partitions if the home has lost it: for an operator's call, which looks
+    /// at every key. `None` if the home has a map, or no other partition has a newer one.
+    pub(crate) async fn lost_map(&self) -> Result<Option<PartitionMap>, Error> {
+        let home = Arc::clone(self.current().home()).stored_map().await?;
+        if home.map.is_some() {
+            return Ok(None);
+        }
+        let first: Vec<Tag> = (0..SEARCHED_TAGS).map(Tag::Numbered).collect();
+        let mut found = self.copies_at(&first, false).await.newest;
+        if found.is_none() && home.incarnation.is_none() {
+            found = self
+                .copies_at(&self.scanned_tags().await?, false)
+                .await
+                .newest;
+        }
+        Ok(found.filter(|map| map.epoch > home.epoch))
+    }
+
+    /// The tags of all partitions of which a server has the keys.
+    async fn scanned_tags(&self) -> Result<Vec<Tag>, Error> {
+        let glob = keys::partitions_glob(&self.queue_name);
+        let mut tags = Vec::new();
+        for link in self.servers.usable_links().await.0 {
+            let mut cursor = 0;
+            loop {
+                let step = match scan::step(&link.control, &glob, cursor).await {
+                    // Without the right to SCAN, the first tags were all.
+                    Err(error) if error.code() == Some("NOPERM") => return Ok(tags),
+                    step => step?,
+                };
+                tags.extend(step.found.into_iter().map(|(_, tag)| tag));
+                cursor = step.cursor;
+                if cursor == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(tags)
+    }
+}

@@ -1,0 +1,221 @@
+//! A queue whose home is away or came back empty: the other partitions have copies of the map.
+
+use anyhow::{Context, Result};
+use dueq::{Client, ErrorKind, Queue};
+use dueq_testkit::cluster::Cluster;
+
+use crate::support::{HOUR, acking, ids, until};
+
+/// A queue of six partitions on three masters, and its ids by whether their partition is on the
+/// master of the home.
+struct Partitioned {
+    cluster: Cluster,
+    /// The index of the home's master.
+    home: usize,
+    lost: Vec<String>,
+    intact: Vec<String>,
+    map: String,
+}
+
+impl Partitioned {
+    async fn start() -> Result<Self> {
+        let options = ["--cluster-require-full-coverage", "no"];
+        let cluster = Cluster::start_with(3, &options).await?;
+        let (_, home) = cluster.place("orders").await?;
+        let queue = Client::connect(&cluster.url()).await?.queue("orders")?;
+        queue.partition_into(6).await?;
+        let address = format!("127.0.0.1:{}", cluster.masters[home].port());
+        let mut bases = Vec::new();
+        for partition in queue.partitions().await? {
+            if partition.server == address {
+                bases.push(match partition.tag.as_str() {
+                    "-" => "dueq:{orders}:".to_owned(),
+                    tag => format!("dueq:{{orders/{tag}}}:"),
+                });
+            }
+        }
+        let (mut lost, mut intact) = (Vec::new(), Vec::new());
+        for id in ids(60) {
+            let keys = queue.keys_of(&id).await?;
+            let is_lost = bases.iter().any(|base| keys[0].starts_with(base));
+            if is_lost { &mut lost } else { &mut intact }.push(id);
+        }
+        let mut of = Self {
+            cluster,
+            home,
+            lost,
+            intact,
+            map: String::new(),
+        };
+        of.map = of.map().await?.context("a map")?;
+        of.intact.sort();
+        Ok(of)
+    }
+
+    /// A client that knows nothing yet, and enters by another master than the home's.
+    async fn fresh(&self) -> Result<Client> {
+        let other = (self.home + 1) % 3;
+        Ok(Client::connect(&self.cluster.masters[other].url()).await?)
+    }
+
+    async fn fresh_queue(&self) -> Result<Queue> {
+        Ok(self.fresh().await?.queue("orders")?)
+    }
+
+    async fn push(&self, ids: &[String]) -> Result<()> {
+        let queue = self.fresh_queue().await?;
+        for id in ids {
+            assert!(queue.push("").id(id).await?.is_created(), "{id}");
+        }
+        Ok(())
+    }
+
+    /// The home's map.
+    async fn map(&self) -> Result<Option<String>> {
+        let words = ["HGET", "dueq:{orders}:meta", "map"];
+        self.cluster.command(self.home, &words).await
+    }
+
+    async fn empty_home(&self) -> Result<()> {
+        self.cluster.command(self.home, &["FLUSHALL"]).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_workers_serve_the_other_partitions_without_home() -> Result<()> {
+    let mut of = Partitioned::start().await?;
+    of.push(&of.intact).await?;
+    of.cluster.masters[of.home].kill()?;
+    let (one, mut first) = acking(of.fresh_queue().await?.worker());
+    let (two, mut second) = acking(of.fresh_queue().await?.worker());
+    let mut handled = Vec::new();
+    let all = async || {
+        handled.extend(first.rest());
+        handled.extend(second.rest());
+        handled.sort();
+        Ok(handled.clone())
+    };
+    until("the messages", all, |handled| *handled == of.intact).await?;
+    drop((one, two));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_producer_reaches_the_others_without_home() -> Result<()> {
+    let mut of = Partitioned::start().await?;
+    of.cluster.masters[of.home].kill()?;
+    let queue = of.fresh_queue().await?;
+    for id in &of.intact {
+        assert!(queue.push("").id(id).delay(HOUR).await?.is_created());
+    }
+    let fresh = of.fresh_queue().await?;
+    assert!(fresh.get(&of.intact[0]).await?.is_some());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_gives_an_emptied_home_its_map_back() -> Result<()> {
+    for by_pattern in [false, true] {
+        let of = Partitioned::start().await?;
+        of.push(&of.intact).await?;
+        of.empty_home().await?;
+        let client = of.fresh().await?;
+        let (sender, mut seen) = crate::support::seen();
+        let handler = move |delivery: dueq::Delivery| {
+            let _ = sender.send(delivery.id().into_owned());
+            std::future::ready(())
+        };
+        let worker = client.worker();
+        let worker = if by_pattern {
+            worker.pattern(&client.pattern("ord*")?, handler)
+        } else {
+            worker.queue(&client.queue("orders")?, handler)
+        };
+        let worker = worker.spawn();
+        let mut handled = seen.take(of.intact.len()).await?;
+        handled.sort();
+        assert_eq!(handled, of.intact);
+        let map = async || of.map().await;
+        until("the home's map", map, |map| map.as_ref() == Some(&of.map)).await?;
+        worker.shutdown().await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_gives_an_emptied_home_its_map_back() -> Result<()> {
+    let of = Partitioned::start().await?;
+    of.push(&of.intact).await?;
+    of.empty_home().await?;
+    of.push(&of.lost).await?;
+    assert_eq!(of.map().await?.as_ref(), Some(&of.map));
+    let queue = of.fresh_queue().await?;
+    assert_eq!(queue.stats().await?.pushed, 60);
+    for id in of.lost.iter().chain(&of.intact) {
+        assert!(queue.get(id).await?.is_some(), "{id}");
+    }
+    Ok(())
+}
+
+/// As a client in another language does, which knows no map.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_finds_the_map_that_a_pushed_home_lost() -> Result<()> {
+    let of = Partitioned::start().await?;
+    of.push(&of.intact).await?;
+    of.empty_home().await?;
+    let queue = of.fresh_queue().await?;
+    of.fresh().await?.load_functions().await?;
+    let mut push = vec!["FCALL", "dueq_push", "10"];
+    push.extend(queue.keys().iter().map(String::as_str));
+    push.extend(["", "", "foreign", "+0", "", ""]);
+    of.cluster.command::<redis::Value>(of.home, &push).await?;
+    let (worker, mut seen) = acking(queue.worker());
+    let mut handled = seen.take(of.intact.len() + 1).await?;
+    handled.retain(|id| id != "foreign");
+    handled.sort();
+    assert_eq!(handled, of.intact);
+    worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_names_partitions_whose_home_is_empty() -> Result<()> {
+    let of = Partitioned::start().await?;
+    of.push(&of.intact).await?;
+    of.empty_home().await?;
+    assert_eq!(of.fresh().await?.queues().await?, ["orders"]);
+    for repair in [false, true] {
+        let findings = of.fresh_queue().await?.examine(repair).await?.findings;
+        let found = findings.iter().find(|found| found.subject == b"-");
+        let found = found.with_context(|| format!("{findings:?}"))?;
+        assert_eq!((found.code, found.repaired), ("map", repair));
+        let expected = if repair {
+            ""
+        } else {
+            "dueq partitions orders 6"
+        };
+        assert_eq!(found.remedy, expected);
+        let map = if repair { Some(&of.map) } else { None };
+        assert_eq!(
+            of.map().await?.as_ref(),
+            map,
+            "an examination writes nothing"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_number_is_refused_while_partitions_are_left() -> Result<()> {
+    let of = Partitioned::start().await?;
+    of.push(&of.intact).await?;
+    of.empty_home().await?;
+    let error = of.fresh_queue().await?.partition_into(4).await;
+    let error = error.expect_err("partitions with messages");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+    of.fresh_queue().await?.partition_into(6).await?;
+    assert_eq!(of.map().await?.as_ref(), Some(&of.map));
+    for id in &of.intact {
+        assert!(of.fresh_queue().await?.get(id).await?.is_some(), "{id}");
+    }
+    Ok(())
+}

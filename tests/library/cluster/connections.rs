@@ -1,0 +1,91 @@
+//! How many connections and questions a cluster gets.
+
+use anyhow::Result;
+use dueq::{Client, Delivery};
+use dueq_testkit::cluster::Cluster;
+
+use crate::support::{HOUR, acking, until, within};
+
+/// As many queues as one pop may cover on a single server, and some more.
+const QUEUES: usize = 80;
+
+async fn ack(_: Delivery) {}
+
+/// How many clients of the masters have sent a blocking pop last.
+async fn pops(cluster: &Cluster) -> Result<usize> {
+    let mut pops = 0;
+    for master in 0..cluster.masters.len() {
+        let clients: String = cluster.command(master, &["CLIENT", "LIST"]).await?;
+        pops += clients.matches("cmd=blpop").count();
+    }
+    Ok(pops)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quiet_queues_of_a_pattern_keep_no_pop_connections() -> Result<()> {
+    let cluster = Cluster::start(3).await?;
+    let client = Client::connect(&cluster.url()).await?;
+    for number in 0..QUEUES {
+        let queue = client.queue(&format!("mail-{number}"))?;
+        queue.push("").delay(HOUR).await?;
+    }
+    let mails = client.pattern("mail-*")?;
+    let worker = client.worker().pattern(&mails, ack).spawn();
+    let parked = |health: &dueq::Health| {
+        let parked = health.queues().filter(|(_, queue)| queue.is_parked());
+        parked.count() == QUEUES
+    };
+    let _ = until("parked queues", async || Ok(worker.health()), parked).await?;
+    until("no pops", async || pops(&cluster).await, |pops| *pops == 0).await?;
+    assert!(
+        client.connections_opened() < 40,
+        "{}",
+        client.connections_opened()
+    );
+    within("the shutdown", worker.shutdown()).await??;
+    Ok(())
+}
+
+/// How often these servers were asked for the slots.
+async fn questions(ports: &[u16]) -> Result<u64> {
+    let mut asked = 0;
+    for port in ports {
+        let words = ["INFO", "commandstats"];
+        let stats: String = dueq_testkit::cluster::command(*port, &words).await?;
+        let calls = stats.split("cmdstat_cluster|slots:calls=").nth(1);
+        let calls = calls.and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        asked += calls.unwrap_or(0);
+    }
+    Ok(asked)
+}
+
+/// How often they are asked within 10 s, in which a client asks twice.
+async fn questions_in_10_s(ports: &[u16]) -> Result<u64> {
+    let before = questions(ports).await?;
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    Ok(questions(ports).await? - before)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_are_asked_for_as_rarely_after_a_failover() -> Result<()> {
+    let mut cluster = Cluster::start(3).await?;
+    let (_, master) = cluster.place("orders").await?;
+    cluster.add_replica(master).await?;
+    let survivors: Vec<u16> = (0..cluster.masters.len())
+        .filter(|index| *index != master)
+        .map(|index| cluster.masters[index].port())
+        .collect();
+    let other = &cluster.masters[(master + 1) % 3];
+    let queue = Client::connect(&other.url()).await?.queue("orders")?;
+    let (worker, mut handled) = acking(queue.worker());
+    queue.push("").id("before").await?;
+    assert_eq!(handled.next().await?, "before");
+    let before = questions_in_10_s(&survivors).await?;
+    cluster.masters[master].kill()?;
+    let push = async || Ok(queue.push("").id("after").await.is_ok());
+    until("a push", push, |pushed| *pushed).await?;
+    assert_eq!(handled.next().await?, "after");
+    let asked = async || questions_in_10_s(&survivors).await;
+    until("as few questions", asked, |asked| *asked <= 3 * before).await?;
+    worker.stop().await
+}
