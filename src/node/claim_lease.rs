@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::outcomes::Extended;
+use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
 /// The deliveries of one claim that are not settled yet.
@@ -123,31 +124,55 @@ impl ClaimLease {
         LeaseCheck { extend, next }
     }
 
-    /// Extends one lease.
+    /// Extends one lease. A call that fails is repeated until the lease ends.
     pub(crate) async fn extend(&self, ToExtend { index, delivery }: ToExtend) {
-        let sent = Instant::now();
-        let result = delivery.extend(self.lease).await;
-        if !self.extended(index, sent, &result) {
-            return;
-        }
-        match result {
-            Ok(Extended::Until(_)) => {}
-            Ok(Extended::Gone | Extended::Lost) => delivery.found_gone(),
-            Err(error) => events::extend_failed(delivery.partition().queue_name(), &error),
+        let mut failures = 0;
+        loop {
+            let sent = Instant::now();
+            let result = delivery.extend(self.lease).await;
+            let Some(deadline) = self.extended(index, sent, &result) else {
+                return;
+            };
+            let error = match result {
+                Ok(Extended::Until(_)) => return,
+                Ok(Extended::Gone | Extended::Lost) => return delivery.found_gone(),
+                Err(error) => error,
+            };
+            events::extend_failed(delivery.partition().queue_name(), &error);
+            failures += 1;
+            let pause = reconnect_delays().delay(failures, fastrand::f64());
+            if Instant::now() + pause >= deadline || !self.extends_again(index) {
+                return;
+            }
+            tokio::time::sleep(pause).await;
         }
     }
 
-    /// Records the reply to an extension. Returns whether the delivery is still unsettled.
-    fn extended(&self, index: usize, sent: Instant, result: &Result<Extended, Error>) -> bool {
+    /// Records the reply to an extension. Returns when the lease ends; `None` if the delivery is
+    /// settled.
+    fn extended(
+        &self,
+        index: usize,
+        sent: Instant,
+        result: &Result<Extended, Error>,
+    ) -> Option<Instant> {
         let mut unsettled = self.lock();
-        let Some(Some(leased)) = unsettled.deliveries.get_mut(index) else {
-            return false;
-        };
+        let leased = unsettled.deliveries.get_mut(index)?.as_mut()?;
         leased.extending = false;
         if matches!(result, Ok(Extended::Until(_))) {
             leased.deadline = leased.deadline.max(sent + self.lease);
         }
-        true
+        Some(leased.deadline)
+    }
+
+    /// Returns whether an extension that failed is to be repeated: [`check`](Self::check) may have
+    /// begun another.
+    fn extends_again(&self, index: usize) -> bool {
+        let mut unsettled = self.lock();
+        let leased = unsettled.deliveries.get_mut(index).and_then(Option::as_mut);
+        leased
+            .filter(|leased| leased.is_open())
+            .is_some_and(|leased| !std::mem::replace(&mut leased.extending, true))
     }
 
     fn lock(&self) -> MutexGuard<'_, Unsettled> {
@@ -207,7 +232,11 @@ mod tests {
             (vec![], Some(30)),
             "both extensions are in flight"
         );
-        assert!(lease.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert!(
+            lease
+                .extended(0, claimed + 10 * S, &Ok(Extended::Until(1)))
+                .is_some()
+        );
         assert_eq!(
             check(&lease, claimed, 25),
             (vec![0], Some(30)),
@@ -220,7 +249,11 @@ mod tests {
         let claimed = Instant::now();
         let (lease, deliveries) = claim(2, claimed);
         assert_eq!(check(&lease, claimed, 10).0, [0, 1]);
-        assert!(lease.extended(0, claimed + 10 * S, &Ok(Extended::Until(1))));
+        assert!(
+            lease
+                .extended(0, claimed + 10 * S, &Ok(Extended::Until(1)))
+                .is_some()
+        );
         assert_eq!(check(&lease, claimed, 29).1, Some(30));
         assert_eq!(
             check(&lease, claimed, 30),
@@ -250,7 +283,11 @@ mod tests {
             (vec![], Some(40)),
             "the deadline has passed, but the settlement's reply decides"
         );
-        assert!(lease.extended(0, claimed + 35 * S, &Ok(Extended::Until(1))));
+        assert!(
+            lease
+                .extended(0, claimed + 35 * S, &Ok(Extended::Until(1)))
+                .is_some()
+        );
         assert_eq!(check(&lease, claimed, 40), (vec![0], Some(50)));
         drop(settling);
         assert_eq!(check(&lease, claimed, 65), (vec![], None));
@@ -276,7 +313,11 @@ mod tests {
     fn a_reply_after_the_settlement_is_ignored() {
         let (lease, _) = claim(1, Instant::now());
         lease.finish(0);
-        assert!(!lease.extended(0, Instant::now(), &Ok(Extended::Lost)));
+        assert!(
+            lease
+                .extended(0, Instant::now(), &Ok(Extended::Lost))
+                .is_none()
+        );
         assert_eq!(lease.check(Instant::now()).next, None);
     }
 }

@@ -57,6 +57,11 @@ impl ClaimState {
         self.in_flight || self.wanted.is_some() || self.failures > 0
     }
 
+    /// The end of the pause after a failed claim, unless it is over.
+    pub(crate) fn paused_until(&self, now: Instant) -> Option<Instant> {
+        self.not_before.filter(|end| now < *end)
+    }
+
     pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight
     }

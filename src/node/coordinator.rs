@@ -13,6 +13,7 @@ use crate::node::attended_queue::AttendedQueue;
 use crate::node::attention::{Attended, Attention};
 use crate::node::event::{Event, Reply};
 use crate::node::leases::Leases;
+use crate::node::lost_claims::LostClaims;
 use crate::node::membership::Membership;
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::queue_number::QueueNumber;
@@ -65,6 +66,7 @@ pub(crate) struct Coordinator {
     pub(crate) wake: Option<WakeUps>,
     pub(crate) slots: Arc<NodeSlots>,
     pub(crate) leases: Leases,
+    pub(crate) lost_claims: LostClaims,
     pub(crate) membership: Membership,
     /// The queues that want to claim.
     pub(crate) wanting: BTreeSet<QueueNumber>,
@@ -207,6 +209,7 @@ impl Coordinator {
             }
             Reply::Reaped(result) => queue.moved(Action::Reap, &result, timers, now),
             Reply::Claimed(claimed) => self.claimed(number, *claimed, now),
+            Reply::LookedUp(grant) => self.looked_up(number, *grant, now),
             Reply::Refilled(reply) => self.refilled(number, *reply, now),
             Reply::TokenReturned => {}
             Reply::Left => self.left(number, now),

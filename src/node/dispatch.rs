@@ -9,11 +9,13 @@ use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::{Claimed, Event, Reply};
+use crate::node::lost_claims::{Recovered, may_have_granted};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
 use crate::node::slots::MAX_CLAIM;
 use crate::node::tasks::Task;
 use crate::partition::Partition;
+use crate::protocol::results::claim::Granted;
 use crate::telemetry::events;
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a
@@ -42,6 +44,7 @@ impl Coordinator {
 
     /// Claims for the queues that want to, as far as handlers are free.
     pub(crate) fn dispatch(&mut self, now: Instant) {
+        self.look_up_lost(now);
         for number in self.slots.take_ended_claims() {
             self.leases.ended(number, &mut self.timers);
         }
@@ -74,6 +77,7 @@ impl Coordinator {
         let is_idle = self.busy.is_empty()
             || queue.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
         if self.wake.is_none()
+            || self.lost_claims.must_look_up(number)
             || !self.timers.is_leader(number, now)
             || !(is_idle || self.timers.is_alone(number))
         {
@@ -178,7 +182,7 @@ impl Coordinator {
         unmet
     }
 
-    fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
+    pub(crate) fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
         let free = self.shares.free();
         // Handlers that a claim does not need come back only with its reply. So a queue of many asks
         // for half of the free handlers, unless it is known to have a backlog: with less than its
@@ -198,7 +202,7 @@ impl Coordinator {
     }
 
     /// How many deliveries of the queue may be claimed.
-    fn room(&self, queue: &AttendedQueue) -> usize {
+    pub(crate) fn room(&self, queue: &AttendedQueue) -> usize {
         match queue.handling.capacity(queue.max_handlers) {
             0 => 0,
             capacity => queue.slots.room(capacity),
@@ -234,6 +238,10 @@ impl Coordinator {
         self.wanting.remove(&number);
         let partition = Arc::clone(&queue.partition);
         let sender = self.sender.clone();
+        let own = token
+            .is_none()
+            .then(|| self.lost_claims.next(number, lease_ms));
+        let token = own.map_or(token, |own| Some(own.token));
         self.tasks.spawn(Task::Call, async move {
             let sent = Instant::now();
             let token = token.unwrap_or_else(LeaseToken::random);
@@ -242,6 +250,7 @@ impl Coordinator {
                 sent,
                 asked,
                 permits,
+                own,
                 bound,
                 for_promote,
                 result,
@@ -309,15 +318,31 @@ impl Coordinator {
 }
 
 /// Releases the messages of a claim whose reply came after the end of the coordinator.
-async fn release(partition: &Arc<Partition>, event: Event) {
-    if let Event::Reply(_, Reply::Claimed(claimed)) = event
-        && let Ok(claim) = claimed.result
-    {
-        for granted in claim.granted {
-            let delivery = Delivery::new(Arc::clone(partition), granted);
-            if let Err(error) = delivery.release().await {
-                events::settle_failed(delivery.subject(), &error);
+pub(crate) async fn release(partition: &Arc<Partition>, event: Event) {
+    let deliveries = match event {
+        Event::Reply(_, Reply::LookedUp(grant)) => grant.all(),
+        Event::Reply(_, Reply::Claimed(claimed)) => match (claimed.result, claimed.own) {
+            (Ok(claim), _) => deliveries(partition, claim.granted).collect(),
+            (Err(error), Some(claim)) if may_have_granted(&error) => {
+                let read = claim.read(partition, true).await;
+                read.map(Recovered::all).unwrap_or_default()
             }
+            _ => return,
+        },
+        _ => return,
+    };
+    for delivery in deliveries {
+        if let Err(error) = delivery.release().await {
+            events::settle_failed(delivery.subject(), &error);
         }
     }
+}
+
+/// What was granted, as deliveries of the partition.
+pub(crate) fn deliveries(
+    partition: &Arc<Partition>,
+    granted: Vec<Granted>,
+) -> impl Iterator<Item = Delivery> {
+    let granted = granted.into_iter();
+    granted.map(|granted| Delivery::new(Arc::clone(partition), granted))
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::error::Error;
 use crate::node::attention::Attended;
 use crate::node::commands::NodeCommand;
+use crate::node::lost_claims::{LostGrant, OwnClaim};
 use crate::node::pulls::BoundPulls;
 use crate::node::queue_number::QueueNumber;
 use crate::node::refills::RefillReply;
@@ -45,6 +46,8 @@ pub(crate) enum Reply {
     Promoted(Result<Moved, Error>),
     Reaped(Result<Moved, Error>),
     Claimed(Box<Claimed>),
+    /// The lease of a claim without a reply was read.
+    LookedUp(Box<LostGrant>),
     Refilled(Box<RefillReply>),
     /// A wake-up token was given back, or the call failed.
     TokenReturned,
@@ -59,6 +62,8 @@ pub(crate) struct Claimed {
     /// For how many messages it asked.
     pub(crate) asked: usize,
     pub(crate) permits: HandlerPermits,
+    /// Its token, unless the caller of a pull has chosen it.
+    pub(crate) own: Option<OwnClaim>,
     /// The pulls that it is for, if they take the place of a handler.
     pub(crate) bound: Option<BoundPulls>,
     /// Whether it replaced a promote.

@@ -8,12 +8,13 @@ use crate::node::attended_queue::{AttendedQueue, now_ms};
 use crate::node::claim_lease::ClaimLease;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
+use crate::node::dispatch::deliveries;
 use crate::node::event::Claimed;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::queue_number::QueueNumber;
 use crate::node::slots::HandlerPermits;
 use crate::node::timers::Action;
-use crate::protocol::results::claim::{Claim, Granted};
+use crate::protocol::results::claim::Claim;
 use crate::protocol::results::roles::Moved;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
@@ -30,16 +31,27 @@ impl Coordinator {
             sent,
             asked,
             permits,
+            own,
             bound,
             for_promote,
             result,
         } = claimed;
+        if let Err(error) = &result {
+            self.lost_claims.failed(number, own, error);
+        }
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
         let claim = match result {
             Ok(claim) => claim,
             Err(error) if error.is_held() => {
+                let bound = bound.and_then(|bound| match own {
+                    Some(_) => {
+                        bound.granted(Vec::new(), true, &queue.context);
+                        None
+                    }
+                    None => Some(bound),
+                });
                 return self.refused_token(number, bound, &error, for_promote, now);
             }
             Err(error) => {
@@ -94,7 +106,14 @@ impl Coordinator {
         match bound {
             Some(bound) => self.answer_pulls(number, bound, granted, is_left),
             None if granted.is_empty() => {}
-            None => self.start(number, granted, sent, permits, asked),
+            None => {
+                let Some(queue) = self.queues.get(&number) else {
+                    return;
+                };
+                // Redis grants no more than was asked for; `take` guards against a faulty reply.
+                let deliveries = deliveries(&queue.partition, granted).take(asked);
+                self.start(number, deliveries.collect(), sent, permits);
+            }
         }
         let takes = self.queues.get(&number).map(AttendedQueue::takes_messages);
         self.shares.set_paused(number, takes != Some(true));
@@ -108,23 +127,16 @@ impl Coordinator {
     }
 
     /// Starts the handlers of a claim.
-    fn start(
+    pub(crate) fn start(
         &mut self,
         number: QueueNumber,
-        granted: Vec<Granted>,
+        deliveries: Vec<Delivery>,
         sent: Instant,
         permits: HandlerPermits,
-        asked: usize,
     ) {
         let Some(queue) = self.queues.get(&number) else {
             return;
         };
-        // Redis grants no more than was asked for; `take` guards against a faulty reply.
-        let deliveries: Vec<_> = granted
-            .into_iter()
-            .take(asked)
-            .map(|granted| Delivery::new(Arc::clone(&queue.partition), granted))
-            .collect();
         let claim = self.leases.next_number();
         let lease = ClaimLease::new(claim, deliveries.clone(), sent, queue.lease);
         let lease = Arc::new(lease);

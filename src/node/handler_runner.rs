@@ -186,7 +186,8 @@ pub(crate) fn closes_queue(settlement: &Settlement) -> bool {
 
 /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
 /// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
-/// Redis is back, or the reply reports that it is lost.
+/// Redis is back, or the reply reports that it is lost. After a refusal, such as of a right that was
+/// taken away for a while, it repeats the call for the duration of a lease.
 pub(crate) async fn end(
     delivery: &Delivery,
     mut settlement: Settlement,
@@ -201,40 +202,47 @@ pub(crate) async fn end(
         return "by_handler";
     }
     let _settling = delivery.settling();
-    let mut was_invalid = false;
+    let mut instead = None;
     let mut was_repeated = false;
     let mut failures = 0;
+    let mut refused_until = None;
     loop {
         let error = match settle(delivery, settlement.clone(), context).await {
             Ok(outcome) => return outcome,
             Err(error) => error,
         };
-        match error.kind() {
-            // An invalid settlement, such as a delay of 101 years, counts as a failure of the
-            // handler. Otherwise the lease would have to run out, which counts as a crash.
-            ErrorKind::InvalidInput if !was_invalid => {
-                settlement = Settlement::retry(error);
-                was_invalid = true;
+        let kind = error.kind();
+        // An invalid settlement, such as a delay of 101 years, counts as a failure of the handler.
+        // Otherwise the lease would have to run out, which counts as a crash. So does an ack whose
+        // follow-up messages the queue cannot take.
+        if instead.is_none()
+            && (kind == ErrorKind::InvalidInput || refuses_follow_ups(&settlement, &error))
+        {
+            instead = Some(std::mem::replace(&mut settlement, Settlement::retry(error)));
+            continue;
+        }
+        let is_away = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);
+        let may_pass = is_away
+            || !matches!(kind, ErrorKind::InvalidInput | ErrorKind::Internal)
+                && Instant::now()
+                    < *refused_until.get_or_insert_with(|| Instant::now() + context.lease);
+        if may_pass && !context.stop.is_cancelled() {
+            if let Some(first) = instead.take_if(|_| !is_away) {
+                // Every settlement is refused now: the handler's own may succeed later.
+                settlement = first;
             }
-            // So does an ack whose follow-up messages the queue cannot take.
-            _ if !was_invalid && refuses_follow_ups(&settlement, &error) => {
-                settlement = Settlement::retry(error);
-                was_invalid = true;
-            }
-            ErrorKind::Unavailable | ErrorKind::Timeout if !context.stop.is_cancelled() => {
-                let name = delivery.partition().queue_name();
-                events::call_failed(name, "settle", &error, "it is repeated");
-                failures += 1;
-                let pause = reconnect_delays().delay(failures, fastrand::f64());
-                let pause = tokio::time::sleep(pause);
-                context.stop.run_until_cancelled(pause).await;
-            }
+            let name = delivery.partition().queue_name();
+            events::call_failed(name, "settle", &error, "it is repeated");
+            failures += 1;
+            let pause = reconnect_delays().delay(failures, fastrand::f64());
+            let pause = tokio::time::sleep(pause);
+            context.stop.run_until_cancelled(pause).await;
+        } else if !was_repeated && context.has_lost(kind) {
             // A batcher panicked, or ended with the node's thread. The next call opens another.
-            kind if !was_repeated && context.has_lost(kind) => was_repeated = true,
-            _ => {
-                events::settle_failed(delivery.subject(), &error);
-                return "unsettled";
-            }
+            was_repeated = true;
+        } else {
+            events::settle_failed(delivery.subject(), &error);
+            return "unsettled";
         }
     }
 }

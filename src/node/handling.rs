@@ -87,6 +87,8 @@ pub(crate) struct HandlerContext {
     pub(crate) tracker: TaskTracker,
     pub(crate) retry: Retry,
     pub(crate) time_limit: Option<Duration>,
+    /// How long a delivery is leased without an extension.
+    pub(crate) lease: Duration,
     /// The worker stops: failed settlements are no longer repeated.
     pub(crate) stop: CancellationToken,
     /// The grace period is over: running handlers are dropped, their deliveries released.
@@ -112,6 +114,7 @@ impl HandlerContext {
             tracker: TaskTracker::new(),
             retry: Retry::default(),
             time_limit: None,
+            lease: Duration::from_secs(30),
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),

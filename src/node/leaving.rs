@@ -118,6 +118,7 @@ impl Coordinator {
         let mut drained = Vec::new();
         for (number, queue) in &self.queues {
             let is_idle = !queue.claim.is_in_flight()
+                && !self.lost_claims.must_look_up(*number)
                 && self.shares.running(*number) == 0
                 && queue.slots.unsettled() == 0;
             if is_idle && matches!(queue.phase, Phase::Draining) {

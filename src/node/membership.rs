@@ -208,6 +208,7 @@ impl Coordinator {
         let context = HandlerContext {
             retry: entry.retry,
             time_limit: entry.time_limit,
+            lease: entry.lease,
             ..self.membership.context.clone()
         };
         let attended = AttendedQueue::new(Setup {

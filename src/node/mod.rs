@@ -34,6 +34,7 @@ pub(crate) mod inject;
 pub(crate) mod leases;
 pub(crate) mod leaving;
 pub(crate) mod listeners;
+pub(crate) mod lost_claims;
 pub(crate) mod membership;
 pub(crate) mod newest_reply;
 pub(crate) mod node_queue;

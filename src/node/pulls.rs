@@ -60,6 +60,11 @@ pub(crate) struct PullRequest {
 }
 
 impl PullRequest {
+    /// Whether it takes messages that were leased for this time, by a token of the node's.
+    pub(crate) fn takes_lease(&self, lease_ms: u64) -> bool {
+        self.lease_ms == lease_ms && self.token.is_none()
+    }
+
     /// Whether one claim may be for both: it has one lease and one token.
     fn shares_with(&self, other: &Self) -> bool {
         self.lease_ms == other.lease_ms && self.token.is_none() && other.token.is_none()

@@ -19,6 +19,7 @@ use crate::node::coordinator::{Coordinator, Stop, leave};
 use crate::node::event::Event;
 use crate::node::handling::HandlerContext;
 use crate::node::leases::Leases;
+use crate::node::lost_claims::LostClaims;
 use crate::node::membership::Membership;
 use crate::node::precise_timer::PreciseTimer;
 use crate::node::registered::Registered;
@@ -187,6 +188,7 @@ impl Started {
             wake: Some(WakeUps::default()),
             slots,
             leases: Leases::default(),
+            lost_claims: LostClaims::default(),
             membership: Membership {
                 initial: settings.queues,
                 patterns: settings.patterns,
@@ -207,6 +209,8 @@ impl Started {
                     tracker: handlers.clone(),
                     retry: Retry::default(),
                     time_limit: None,
+                    // Each queue has its own.
+                    lease: Duration::ZERO,
                     stop: stop.claims.clone(),
                     abort: stop.abort.clone(),
                     thread,

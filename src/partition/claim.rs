@@ -35,6 +35,12 @@ impl Partition {
         Ok(claim)
     }
 
+    /// What the lease with this token holds.
+    pub(crate) async fn held_once(&self, LeaseToken(token): LeaseToken) -> Result<Claim, Error> {
+        let reply = self.call_once(Verb::Held, &[&token]).await?;
+        Ok(Claim::decode_held(reply, token)?.0)
+    }
+
     /// What the lease with this token holds, and how many messages more than the reply has.
     pub(crate) async fn held(&self, LeaseToken(token): LeaseToken) -> Result<(Claim, u64), Error> {
         let reply = self.call(Verb::Held, &[&token], Repeat::Harmless).await?;

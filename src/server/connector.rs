@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 #[cfg(feature = "tls")]
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
@@ -18,6 +20,7 @@ use crate::server::options::ClientOptions;
 use crate::server::pool::Server;
 use crate::server::sentinel::Sentinels;
 use crate::server::slots::Address;
+use crate::server::timeouts::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
@@ -279,7 +282,20 @@ pub(crate) fn prepared(
     }
     #[cfg(feature = "tls")]
     let info = with_certificates(info, options)?;
-    Ok(info)
+    // Last: the certificates are added by a client that has settings of its own.
+    Ok(info.set_tcp_settings(tcp_settings()))
+}
+
+/// Probes keep idle flows alive in firewalls, and end connections whose other side has vanished.
+/// What is not delivered within the limit of a call is never delivered: the call was repeated.
+fn tcp_settings() -> TcpSettings {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
+    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
+    return TcpSettings::default()
+        .set_keepalive(keepalive.with_interval(KEEPALIVE_INTERVAL))
+        .set_user_timeout(RESPONSE_LIMIT);
+    #[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
+    TcpSettings::default().set_keepalive(keepalive)
 }
 
 /// The same with the certificates of the options.

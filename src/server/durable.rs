@@ -62,6 +62,7 @@ impl Lane {
         }
         let sent = Instant::now();
         let exchange = Self::exchange(&mut connection, verb, keys, args, asking);
+        let exchange = info.answered(exchange);
         let asked = async { Ok(limited(RESPONSE_LIMIT, exchange).await) };
         #[cfg(feature = "harness")]
         let observed = harness::invoke(&info.server.address, verb, keys, args);

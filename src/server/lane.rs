@@ -1,12 +1,13 @@
 //! A lane: one connection to the server, used for script calls until it fails.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisError, Value};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error};
 use crate::protocol::keys::Keys;
@@ -18,6 +19,7 @@ use crate::server::failure;
 #[cfg(feature = "harness")]
 use crate::server::harness;
 use crate::server::pool::Server;
+use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 
 /// A connection that was idle for longer may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
@@ -32,6 +34,9 @@ pub(crate) struct Lane {
     /// limits.
     dedicated: Option<Arc<OwnedSemaphorePermit>>,
     open: Mutex<Option<OpenConnection>>,
+    /// Whether only the first call after a pause doubts its connection. The others may wait for a
+    /// large call before them.
+    doubts_idle_only: bool,
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
@@ -45,6 +50,19 @@ pub(crate) struct ConnectionInfo {
     pub(crate) server: Arc<Server>,
     /// Counts the connections of the lane.
     number: u64,
+    health: Arc<Health>,
+    /// Whether the call that took the connection doubts it after a while without an answer.
+    is_doubted: bool,
+}
+
+/// What the calls on one connection know of it.
+#[derive(Default)]
+struct Health {
+    /// Whether a call was answered soon. A connection is doubted only then: replies that take long
+    /// on a slow network must arrive on the second connection at last.
+    is_fast: AtomicBool,
+    /// The server answers, but not on this connection.
+    is_dead: CancellationToken,
 }
 
 struct OpenConnection {
@@ -55,6 +73,37 @@ struct OpenConnection {
     used: Instant,
     /// Whether the server has shown that it can wait for replicas or disks.
     can_wait: bool,
+}
+
+impl ConnectionInfo {
+    /// The answer to a call on this connection, or an error once the connection is known to be dead.
+    pub(crate) async fn answered<T>(
+        &self,
+        call: impl Future<Output = Result<T, RedisError>>,
+    ) -> Result<T, RedisError> {
+        let Health { is_fast, is_dead } = &*self.health;
+        let sent = Instant::now();
+        let doubt = async {
+            if !self.is_doubted || !is_fast.load(Ordering::Relaxed) {
+                std::future::pending::<()>().await;
+            }
+            self.server.answers_elsewhere().await;
+            self.server.distrust_until(sent);
+            is_dead.cancel();
+        };
+        tokio::select! {
+            biased;
+            answer = call => {
+                if sent.elapsed() < DOUBT_AFTER {
+                    is_fast.store(true, Ordering::Relaxed);
+                }
+                answer
+            }
+            () = is_dead.cancelled() => Err(only_elsewhere()),
+            // It completes `is_dead`, too.
+            () = doubt => Err(only_elsewhere()),
+        }
+    }
 }
 
 impl OpenConnection {
@@ -71,6 +120,7 @@ impl Lane {
             clock,
             dedicated: None,
             open: Mutex::new(None),
+            doubts_idle_only: false,
             connections: AtomicU64::new(0),
             wait_lock: tokio::sync::Mutex::new(()),
         }
@@ -84,6 +134,14 @@ impl Lane {
     ) -> Self {
         Self {
             dedicated: Some(permit),
+            ..Self::for_pushes(connector, clock)
+        }
+    }
+
+    /// A lane for calls of up to 1 MiB.
+    pub(crate) fn for_pushes(connector: Arc<Connector>, clock: Arc<Clock>) -> Self {
+        Self {
+            doubts_idle_only: true,
             ..Self::new(connector, clock)
         }
     }
@@ -115,8 +173,8 @@ impl Lane {
         let sent = Instant::now();
         let called = async {
             let (mut connection, info) = self.connection().await?;
-            let asked =
-                async { Ok(Self::exchange(&mut connection, verb, keys, args, asking).await) };
+            let exchange = Self::exchange(&mut connection, verb, keys, args, asking);
+            let asked = async { Ok(info.answered(exchange).await) };
             #[cfg(feature = "harness")]
             let observed = harness::invoke(&info.server.address, verb, keys, args);
             let answer = info
@@ -149,7 +207,7 @@ impl Lane {
     /// The same to a server that gets the slot of the keys, if `asking`.
     pub(crate) async fn command_asking(&self, command: &Cmd, asking: bool) -> Result<Value, Error> {
         let (mut connection, info) = self.connection().await?;
-        let asked = async { Ok(send(&mut connection, command, asking).await) };
+        let asked = async { Ok(info.answered(send(&mut connection, command, asking)).await) };
         info.server
             .unless_superseded(Applied::Unknown, asked)
             .await?
@@ -195,12 +253,18 @@ impl Lane {
     ) -> Result<(MultiplexedConnection, ConnectionInfo), Error> {
         {
             let mut open = self.lock();
-            open.take_if(|open| !self.connector.is_current(&open.info.server))
-                .into_iter()
-                .for_each(OpenConnection::discard);
+            open.take_if(|open| {
+                let server = &open.info.server;
+                !self.connector.is_current(server) || server.distrusts(open.used)
+            })
+            .into_iter()
+            .for_each(OpenConnection::discard);
             if let Some(open) = &mut *open {
+                let was_idle = open.used.elapsed() > IDLE_LIMIT;
                 open.used = Instant::now();
-                return Ok((open.connection.clone(), open.info.clone()));
+                let mut info = open.info.clone();
+                info.is_doubted = was_idle || !self.doubts_idle_only;
+                return Ok((open.connection.clone(), info));
             }
         }
         let (connection, pooled, server) = if self.dedicated.is_some() {
@@ -211,7 +275,12 @@ impl Lane {
             (MultiplexedConnection::clone(&pooled), Some(pooled), server)
         };
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let info = ConnectionInfo { server, number };
+        let info = ConnectionInfo {
+            server,
+            number,
+            health: Arc::default(),
+            is_doubted: false,
+        };
         let taken = (connection.clone(), info.clone());
         *self.lock() = Some(OpenConnection {
             connection,

@@ -44,7 +44,7 @@ impl ServerLink {
     fn with_clock(connector: &Arc<Connector>, clock: &Arc<Clock>) -> Self {
         let lane = || Arc::new(Lane::new(Arc::clone(connector), Arc::clone(clock)));
         Self {
-            pushes: lane(),
+            pushes: Arc::new(Lane::for_pushes(Arc::clone(connector), Arc::clone(clock))),
             settles: lane(),
             claims: lane(),
             control: lane(),

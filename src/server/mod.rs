@@ -20,6 +20,7 @@ mod master;
 pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;
+pub(crate) mod probe;
 mod query;
 pub(crate) mod queue_scan;
 pub(crate) mod refresher;

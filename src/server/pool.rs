@@ -3,15 +3,16 @@
 //! deadpool-redis has one role here: it opens, checks and limits the shared connections, which
 //! lanes then keep. Connections that block or subscribe are opened apart from it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use deadpool_redis::{Hook, Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, Value,
 };
+use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +42,12 @@ pub(crate) struct Server {
     superseded: Option<CancellationToken>,
     /// Whether a node of a cluster was found fit for queues.
     checked: AtomicBool,
+    /// How long the last connection took to open, in microseconds.
+    opening_us: AtomicU64,
+    /// Connections that were used last before this may be dead: one of them was.
+    distrusted: StdMutex<Option<Instant>>,
+    /// When the server was last asked on a new connection, and answered. See `probe`.
+    pub(crate) answered: Mutex<Option<Instant>>,
 }
 
 impl Server {
@@ -110,6 +117,9 @@ impl Server {
             identity,
             superseded,
             checked: AtomicBool::new(false),
+            opening_us: AtomicU64::new(0),
+            distrusted: StdMutex::default(),
+            answered: Mutex::default(),
         })
     }
 
@@ -124,6 +134,32 @@ impl Server {
 
     pub(crate) fn set_checked(&self) {
         self.checked.store(true, Ordering::Relaxed);
+    }
+
+    /// A connection is dead, by a call that was sent at `sent`. Those that were not used since then
+    /// may be dead, too: what forgot one often forgot all.
+    pub(crate) fn distrust_until(&self, sent: Instant) {
+        *self.distrusted() = Some(sent);
+    }
+
+    /// Whether a connection that was used last at this instant may be dead.
+    pub(crate) fn distrusts(&self, used: Instant) -> bool {
+        self.distrusted().is_some_and(|until| used < until)
+    }
+
+    fn distrusted(&self) -> MutexGuard<'_, Option<Instant>> {
+        let distrusted = self.distrusted.lock();
+        distrusted.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long the last connection took to open.
+    pub(crate) fn opening_time(&self) -> Duration {
+        Duration::from_micros(self.opening_us.load(Ordering::Relaxed))
+    }
+
+    fn opened_since(&self, began: Instant) {
+        let took = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.opening_us.store(took, Ordering::Relaxed);
     }
 
     /// Whether another server is the master.
@@ -167,12 +203,14 @@ impl Server {
     /// A connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
         self.refuse_superseded()?;
+        let began = Instant::now();
         let getting = async {
             let mut connection = self
                 .pool
                 .get()
                 .await
                 .map_err(|error| self.no_connection(error))?;
+            self.opened_since(began);
             if let Err(error) = self.check_role(&mut connection).await {
                 drop(deadpool_redis::Connection::take(connection));
                 return Err(error);
@@ -245,12 +283,14 @@ impl Server {
         config: AsyncConnectionConfig,
     ) -> Result<MultiplexedConnection, Error> {
         self.refuse_superseded()?;
+        let began = Instant::now();
         let opening = async {
             let mut connection = client
                 .get_multiplexed_async_connection_with_config(&config)
                 .await
                 .map_err(|error| failure::of_connecting(&self.address, error))?;
             self.opened.fetch_add(1, Ordering::Relaxed);
+            self.opened_since(began);
             self.check_role(&mut connection).await?;
             Ok(connection)
         };

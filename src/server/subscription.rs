@@ -13,6 +13,7 @@ use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
 use crate::server::failure;
 use crate::server::pool::Server;
+use crate::server::probe::only_elsewhere;
 
 /// After this long without a message, check whether the server still replies. A connection that a
 /// firewall forgot, or whose machine vanished, stays silent for ever.
@@ -168,10 +169,12 @@ impl Subscription {
 
     /// Checks that the server still replies; a refusal counts as a reply.
     async fn check(&mut self) -> Result<(), Error> {
-        match redis::cmd("PING")
-            .query_async::<Value>(&mut self.connection)
-            .await
-        {
+        let ping = redis::cmd("PING");
+        let answer = tokio::select! {
+            answer = ping.query_async::<Value>(&mut self.connection) => answer,
+            () = self.server.answers_elsewhere() => Err(only_elsewhere()),
+        };
+        match answer {
             Err(error) if error.code().is_none() => {
                 Err(failure::of_call(&self.server.address, error))
             }

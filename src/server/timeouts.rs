@@ -10,5 +10,12 @@ pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
 /// seconds, on a slow disk or in a fork.
 pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
 
+/// After how long without traffic the system probes a connection. Firewalls and balancers forget
+/// idle connections after four minutes or more.
+pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+/// How long it then waits for each answer.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -13,6 +13,7 @@ use crate::node::event::{Event, Reply};
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::handling::HandleOne;
 use crate::node::leases::Leases;
+use crate::node::lost_claims::LostClaims;
 use crate::node::share_groups::ShareGroups;
 use crate::node::shares::{Order, ShareSettings};
 use crate::node::slots::NodeSlots;
@@ -71,6 +72,7 @@ pub(crate) fn coordinator() -> Coordinator {
         wake: Some(WakeUps::default()),
         slots: Arc::<NodeSlots>::default(),
         leases: Leases::default(),
+        lost_claims: LostClaims::default(),
         membership: Membership {
             registered: Arc::default(),
             initial: vec![entry],

@@ -92,3 +92,36 @@ async fn a_moved_queue_is_reported_at_once() {
         "{error}"
     );
 }
+
+/// The server answers on new connections, and takes long for one of its replies.
+#[tokio::test]
+async fn a_dead_connection_is_given_up_and_a_slow_one_is_not() {
+    let server = Fake::start(|connection, words: Vec<String>| async move {
+        match (connection, &*words[0]) {
+            (0, "TIME") => None,
+            (_, "TIME") => {
+                tokio::time::sleep(Duration::from_secs(2)).await;
+                Some("*0\r\n".to_owned())
+            }
+            (_, "EVALSHA") => Some("-NOSCRIPT no such script\r\n".to_owned()),
+            _ => usual(&words),
+        }
+    })
+    .await;
+    let url = format!("redis://127.0.0.1:{}/", server.port);
+    let connector = Arc::new(Connector::new(&url, &ClientOptions::new()).expect("a URL"));
+    let lane = Lane::new(Arc::clone(&connector), Arc::new(Clock::new()));
+    let (info, time) = (redis::cmd("INFO"), redis::cmd("TIME"));
+    lane.command(&info).await.expect("a fast reply");
+    let sent = Instant::now();
+    let error = lane.command(&time).await.expect_err("silence");
+    assert_eq!(
+        (error.kind(), error.was_applied()),
+        (ErrorKind::Unavailable, Applied::Unknown),
+        "{error}"
+    );
+    assert!(sent.elapsed() < RESPONSE_LIMIT, "{:?}", sent.elapsed());
+    // The connection that takes its place is not doubted before it has answered soon.
+    lane.command(&time).await.expect("a slow reply");
+    assert_eq!(connector.opened(), 2);
+}

@@ -1,5 +1,6 @@
 //! Failures around the library, and their effects on messages.
 
+mod blips;
 mod connections;
 mod durability;
 mod emptied;
@@ -7,10 +8,12 @@ mod failover;
 mod failover_load;
 mod full;
 mod full_durable;
+mod lost_claims;
 mod lost_next;
 mod lost_replies;
 mod notices;
 mod proxied;
+mod refused_settlements;
 mod restarts;
 mod same_id;
 mod tls;

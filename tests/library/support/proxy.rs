@@ -32,6 +32,10 @@ struct Rules {
     stalls: AtomicU64,
     /// Forward no bytes in either direction.
     silent: AtomicBool,
+    /// Forward no replies. A connection that missed one never gets another.
+    mute: AtomicBool,
+    /// Close open connections, and new ones.
+    cut_all: watch::Sender<bool>,
     /// The connections accepted before this count never forward another byte.
     forsaken: AtomicU64,
     accepted: AtomicU64,
@@ -111,6 +115,31 @@ impl Proxy {
         self.rules.silent.store(true, Ordering::SeqCst);
     }
 
+    /// Forward again, on new connections.
+    pub(crate) fn end_silence(&self) {
+        self.forsake_open_connections();
+        self.rules.silent.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on, forward calls and lose their replies.
+    pub(crate) fn mute(&self) {
+        self.rules.mute.store(true, Ordering::SeqCst);
+    }
+
+    /// Forward replies again, on connections that have missed none.
+    pub(crate) fn unmute(&self) {
+        self.rules.mute.store(false, Ordering::SeqCst);
+    }
+
+    /// From now on, close all connections.
+    pub(crate) fn cut_all(&self) {
+        self.rules.cut_all.send_replace(true);
+    }
+
+    pub(crate) fn end_cut(&self) {
+        self.rules.cut_all.send_replace(false);
+    }
+
     /// From now on, new connections wait until `let_in`; open ones continue.
     pub(crate) fn shut(&self) {
         self.rules.shut.send_replace(true);
@@ -156,8 +185,11 @@ async fn carry(
     rules: &Rules,
 ) -> std::io::Result<()> {
     let (mut up, mut down) = (vec![0; 65_536], vec![0; 65_536]);
+    let mut cut_all = rules.cut_all.subscribe();
+    let mut is_mute = false;
     loop {
         let (request, length) = tokio::select! {
+            _ = cut_all.wait_for(|cut| *cut) => return Ok(()),
             read = client.read(&mut up) => (true, read?),
             read = server.read(&mut down) => (false, read?),
         };
@@ -192,7 +224,10 @@ async fn carry(
                 return Ok(());
             }
         } else {
-            client.write_all(&down[..length]).await?;
+            is_mute |= rules.mute.load(Ordering::SeqCst);
+            if !is_mute {
+                client.write_all(&down[..length]).await?;
+            }
         }
     }
 }

@@ -1,0 +1,125 @@
+//! Rights that are taken away and given back, and passwords that are changed, while handlers run.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Client, Delivery, IntoSettlement, Message, Settlement};
+use tokio::sync::watch;
+
+use crate::support::{LONG, Running, Setup, seen, setup, stats_until, until};
+
+/// How the server refuses the worker's user, and how it stops to.
+const REFUSALS: [[&[&str]; 2]; 2] = [
+    [
+        &["ACL", "SETUSER", "app", "-@all"],
+        &["ACL", "SETUSER", "app", "+@all"],
+    ],
+    [
+        &["ACL", "SETUSER", "app", "resetpass", ">other"],
+        &["ACL", "SETUSER", "app", "resetpass", ">secret"],
+    ],
+];
+
+async fn with_user() -> Result<(Setup, dueq::Queue)> {
+    let setup = setup().await?;
+    let rule = [
+        "ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all",
+    ];
+    setup.command::<()>(&rule).await?;
+    let url = format!("redis://app:secret@127.0.0.1:{}/", setup.server.port());
+    let queue = Client::connect(&url).await?.queue("orders")?;
+    Ok((setup, queue))
+}
+
+/// Refuses the user. Returns when it has been refused some calls since.
+async fn refuse(setup: &Setup, refusal: &[&str]) -> Result<()> {
+    setup.command::<()>(refusal).await?;
+    setup
+        .command::<u64>(&["CLIENT", "KILL", "USER", "app"])
+        .await?;
+    Ok(())
+}
+
+/// Waits until the server has refused calls of this name, or logins.
+async fn refused(setup: &Setup, call: &str) -> Result<()> {
+    let log = async || setup.command::<redis::Value>(&["ACL", "LOG"]).await;
+    let is_refused = |log: &redis::Value| {
+        let text = format!("{log:?}").to_lowercase();
+        text.contains(&format!("\"{call}\"")) || text.contains("\"auth\"")
+    };
+    until("a refusal", log, is_refused).await.map(drop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
+    let settlements: [fn() -> Settlement; 3] = [
+        || Settlement::Ack,
+        || Settlement::ack_and(vec![Message::new("").id("next")]),
+        || Settlement::bury("a reason"),
+    ];
+    for (refusal, settlement) in REFUSALS
+        .into_iter()
+        .flat_map(|refusal| settlements.map(|settlement| (refusal, settlement)))
+    {
+        let [take, give] = refusal;
+        let (setup, queue) = with_user().await?;
+        let (go, gone) = watch::channel(false);
+        let (sender, mut started) = seen();
+        let handler = move |delivery: Delivery| {
+            let _ = sender.send((delivery.id().into_owned(), delivery.attempt()));
+            let mut gone = gone.clone();
+            async move {
+                let _ = gone.wait_for(|gone| *gone).await;
+                settlement().into_settlement()
+            }
+        };
+        let worker = Running::start(queue.worker().lease(LONG), handler);
+        setup.queue.push_message(Message::new("").id("id")).await?;
+        assert_eq!(started.next().await?, ("id".to_owned(), 1));
+        refuse(&setup, take).await?;
+        go.send_replace(true);
+        refused(&setup, "evalsha").await?;
+        // Claims are refused, too: the settlement is refused within the pause between its tries.
+        tokio::time::sleep(Duration::from_secs(1)).await; // the fault's duration
+        setup.command::<()>(give).await?;
+        let is_settled = |stats: &dueq::Stats| stats.acked + stats.died >= 1;
+        let stats = stats_until(&setup.queue, "the settlement", is_settled).await?;
+        assert_eq!(stats.retried, 0, "a failure was charged");
+        worker.stop().await?;
+    }
+    Ok(())
+}
+
+/// The first extension, at a third of the lease, is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn extension_refused_for_a_while_is_repeated() -> Result<()> {
+    let (setup, queue) = with_user().await?;
+    let lease = Duration::from_secs(21);
+    let (worker, mut held) = crate::support::holding(queue.worker().lease(lease));
+    setup.queue.push_message(Message::new("").id("id")).await?;
+    let delivery = held.next().await?;
+    setup
+        .command::<()>(&["ACL", "SETUSER", "app", "-evalsha", "-eval"])
+        .await?;
+    tokio::time::sleep(lease / 3).await; // until the extension
+    setup.command::<()>(&["ACL", "LOG", "RESET"]).await?;
+    tokio::time::sleep(Duration::from_millis(700)).await; // the extension is refused at least once
+    setup.command::<()>(REFUSALS[0][1]).await?;
+    let leased_until = async || {
+        Ok(setup
+            .queue
+            .get("id")
+            .await?
+            .context("it is leased")?
+            .time_ms)
+    };
+    let first_ms = delivery.deadline_ms();
+    let extended_ms = until("an extension", leased_until, |ms| *ms > first_ms).await?;
+    // Without a repetition, the next extension begins after two thirds of the lease.
+    let later_ms = extended_ms - first_ms;
+    let half_ms = u64::try_from((lease / 2).as_millis())?;
+    assert!(later_ms < half_ms, "extended {later_ms} ms after the claim");
+    assert!(!delivery.is_lost());
+    let _ = delivery.ack().await?;
+    worker.stop().await
+}
