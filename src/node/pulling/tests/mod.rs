@@ -6,19 +6,25 @@ use crate::node::pulls::PullRequest;
 use crate::protocol::replies::Header;
 use crate::protocol::results::roles::Beat;
 
+mod model;
+
+fn header(paused: bool) -> Header {
+    Header {
+        sent: Instant::now(),
+        now_us: 0,
+        incarnation: "a".to_owned(),
+        seq: 1,
+        head_ms: None,
+        lease_deadline_ms: None,
+        paused,
+        epoch: None,
+    }
+}
+
 /// The reply to a beat of a paused queue.
 fn paused() -> Reply {
     let beat = Beat {
-        header: Header {
-            sent: Instant::now(),
-            now_us: 0,
-            incarnation: "a".to_owned(),
-            seq: 1,
-            head_ms: None,
-            lease_deadline_ms: None,
-            paused: true,
-            epoch: None,
-        },
+        header: header(true),
         leader: false,
         nodes: 1,
         ready: 0,
