@@ -37,31 +37,39 @@ fn paused() -> Reply {
     }
 }
 
-/// A beat that was sent before the pull is answered between the pull and its claim.
+/// A beat that was sent before the pull is answered between the pull and its claim. A later beat finds
+/// a pull whose claim was forgotten.
 #[tokio::test]
 async fn a_pull_asks_a_partition_that_is_paused() {
-    let mut node = coordinator();
-    let servers = Arc::clone(&node.membership.servers);
-    let pulls = Arc::<Pulls>::default();
-    let entry = QueueEntry {
-        handling: Arc::clone(&pulls) as _,
-        ..entry_of("pulled", &servers)
-    };
-    let now = Instant::now();
-    node.attend_for_pulls(entry, now).expect("a new queue");
-    let number = node.membership.numbers["pulled"];
-    let request = PullRequest {
-        max: 1,
-        lease_ms: 1_000,
-        token: None,
-    };
-    let ticket = pulls.join(request).expect("room");
-    ticket.expire();
-    // The other queue of this node, which has one handler, wants nothing.
-    node.wanting.clear();
-    node.pulled("pulled", now);
-    node.handle(Event::Reply(number, paused()));
-    node.dispatch(now);
-    assert!(node.queues[&number].claim.is_in_flight());
-    drop(ticket);
+    for is_forgotten in [false, true] {
+        let mut node = coordinator();
+        let servers = Arc::clone(&node.membership.servers);
+        let pulls = Arc::<Pulls>::default();
+        let entry = QueueEntry {
+            handling: Arc::clone(&pulls) as _,
+            ..entry_of("pulled", &servers)
+        };
+        let now = Instant::now();
+        node.attend_for_pulls(entry, now).expect("a new queue");
+        let number = node.membership.numbers["pulled"];
+        let request = PullRequest {
+            max: 1,
+            lease_ms: 1_000,
+            token: None,
+        };
+        let ticket = pulls.join(request).expect("room");
+        ticket.expire();
+        // The other queue of this node, which has one handler, wants nothing.
+        node.wanting.clear();
+        node.pulled("pulled", now);
+        if is_forgotten {
+            let queue = node.queues.get_mut(&number).expect("attended");
+            queue.claim.rest();
+            node.wanting.clear();
+        }
+        node.handle(Event::Reply(number, paused()));
+        node.dispatch(now);
+        assert!(node.queues[&number].claim.is_in_flight());
+        drop(ticket);
+    }
 }
