@@ -107,12 +107,15 @@ impl Checkup {
             );
         } else if is_late(stats) && nodes > 0 {
             let problem = format!(
-                "{due}, although {nodes} workers are alive, holding {} messages",
+                "{due}, although {nodes} workers or servers for claims over HTTP are alive, holding {} messages",
                 stats.leased
             );
-            let consequence = "messages are late: every handler is busy, or the workers cannot claim (see their logs)";
+            // A node does not say whether it is of `dueq work` or of `dueq serve`.
+            let consequence = "messages are late: every handler is busy, the consumers over HTTP claim too \
+                 little, or the workers cannot claim (see their logs)";
             let remedy = format!(
-                "{} lists what they hold; start more workers, or raise --concurrency",
+                "{} lists what they hold; start more workers, or raise --concurrency; behind dueq serve, \
+                 start more consumers, or claim more at once",
                 dueq("ls --state leased", &[name])
             );
             self.wrong("overdue", queue, problem, consequence, remedy);

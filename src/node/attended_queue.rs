@@ -221,6 +221,10 @@ impl AttendedQueue {
             timers.beat_at(self.number, now, now);
         }
         let head = self.instant(due_ms);
+        if head.is_none() && due_ms.is_some() {
+            // The clock of the server that has the queue now is not known yet: its reply tells it.
+            return timers.beat_at(self.number, now, now);
+        }
         self.seen.head = head;
         timers.head_is(self.number, head, now);
         self.unpark(timers, now);

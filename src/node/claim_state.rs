@@ -29,12 +29,14 @@ pub(crate) struct ClaimState {
 }
 
 impl ClaimState {
-    /// Claim as soon as there is a handler. Ignored during the pause after a failed claim: a timer
-    /// ends that.
-    pub(crate) fn want(&mut self, reason: Wanted, now: Instant) {
-        if self.not_before.is_none_or(|end| now >= end) && self.wanted != Some(Wanted::Woken) {
+    /// Claim as soon as there is a handler. During the pause after a failed claim, it returns the end
+    /// of the pause instead: want it again then.
+    pub(crate) fn want(&mut self, reason: Wanted, now: Instant) -> Option<Instant> {
+        let pause = self.not_before.filter(|end| now < *end);
+        if pause.is_none() && self.wanted != Some(Wanted::Woken) {
             self.wanted = Some(reason);
         }
+        pause
     }
 
     /// The reason for a claim that may be sent now.

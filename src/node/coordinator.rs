@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::node::attendance::{beat_interval, standing};
 use crate::node::attended_queue::AttendedQueue;
 use crate::node::attention::{Attended, Attention};
+use crate::node::claim_state::Wanted;
 use crate::node::event::{Event, Reply};
 use crate::node::leases::Leases;
 use crate::node::lost_claims::LostClaims;
@@ -181,9 +182,13 @@ impl Coordinator {
                         let is_parked = matches!(attended, Attended::Parked(_));
                         health.beaten(queue.name(), number, sent, beat.leader, is_parked);
                         let has_ready = queue.beat_answered(&beat, sent, timers, now);
+                        // Its claim is on the way; the beat is for the case that it is not.
+                        let is_owed = queue.handling.must_ask(number);
                         self.shares.set_paused(number, !queue.takes_messages());
                         if has_ready {
                             self.want(number, now);
+                        } else if is_owed {
+                            self.want_for(number, Wanted::Pulled, now);
                         }
                         if beat.header.incarnation.is_empty() {
                             self.look_for_map(number);

@@ -37,8 +37,11 @@ impl Coordinator {
                 queue.claim.rest();
                 return;
             }
-            queue.claim.want(reason, now);
-            self.wanting.insert(number);
+            match queue.claim.want(reason, now) {
+                // An earlier timer may have taken the place of that of the pause.
+                Some(pause) => self.timers.claim_at(number, pause, now),
+                None => drop(self.wanting.insert(number)),
+            }
         }
     }
 
@@ -176,6 +179,7 @@ impl Coordinator {
             } else if queue.handling.capacity(handlers + queue.held_count()) > 0 {
                 self.start_claim(want.queue, handlers, false);
             } else {
+                self.shares.release(want.queue, handlers);
                 unmet = true;
             }
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::error::Error;
+use crate::error::{Applied, Error, ErrorKind};
 use crate::node::attended_queue::{AttendedQueue, Setup};
 use crate::node::commands::{NodeCommand, PatternEntry, QueueEntry};
 use crate::node::coordinator::{Coordinator, PACED_BEATS};
@@ -93,6 +93,9 @@ impl Coordinator {
 
     /// A scan found queues of a pattern.
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
+        if self.wake.is_none() {
+            return; // the node is about to end
+        }
         let pattern = found.pattern;
         let leaving = self.removed_names();
         for name in &found.names {
@@ -134,6 +137,10 @@ impl Coordinator {
         pattern: Option<usize>,
         now: Instant,
     ) -> Result<(), Error> {
+        if self.wake.is_none() {
+            let message = "the worker has ended, or is about to";
+            return Err(Error::new(ErrorKind::Unavailable, Applied::No, message));
+        }
         let name = entry.router.queue_name().to_owned();
         if let Some(number) = self.membership.numbers.get(&name) {
             let queue = self.membership.queues.get(number);

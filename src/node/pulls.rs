@@ -2,8 +2,11 @@
 //! of its arrival. All partitions of the queue share them.
 //!
 //! A claim binds the first pulls and asks for as many messages as they take. Its reply answers
-//! them; those that get nothing go back to where they stood. A pull whose caller dropped it leaves
+//! them; those that get nothing wait on where they stand. A pull whose caller dropped it leaves
 //! the line, and what a claim granted for it goes to the next pull, or is released uncharged.
+//!
+//! A pull is owed one claim of each partition since its arrival. Any claim that was sent after its
+//! arrival and left no message, or failed, counts for all pulls, whichever of them it was for.
 
 mod bound;
 mod grant;
@@ -12,6 +15,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -29,6 +33,10 @@ pub(crate) use grant::Grant;
 /// How many pulls of a queue may wait at once.
 pub(crate) const MAX_PULLS: usize = 1_024;
 
+/// After a failed claim, a pull whose time has been over for so long asks no other partition: if the
+/// server is silent, each would take the whole limit of a response.
+const OVERTIME: Duration = Duration::from_millis(500);
+
 /// The pulls of one queue that have no answer yet.
 #[derive(Default)]
 pub(crate) struct Pulls {
@@ -38,14 +46,8 @@ pub(crate) struct Pulls {
 #[derive(Default)]
 struct Line {
     /// By their numbers, which grow with each arrival.
-    waiting: BTreeMap<u64, Pull>,
+    pulls: BTreeMap<u64, Pull>,
     last: u64,
-    /// The last pull that the coordinator has seen, and the partitions that it asks for it.
-    seen: (u64, BTreeSet<QueueNumber>),
-    /// How many pulls are bound to a claim in flight.
-    bound: usize,
-    /// Pulls whose time is over while they are bound, or while a partition has not been asked.
-    over: BTreeSet<u64>,
     /// The node takes no more messages of the queue.
     is_closed: bool,
 }
@@ -74,6 +76,10 @@ impl PullRequest {
 struct Pull {
     request: PullRequest,
     answer: oneshot::Sender<Result<Grant, Error>>,
+    /// Whether a claim in flight is for it.
+    is_bound: bool,
+    /// Since when its time is over.
+    over: Option<Instant>,
     /// The partitions that have not been asked since it came; `None` until the coordinator has seen
     /// it.
     unasked: Option<BTreeSet<QueueNumber>>,
@@ -100,7 +106,7 @@ impl Pulls {
             let why = "the puller has left the queue, or has ended";
             return Err(Error::new(ErrorKind::Unavailable, Applied::No, why));
         }
-        if line.waiting.len() + line.bound >= MAX_PULLS {
+        if line.pulls.len() >= MAX_PULLS {
             let why =
                 format!("{MAX_PULLS} pulls of this puller wait already: repeat the pull later");
             return Err(Error::new(ErrorKind::Unavailable, Applied::No, why));
@@ -110,10 +116,12 @@ impl Pulls {
         let pull = Pull {
             request,
             answer: sender,
+            is_bound: false,
+            over: None,
             unasked: None,
             failed: None,
         };
-        line.waiting.insert(number, pull);
+        line.pulls.insert(number, pull);
         Ok(Ticket {
             pulls: Arc::clone(self),
             number,
@@ -124,21 +132,19 @@ impl Pulls {
     /// The coordinator is about to ask these partitions for the pulls that it has not seen before.
     pub(crate) fn seen(&self, partitions: &BTreeSet<QueueNumber>) {
         let mut line = self.lock();
-        line.seen = (line.last, partitions.clone());
-        for pull in line.waiting.values_mut() {
+        for pull in line.pulls.values_mut() {
             pull.unasked.get_or_insert_with(|| partitions.clone());
         }
-        line.answer_over();
+        line.settle();
     }
 
     /// The node leaves a partition: no pull waits for it.
     pub(crate) fn forget(&self, partition: QueueNumber) {
         let mut line = self.lock();
-        line.seen.1.remove(&partition);
-        for pull in line.waiting.values_mut() {
+        for pull in line.pulls.values_mut() {
             pull.asked(partition);
         }
-        line.answer_over();
+        line.settle();
     }
 
     /// Binds the first pulls, for `most` messages at most, to a claim of this partition. `None` if
@@ -149,32 +155,29 @@ impl Pulls {
         most: usize,
     ) -> Option<BoundPulls> {
         let mut line = self.lock();
-        let (mut pulls, mut asked) = (Vec::new(), 0);
-        while asked < most
-            && let Some(first) = line.waiting.first_entry()
-            && !first_differs(&pulls, first.get())
-        {
-            let (number, pull) = first.remove_entry();
-            if !pull.answer.is_closed() {
-                asked += pull.request.max;
-                pulls.push((number, pull));
+        let last_seen = line.last;
+        let (mut bound, mut asked, mut request) = (Vec::new(), 0, None);
+        for (number, pull) in line.waiting() {
+            let first = *request.get_or_insert(pull.request);
+            if asked >= most || !bound.is_empty() && !first.shares_with(&pull.request) {
+                break;
             }
+            asked += pull.request.max;
+            pull.is_bound = true;
+            bound.push(*number);
         }
-        let (_, first) = pulls.first()?;
         let request = PullRequest {
             max: asked.min(most),
-            ..first.request
+            ..request.filter(|_| !bound.is_empty())?
         };
-        line.bound += pulls.len();
-        let last_seen = line.last;
         drop(line);
-        Some(BoundPulls::new(self, partition, request, pulls, last_seen))
+        Some(BoundPulls::new(self, partition, request, bound, last_seen))
     }
 
     /// How many messages the next claim may ask for.
     fn wanted(&self) -> usize {
-        let line = self.lock();
-        let mut pulls = line.waiting.values().map(|pull| pull.request);
+        let mut line = self.lock();
+        let mut pulls = line.waiting().map(|(_, pull)| pull.request);
         let Some(first) = pulls.next() else {
             return 0;
         };
@@ -183,17 +186,17 @@ impl Pulls {
     }
 
     /// The time of a pull is over: answers it as soon as every partition has been asked.
-    fn expire(&self, number: u64) {
+    fn expire(&self, number: u64, now: Instant) {
         let mut line = self.lock();
-        line.over.insert(number);
-        line.answer_over();
+        if let Some(pull) = line.pulls.get_mut(&number) {
+            pull.over = Some(now);
+        }
+        line.settle();
     }
 
     /// The caller has its answer, or waits for it no more.
     fn leave(&self, number: u64) {
-        let mut line = self.lock();
-        line.over.remove(&number);
-        let _pull = line.waiting.remove(&number);
+        let _pull = self.lock().pulls.remove(&number);
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -201,26 +204,24 @@ impl Pulls {
     }
 }
 
-/// Whether a pull cannot share a claim with these.
-fn first_differs(pulls: &[(u64, Pull)], pull: &Pull) -> bool {
-    let first = pulls.first();
-    first.is_some_and(|(_, first)| !first.request.shares_with(&pull.request))
-}
-
 impl Line {
-    /// Answers the pulls whose time is over and for which every partition was asked.
-    fn answer_over(&mut self) {
-        let Line { waiting, over, .. } = self;
-        over.retain(|number| {
-            let is_asked = |pull: &Pull| pull.unasked.as_ref().is_some_and(BTreeSet::is_empty);
-            if !waiting.get(number).is_some_and(is_asked) {
-                return true;
-            }
-            if let Some(pull) = waiting.remove(number) {
+    /// The pulls that no claim in flight is for.
+    fn waiting(&mut self) -> impl Iterator<Item = (&u64, &mut Pull)> {
+        self.pulls.iter_mut().filter(|(_, pull)| !pull.is_bound)
+    }
+
+    /// Answers the pulls that wait for nothing more.
+    fn settle(&mut self) {
+        let (now, is_closed) = (Instant::now(), self.is_closed);
+        let waiting = self.waiting();
+        let ended = waiting.filter(|(_, pull)| is_closed || pull.has_ended(now));
+        for number in ended.map(|(number, _)| *number).collect::<Vec<_>>() {
+            if let Some(mut pull) = self.pulls.remove(&number) {
+                // A failure counts no more when the node ends.
+                pull.failed.take_if(|_| is_closed);
                 pull.end();
             }
-            false
-        });
+        }
     }
 }
 
@@ -231,6 +232,15 @@ impl Pull {
         if let Some(unasked) = &mut self.unasked {
             unasked.remove(&partition);
         }
+    }
+
+    /// Whether its time is over, and no partition is to be asked for it any more.
+    fn has_ended(&self, now: Instant) -> bool {
+        let Some(over) = self.over else {
+            return false;
+        };
+        let is_asked = self.unasked.as_ref().is_some_and(BTreeSet::is_empty);
+        is_asked || self.failed.is_some() && now.saturating_duration_since(over) >= OVERTIME
     }
 
     /// Answers it with no message, or why there was no answer of the server.
@@ -249,18 +259,15 @@ impl Handling for Pulls {
     }
 
     fn is_needed(&self) -> bool {
-        let line = self.lock();
-        line.bound > 0 || !line.waiting.is_empty()
+        !self.lock().pulls.is_empty()
     }
 
-    /// Also while pulls are bound: each may need the other partitions when its claim grants it nothing.
     fn must_ask(&self, partition: QueueNumber) -> bool {
         let is_owed = |pull: &Pull| {
             let unasked = pull.unasked.as_ref();
             unasked.is_some_and(|unasked| unasked.contains(&partition))
         };
-        let line = self.lock();
-        line.bound > 0 || line.waiting.values().any(is_owed)
+        self.lock().pulls.values().any(is_owed)
     }
 
     fn pulls(self: Arc<Self>) -> Option<Arc<Pulls>> {
@@ -287,12 +294,7 @@ impl Handling for Pulls {
     fn close(&self) {
         let mut line = self.lock();
         line.is_closed = true;
-        let waiting = std::mem::take(&mut line.waiting);
-        drop(line);
-        for pull in waiting.into_values() {
-            // Also if the last claim failed: the node ends.
-            let _ = pull.answer.send(Ok(Grant::none()));
-        }
+        line.settle();
     }
 }
 
@@ -303,9 +305,15 @@ impl Ticket {
         (&mut self.answer).await.ok()
     }
 
+    /// The answer, if it is there.
+    #[cfg(test)]
+    pub(crate) fn try_answer(&mut self) -> Option<Result<Grant, Error>> {
+        self.answer.try_recv().ok()
+    }
+
     /// Its time is over: the answer comes as soon as every partition has been asked once.
     pub(crate) fn expire(&self) {
-        self.pulls.expire(self.number);
+        self.pulls.expire(self.number, Instant::now());
     }
 }
 

@@ -261,7 +261,7 @@ impl Coordinator {
     pub(crate) fn attend_only_home(&mut self, group: QueueNumber, now: Instant) {
         let queue = self.membership.queues.get(&group);
         let has_map = queue.is_none_or(|it| it.ranks.is_some() || it.removal.is_some());
-        if !has_map && self.wake.is_some() {
+        if !has_map {
             self.attend_partition(group, Tag::Home, None, now);
         }
     }
@@ -274,6 +274,9 @@ impl Coordinator {
         rank: Option<usize>,
         now: Instant,
     ) {
+        if self.wake.is_none() {
+            return; // the node is about to end
+        }
         let Some(queue) = self.membership.queues.get(&group) else {
             return;
         };

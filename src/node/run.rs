@@ -1,7 +1,7 @@
 //! Starts the tasks of a node, and ends them in order.
 
 use std::collections::{BTreeSet, HashMap};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -44,6 +44,9 @@ const END_LIMIT: Duration = Duration::from_secs(15);
 /// The same after a panic of an internal task. Settlements go on after the worker's end.
 const PANIC_END_LIMIT: Duration = Duration::from_secs(1);
 
+/// How long a node that is stopped before it has started waits until it has left its queues.
+const EARLY_STOP_LIMIT: Duration = Duration::from_millis(250);
+
 /// Handles messages until `stop` completes. See [`Worker::run`](crate::Worker::run).
 pub(crate) async fn run(
     settings: Settings,
@@ -51,12 +54,20 @@ pub(crate) async fn run(
     stop: impl Future<Output = ()>,
 ) -> Result<(), Error> {
     let node = node_id(&compact(Uuid::now_v7()));
-    first_beats(&settings, &node).await?;
+    let (abort, mut stop) = (settings.abort.clone(), pin!(stop));
+    let stopped = async {
+        tokio::select! {
+            () = &mut stop => {}
+            () = abort.cancelled() => {}
+        }
+    };
+    if !first_beats(&settings, &node, stopped).await? {
+        return Ok(());
+    }
     #[cfg(not(any(test, feature = "harness")))]
     let end_limit = END_LIMIT;
     #[cfg(any(test, feature = "harness"))]
     let end_limit = crate::node::inject::end_limit(&settings).unwrap_or(END_LIMIT);
-    let abort = settings.abort.clone();
     let (tasks, thread) = Tasks::on_own_thread()?;
     let started = Started::new(settings, node, &tasks, Arc::new(thread), commands);
     let Started {
@@ -262,11 +273,16 @@ async fn relay(
 }
 
 /// Registers the node in the queues that the user named. A queue that cannot be used does not keep
-/// the others from being served.
+/// the others from being served. Returns whether the node starts: not if it is stopped before Redis
+/// has answered.
 ///
 /// # Errors
 /// The first refusal, if every queue is refused and there are no patterns.
-async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
+async fn first_beats(
+    settings: &Settings,
+    node: &str,
+    stopped: impl Future<Output = ()>,
+) -> Result<bool, Error> {
     let mut beats = JoinSet::new();
     for entry in &settings.queues {
         let (partition, node) = (entry.router.home(), node.to_owned());
@@ -280,7 +296,7 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
     let (homes, node): (Vec<_>, _) = (homes.collect(), node.to_owned());
     let (report, reported) = oneshot::channel();
     let (starts, will_start) = oneshot::channel();
-    tokio::spawn(async move {
+    let registration = tokio::spawn(async move {
         // The caller may be dropped before it reads them.
         let _ = report.send(beats.join_all().await);
         if will_start.await.is_err() {
@@ -288,7 +304,16 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
             leave_each(homes, &node).await;
         }
     });
-    let failures = reported.await.unwrap_or_default();
+    let failures = tokio::select! {
+        biased;
+        failures = reported => failures.unwrap_or_default(),
+        () = stopped => {
+            drop(starts);
+            // If Redis is silent, the task goes on alone.
+            let _ = tokio::time::timeout(EARLY_STOP_LIMIT, registration).await;
+            return Ok(false);
+        }
+    };
     let _ = starts.send(());
     let mut refusals = Vec::new();
     for failure in failures.into_iter().flatten() {
@@ -301,12 +326,12 @@ async fn first_beats(settings: &Settings, node: &str) -> Result<(), Error> {
         return refusals
             .into_iter()
             .next()
-            .map_or(Ok(()), |(_, error)| Err(error));
+            .map_or(Ok(true), |(_, error)| Err(error));
     }
     for (name, error) in refusals {
         events::queue_refused(&name, &error);
     }
-    Ok(())
+    Ok(true)
 }
 
 async fn leave_each(partitions: Vec<Arc<Partition>>, node: &str) {

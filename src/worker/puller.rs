@@ -128,7 +128,8 @@ impl Puller {
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `max` or `lease` is out of its range. If the server refuses the
-    /// claim, such as for a missing right: at once. If it cannot be reached: after `wait`.
+    /// claim, such as for a missing right: at once. If it cannot be reached: after `wait`, and the
+    /// time until the claim under way has failed, which is 7 s at most.
     /// [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable) if [`MAX_PULLS`](Puller::MAX_PULLS) pulls wait already, or after
     /// [`leave`](Puller::leave) or [`shutdown`](Puller::shutdown).
     ///

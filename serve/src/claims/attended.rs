@@ -16,16 +16,17 @@ const IDLE: Duration = Duration::from_secs(300);
 const MAX_QUEUES: usize = 512;
 /// How many queues the node may be leaving on top of them.
 const MAX_LEAVING: usize = 64;
-/// How long a claim waits while the node leaves its queue.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the node may take to leave a queue. Then another node takes its place. A claim waits for
+/// twice as long.
+const LEAVE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The attended queues.
 pub(crate) struct Attended {
     client: Client,
     idle: Duration,
     max_queues: usize,
-    /// How long a claim waits for the node.
-    patience: Duration,
+    /// How long the node may take to leave a queue.
+    leave_limit: Duration,
     state: Mutex<State>,
 }
 
@@ -59,20 +60,20 @@ pub(crate) struct Attention {
 
 impl Attended {
     pub(crate) fn new(client: Client) -> Arc<Self> {
-        Self::with_limits(client, IDLE, MAX_QUEUES, PATIENCE)
+        Self::with_limits(client, IDLE, MAX_QUEUES, LEAVE_LIMIT)
     }
 
     pub(super) fn with_limits(
         client: Client,
         idle: Duration,
         max_queues: usize,
-        patience: Duration,
+        leave_limit: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             client,
             idle,
             max_queues,
-            patience,
+            leave_limit,
             state: Mutex::default(),
         })
     }
@@ -166,10 +167,17 @@ impl Attended {
         if is_used {
             return;
         }
-        if let Some(puller) = puller.take()
-            && let Err(error) = puller.leave().await
-        {
-            tracing::debug!(name: "dueq_serve.not_left", queue = &*queue, %error, "the node did not attend the queue any more");
+        if let Some(puller) = puller.take() {
+            match timeout(self.leave_limit, puller.leave()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(name: "dueq_serve.not_left", queue = &*queue, %error, "the node did not attend the queue any more");
+                }
+                Err(_) => {
+                    tracing::warn!(name: "dueq_serve.node_replaced", queue = &*queue, limit = ?self.leave_limit, "the node did not leave the queue in time: claims begin another node");
+                    self.lock().replace(&slot);
+                }
+            }
         }
         let mut state = self.lock();
         if let Some(entry) = state.queues.get_mut(&queue) {
@@ -191,10 +199,23 @@ impl State {
     fn check_node(&mut self) {
         let has_ended = |node: &Pullers| !node.health().is_running();
         if self.node.as_ref().is_some_and(has_ended) {
-            self.node = None;
-            for entry in self.queues.values_mut() {
-                entry.slot = Arc::default();
-            }
+            self.forget_node();
+        }
+    }
+
+    /// The next claim begins another node. This one ends when its last claim has ended.
+    fn forget_node(&mut self) {
+        self.node = None;
+        for entry in self.queues.values_mut() {
+            entry.slot = Arc::default();
+        }
+    }
+
+    /// Forgets the node that this slot is of.
+    fn replace(&mut self, slot: &Arc<Slot>) {
+        let mut entries = self.queues.values();
+        if entries.any(|entry| Arc::ptr_eq(&entry.slot, slot)) {
+            self.forget_node();
         }
     }
 
@@ -280,20 +301,25 @@ impl Attention {
         // In a task: were it dropped half-way, the node would attend a queue that nobody makes it leave.
         let (own, queue) = (self.another(), queue.clone());
         let attend = tokio::spawn(async move {
-            // First the node: if it is a new one, the slot is, too.
-            let (node, slot) = (own.attended.node()?, own.slot());
-            let mut slot = slot.lock().await;
-            if let Some(puller) = &*slot {
-                return Ok(puller.clone());
+            loop {
+                // First the node: if it is a new one, the slot is, too.
+                let (node, slot) = (own.attended.node()?, own.slot());
+                let mut puller = slot.lock().await;
+                if let Some(puller) = &*puller {
+                    return Ok(puller.clone());
+                }
+                if Arc::ptr_eq(&slot, &own.slot()) {
+                    let attended = node.attend(&queue).await?;
+                    return Ok(puller.insert(attended).clone());
+                }
+                // The node was replaced meanwhile.
             }
-            let attended = node.attend(&queue).await?;
-            Ok(slot.insert(attended).clone())
         });
-        match timeout(self.attended.patience, attend).await {
+        match timeout(2 * self.attended.leave_limit, attend).await {
             Ok(Ok(attended)) => attended,
             Ok(Err(_)) => Err(Problem::new(Code::Internal, "the claim panicked")),
             Err(_) => {
-                let detail = "the server still leaves the queue; claim again later";
+                let detail = "the node for claims does not answer; claim again later";
                 Err(Problem::new(Code::Busy, detail).retry_after_s(5))
             }
         }

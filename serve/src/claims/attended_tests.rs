@@ -147,6 +147,47 @@ async fn node_that_has_ended_is_replaced() -> Result<()> {
     Ok(())
 }
 
+/// Sends a signal to the server's process.
+fn signal(signal: &str, server: &Server) -> Result<()> {
+    let pid = server.pid().to_string();
+    let status = std::process::Command::new("kill")
+        .args([signal, &pid])
+        .status()?;
+    assert!(status.success());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn node_that_does_not_leave_is_replaced() -> Result<()> {
+    let (server, client) = client().await?;
+    let (idle, limit) = (Duration::from_millis(50), Duration::from_secs(3));
+    let attended = Attended::with_limits(client.clone(), idle, 10, limit);
+    let other = attention(&attended, "other")?;
+    let old = puller(&other, &client, "other").await?;
+    claim(&attended, &client, "orders").await?;
+    signal("-STOP", &server)?;
+    // The leave waits for the server.
+    until("the node is replaced", async || {
+        Ok(!attended.knows("orders"))
+    })
+    .await?;
+    let again = attention(&attended, "orders")?;
+    let new = puller(&again, &client, "orders").await?;
+    signal("-CONT", &server)?;
+    client.queue("orders")?.push("x").await?;
+    assert_eq!(new.pull(1, LONG, LIMIT).await?.len(), 1);
+    // The claims of the former node go on, and it ends with the last one.
+    client.queue("other")?.push("x").await?;
+    assert_eq!(old.pull(1, LONG, LIMIT).await?.len(), 1);
+    drop((old, other, again));
+    until("one node", async || {
+        Ok(client.queue("other")?.nodes().await?.is_empty())
+    })
+    .await?;
+    attended.end().await;
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn queue_of_a_new_node_is_left_when_idle() -> Result<()> {
     let (_server, client) = client().await?;

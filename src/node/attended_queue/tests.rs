@@ -141,3 +141,15 @@ async fn a_notice_of_a_due_head_unparks_at_once() {
     queue.noticed(None, &mut timers, later);
     assert_eq!(queue.attend(true, false, later), Attended::Parked(SILENCE));
 }
+
+/// The queue has moved to a server that has not answered yet.
+#[tokio::test]
+async fn a_notice_without_a_known_clock_asks_for_a_beat() {
+    let (mut queue, mut timers, now) = subscribed();
+    let head = Duration::from_secs(1);
+    queue.noticed(Some(due_ms(head)), &mut timers, now);
+    queue.partition = Partition::unconnected();
+    queue.noticed(Some(due_ms(head / 2)), &mut timers, now);
+    let due: Vec<_> = std::iter::from_fn(|| timers.pop(now + 3 * head)).collect();
+    assert_eq!(due, [(Q, Action::Beat), (Q, Action::Promote)]);
+}

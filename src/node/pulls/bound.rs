@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Grant, Line, Pull, PullRequest, Pulls};
+use super::{Grant, Line, PullRequest, Pulls};
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::node::handling::HandlerContext;
@@ -15,8 +15,8 @@ pub(crate) struct BoundPulls {
     partition: QueueNumber,
     /// What the claim asks for.
     request: PullRequest,
-    /// In the order of their arrival.
-    bound: Vec<(u64, Pull)>,
+    /// Their numbers, in the order of their arrival.
+    bound: Vec<u64>,
     /// The number of the last pull that came before the claim.
     last_seen: u64,
 }
@@ -26,7 +26,7 @@ impl BoundPulls {
         pulls: &Arc<Pulls>,
         partition: QueueNumber,
         request: PullRequest,
-        bound: Vec<(u64, Pull)>,
+        bound: Vec<u64>,
         last_seen: u64,
     ) -> Self {
         Self {
@@ -51,106 +51,96 @@ impl BoundPulls {
         context: &Arc<HandlerContext>,
     ) {
         let mut rest = deliveries.into_iter();
-        let (mut unserved, bound) = (Vec::new(), self.unbind());
-        for (number, pull) in bound {
-            let (share, back) = serve(pull, rest, context);
-            rest = share;
-            unserved.extend(back.map(|pull| (number, pull)));
-        }
-        let mut line = self.pulls.lock();
-        for (number, pull) in unserved {
-            line.put_back(number, pull);
+        let pulls = Arc::clone(&self.pulls);
+        let mut line = pulls.lock();
+        for number in self.unbind(&mut line) {
+            line.serve(number, &mut rest, context);
         }
         if !is_left {
-            for (_, pull) in line.waiting.range_mut(..=self.last_seen) {
+            for (_, pull) in line.pulls.range_mut(..=self.last_seen) {
                 pull.asked(self.partition);
             }
         }
         // Pulls that the claim was for may be gone; others take their place.
         while rest.len() > 0
             && let Some(number) = line.next_alike(&self.request)
-            && let Some(pull) = line.waiting.remove(&number)
         {
-            let (share, back) = serve(pull, rest, context);
-            rest = share;
-            drop(back);
+            line.serve(number, &mut rest, context);
         }
-        line.answer_over();
+        line.settle();
         drop(line);
         drop(Grant::new(rest.collect(), context));
     }
 
-    /// The claim failed. Its pulls wait for the next one, unless that would fail, too.
+    /// The claim failed. The pulls wait for the next one, unless that would fail, too.
     pub(crate) fn failed(mut self, error: &Error) {
-        let bound = self.unbind();
-        let mut line = self.pulls.lock();
-        for (number, mut pull) in bound {
-            if !error.is_retryable() {
-                let _ = pull.answer.send(Err(error.clone()));
-                continue;
+        let pulls = Arc::clone(&self.pulls);
+        let mut line = pulls.lock();
+        let bound = self.unbind(&mut line);
+        if error.is_retryable() {
+            for (_, pull) in line.pulls.range_mut(..=self.last_seen) {
+                pull.asked(self.partition);
+                pull.failed = Some((self.partition, error.clone()));
             }
-            pull.asked(self.partition);
-            pull.failed = Some((self.partition, error.clone()));
-            line.put_back(number, pull);
+        } else {
+            // The token of a claim is its own, but every claim lacks a right.
+            let refused = match error.is_held() {
+                true => bound,
+                false => line.waiting().map(|(number, _)| *number).collect(),
+            };
+            for number in refused {
+                if number <= self.last_seen
+                    && let Some(mut pull) = line.pulls.remove(&number)
+                {
+                    pull.failed = Some((self.partition, error.clone()));
+                    pull.end();
+                }
+            }
         }
-        line.answer_over();
+        line.settle();
     }
 
-    fn unbind(&mut self) -> Vec<(u64, Pull)> {
+    /// They wait again. Returns their numbers.
+    fn unbind(&mut self, line: &mut Line) -> Vec<u64> {
         let bound = std::mem::take(&mut self.bound);
-        self.pulls.lock().bound -= bound.len();
+        for number in &bound {
+            if let Some(pull) = line.pulls.get_mut(number) {
+                pull.is_bound = false;
+            }
+        }
         bound
     }
 }
 
 impl Drop for BoundPulls {
     fn drop(&mut self) {
-        self.unbind();
+        if self.bound.is_empty() {
+            return; // the reply came, and its caller may have the lock
+        }
+        let mut line = self.pulls.lock();
+        for number in &self.bound {
+            line.pulls.remove(number);
+        }
     }
 }
 
 type Deliveries = std::vec::IntoIter<Delivery>;
 
-/// Answers a pull with its share. Returns the rest, and the pull if there was nothing for it.
-fn serve(
-    pull: Pull,
-    mut rest: Deliveries,
-    context: &Arc<HandlerContext>,
-) -> (Deliveries, Option<Pull>) {
-    if rest.len() == 0 {
-        return (rest, Some(pull));
-    }
-    let share: Vec<_> = rest.by_ref().take(pull.request.max).collect();
-    match pull.answer.send(Ok(Grant::new(share, context))) {
-        // Its caller dropped it: the next pull gets them.
-        Err(Ok(grant)) => {
-            let mut back = grant.reuse();
-            back.extend(rest);
-            (back.into_iter(), None)
-        }
-        _ => (rest, None),
-    }
-}
-
 impl Line {
-    /// A pull that was bound waits again, where it stood.
-    fn put_back(&mut self, number: u64, mut pull: Pull) {
-        let (last_seen, partitions) = &self.seen;
-        if number <= *last_seen {
-            // The coordinator may have seen it while it was bound, or left a partition.
-            let unasked = pull.unasked.get_or_insert_with(|| partitions.clone());
-            unasked.retain(|partition| partitions.contains(partition));
-        }
-        if self.is_closed {
-            let _ = pull.answer.send(Ok(Grant::none()));
-        } else if !pull.answer.is_closed() {
-            self.waiting.insert(number, pull);
+    /// Answers a pull with its share, if it is still there and anything is left for it.
+    fn serve(&mut self, number: u64, rest: &mut Deliveries, context: &Arc<HandlerContext>) {
+        if rest.len() > 0
+            && let Some(pull) = self.pulls.remove(&number)
+        {
+            let share = rest.by_ref().take(pull.request.max).collect();
+            // Its ticket is there: a ticket that is dropped takes its pull out of the line first.
+            let _ = pull.answer.send(Ok(Grant::new(share, context)));
         }
     }
 
     /// The first pull that can take what a claim of this request granted.
-    fn next_alike(&self, request: &PullRequest) -> Option<u64> {
-        let mut waiting = self.waiting.iter();
+    fn next_alike(&mut self, request: &PullRequest) -> Option<u64> {
+        let mut waiting = self.waiting();
         let alike = waiting.find(|(_, pull)| request.shares_with(&pull.request));
         alike.map(|(number, _)| *number)
     }

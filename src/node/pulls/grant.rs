@@ -38,11 +38,6 @@ impl Grant {
         }
         std::mem::take(&mut self.deliveries)
     }
-
-    /// The messages, for another pull.
-    pub(super) fn reuse(mut self) -> Vec<Delivery> {
-        std::mem::take(&mut self.deliveries)
-    }
 }
 
 impl Drop for Grant {

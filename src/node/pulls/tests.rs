@@ -131,85 +131,6 @@ async fn messages_that_no_pull_takes_are_released() {
 }
 
 #[tokio::test]
-async fn an_ended_pull_is_answered_after_each_partition() {
-    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
-    let mut ticket = join(&pulls, 1);
-    ticket.expire();
-    assert_eq!(answered(&mut ticket), None, "no partition was asked");
-    pulls
-        .bind(HOME, 1)
-        .expect("it")
-        .granted(Vec::new(), true, &context);
-    pulls
-        .bind(HOME, 1)
-        .expect("it")
-        .granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut ticket), None, "one partition was asked");
-    pulls
-        .bind(OTHER, 1)
-        .expect("it")
-        .granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut ticket), Some(vec![]));
-    // A partition that the node leaves is not waited for, nor one whose claim failed.
-    for leaves in [true, false] {
-        let mut ticket = join(&pulls, 1);
-        pulls
-            .bind(HOME, 1)
-            .expect("it")
-            .granted(Vec::new(), false, &context);
-        match leaves {
-            true => pulls.forget(OTHER),
-            false => pulls.bind(OTHER, 1).expect("it").failed(&unavailable()),
-        }
-        assert_eq!(answered(&mut ticket), None, "its time is not over");
-        ticket.expire();
-        let answer = ticket.answer.try_recv().expect("an answer");
-        assert_eq!(answer.is_ok(), leaves);
-    }
-}
-
-#[tokio::test]
-async fn a_pull_behind_others_is_asked_for_by_their_claim() {
-    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
-    let (first, mut behind) = (join(&pulls, 1), join(&pulls, 1));
-    pulls.forget(OTHER);
-    behind.expire();
-    let bound = pulls.bind(HOME, 1).expect("the first");
-    let mut later = join(&pulls, 1);
-    pulls.forget(OTHER);
-    later.expire();
-    bound.granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut behind), Some(vec![]));
-    assert_eq!(answered(&mut later), None, "it came after the claim");
-    drop(first);
-}
-
-#[tokio::test]
-async fn a_pull_seen_while_it_is_bound_counts_as_asked() {
-    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
-    let mut ticket = pulls.join(request(1, 1_000)).expect("room");
-    ticket.expire();
-    let bound = pulls.bind(HOME, 1).expect("it");
-    pulls.seen(&BTreeSet::from([HOME, OTHER]));
-    bound.granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut ticket), None, "one partition was asked");
-    let bound = pulls.bind(OTHER, 1).expect("it");
-    bound.granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut ticket), Some(vec![]));
-}
-
-#[tokio::test]
-async fn a_bound_pull_does_not_wait_for_a_left_partition() {
-    let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
-    let mut ticket = join(&pulls, 1);
-    ticket.expire();
-    let bound = pulls.bind(HOME, 1).expect("it");
-    pulls.forget(OTHER);
-    bound.granted(Vec::new(), false, &context);
-    assert_eq!(answered(&mut ticket), Some(vec![]));
-}
-
-#[tokio::test]
 async fn a_claim_is_owed_until_each_partition_was_asked() {
     let (pulls, context) = (Arc::<Pulls>::default(), Arc::new(HandlerContext::here()));
     let owed = || [HOME, OTHER].map(|partition| pulls.must_ask(partition));
@@ -219,7 +140,7 @@ async fn a_claim_is_owed_until_each_partition_was_asked() {
     pulls.seen(&BTreeSet::from([HOME, OTHER]));
     assert_eq!(owed(), [true, true]);
     let bound = pulls.bind(HOME, 1).expect("it");
-    assert_eq!(owed(), [true, true], "it may be put back");
+    assert_eq!(owed(), [true, true], "its claim may grant nothing");
     bound.granted(Vec::new(), false, &context);
     assert_eq!(owed(), [false, true]);
     let bound = pulls.bind(OTHER, 1).expect("it");
@@ -277,4 +198,48 @@ async fn the_number_of_pulls_is_bounded() {
         None,
         "the node has ended"
     );
+}
+
+/// The kind of error that a pull was answered with, if it has its answer.
+fn error_kind(ticket: &mut Ticket) -> Option<ErrorKind> {
+    let answer = ticket.try_answer()?;
+    Some(answer.err().expect("an error").kind())
+}
+
+#[tokio::test]
+async fn a_failed_claim_counts_for_pulls_of_each_kind() {
+    let pulls = Arc::<Pulls>::default();
+    let [mut first, mut other, mut third] =
+        [10, 20, 10].map(|lease| pulls.join(request(1, lease)).expect("room"));
+    pulls.seen(&BTreeSet::from([HOME]));
+    other.expire();
+    third.expire();
+    pulls.bind(HOME, 1).expect("one").failed(&unavailable());
+    for ticket in [&mut other, &mut third] {
+        assert_eq!(error_kind(ticket), Some(ErrorKind::Unavailable));
+    }
+    assert_eq!(error_kind(&mut first), None, "its time is not over");
+    // A right that is missing is missing for every pull, too.
+    let mut behind = pulls.join(request(1, 20)).expect("room");
+    let denied = Error::new(ErrorKind::Denied, Applied::No, "no right");
+    pulls.bind(HOME, 1).expect("one").failed(&denied);
+    for ticket in [&mut first, &mut behind] {
+        assert_eq!(error_kind(ticket), Some(ErrorKind::Denied));
+    }
+}
+
+#[tokio::test]
+async fn a_late_pull_asks_no_partition_after_a_failure() {
+    let pulls = Arc::<Pulls>::default();
+    let mut ticket = join(&pulls, 1);
+    let now = Instant::now();
+    pulls.expire(ticket.number, now);
+    pulls.bind(HOME, 1).expect("it").failed(&unavailable());
+    assert_eq!(error_kind(&mut ticket), None, "another server may answer");
+    // A server that is silent takes the limit of a response for each partition.
+    let Some(earlier) = now.checked_sub(OVERTIME) else {
+        return; // the machine has just started
+    };
+    pulls.expire(ticket.number, earlier);
+    assert_eq!(error_kind(&mut ticket), Some(ErrorKind::Unavailable));
 }

@@ -1,8 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::error::ErrorKind;
 use crate::node::event::Reply;
-use crate::node::membership::tests::coordinator;
+use crate::node::membership::tests::{coordinator, entry_of};
 use crate::node::shares::Want;
 use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::replies::Header;
@@ -250,4 +251,32 @@ async fn home_is_attended_after_its_leave_if_the_map_has_gone() {
     node.mapped_alone();
     node.end_leaves();
     assert_eq!(node.tags(), BTreeSet::from([Tag::Home]));
+}
+
+#[tokio::test]
+async fn node_that_stops_takes_no_partition() {
+    let mut node = coordinator();
+    node.remapped(7, tags(4));
+    node.answer_watch(watched(1, 0, &[]));
+    node.stop_claiming();
+    let last = |node: &Coordinator| {
+        let mut queues = node.queues.values();
+        queues.all(|queue| queue.rank == Some(LAST_RANK))
+    };
+    // The map changes, and a partition ends.
+    node.remapped(8, vec![Tag::Home, Tag::Numbered(2), Tag::Numbered(99)]);
+    let kept = BTreeSet::from([Tag::Home, Tag::Numbered(2)]);
+    assert_eq!((node.tags(), last(&node)), (kept.clone(), true));
+    node.end_leaves();
+    assert_eq!((node.tags(), last(&node)), (kept, true));
+    node.mapped_alone();
+    node.end_leaves();
+    assert_eq!(
+        (node.tags(), last(&node)),
+        (BTreeSet::from([Tag::Home]), true)
+    );
+    // Nor a queue.
+    let servers = Arc::clone(&node.membership.servers);
+    let refused = node.attend(entry_of("another", &servers), None, Instant::now());
+    assert!(refused.is_err_and(|error| error.kind() == ErrorKind::Unavailable));
 }

@@ -1,11 +1,13 @@
 //! Pulls of queues with several partitions, on one server and on a cluster.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq::{Client, Delivery, DeliveryHandle, Message, Puller, Queue, Settled};
 use dueq_testkit::cluster::Cluster;
 
+use super::MS;
+use crate::faults::signal;
 use crate::support::{LIMIT, LONG, ids, messages, push_all, setup, stats_until, within};
 
 /// The handles of all messages of [`ids`].
@@ -75,6 +77,38 @@ async fn a_pull_without_a_wait_asks_each_partition() -> Result<()> {
             Some(id)
         );
     }
+    Ok(puller.shutdown().await?)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_of_partitions_is_left_after_pulls() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.partition_into(4).await?;
+    let puller = setup.queue.puller();
+    for _ in 0..3 {
+        assert!(puller.pull(1, LONG, 300 * MS).await?.is_empty());
+    }
+    assert_eq!(setup.queue.nodes().await?.len(), 1, "it attends them");
+    within("the leave", puller.leave()).await??;
+    stats_until(&setup.queue, "no node", |stats| stats.nodes == 0).await?;
+    Ok(puller.shutdown().await?)
+}
+
+/// Each partition would take the limit of a response, one after the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_of_a_silent_server_ends_after_one_claim() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.partition_into(8).await?;
+    let puller = setup.queue.puller();
+    assert!(puller.pull(1, LONG, 300 * MS).await?.is_empty());
+    signal("-STOP", setup.server.pid())?;
+    let start = Instant::now();
+    let pull = within("the pull", puller.pull(1, LONG, Duration::ZERO)).await?;
+    assert!(pull.is_err_and(|error| error.is_retryable()));
+    let took = start.elapsed();
+    // A claim takes up to 7 s: 2 s for a connection, and 5 s for the response.
+    assert!(took < Duration::from_secs(12), "{took:?}");
+    signal("-CONT", setup.server.pid())?;
     Ok(puller.shutdown().await?)
 }
 

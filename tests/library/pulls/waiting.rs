@@ -177,3 +177,25 @@ async fn a_pull_says_that_the_server_is_away_and_recovers() -> Result<()> {
     assert_eq!(id_of(&within("the pull", pull).await??), ["after"]);
     Ok(puller.shutdown().await?)
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_pull_ends_at_its_own_time_in_an_outage() -> Result<()> {
+    let mut setup = setup().await?;
+    let puller = setup.queue.puller();
+    assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
+    setup.server.kill()?;
+    let mut first = Box::pin(puller.pull(1, LONG, HOUR));
+    begin(&mut first).await;
+    // One with another lease, and one behind it that could share the claim of the first.
+    let (other, alike) = (
+        puller.pull(1, 2 * LONG, 100 * MS),
+        puller.pull(1, LONG, 100 * MS),
+    );
+    let ended = within("the pulls", async { tokio::join!(other, alike) }).await?;
+    for ended in [ended.0, ended.1] {
+        assert!(ended.is_err_and(|error| error.is_retryable()));
+    }
+    begin(&mut first).await;
+    drop(first);
+    Ok(puller.shutdown().await?)
+}

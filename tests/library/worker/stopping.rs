@@ -1,12 +1,13 @@
 //! A stop lets running handlers finish and returns the other messages.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use dueq::{Delivery, Message};
 use tokio::sync::Semaphore;
 
+use crate::faults::signal;
 use crate::support::{
     HOUR, Running, acking, holding, messages, push_all, seen, setup, stats_until, until, within,
 };
@@ -174,4 +175,19 @@ async fn a_stop_while_redis_is_away_ends() -> Result<()> {
     seen.take(3).await?;
     setup.server.kill()?;
     worker.stop().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_stops_while_its_first_beats_wait() -> Result<()> {
+    let setup = setup().await?;
+    signal("-STOP", setup.server.pid())?;
+    let (worker, _seen) = acking(setup.queue.worker());
+    let start = Instant::now();
+    within("the stop", worker.stop()).await??;
+    // The beats take 5 s and more.
+    let took = start.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    signal("-CONT", setup.server.pid())?;
+    stats_until(&setup.queue, "the leave", |stats| stats.nodes == 0).await?;
+    Ok(())
 }

@@ -3,6 +3,7 @@
 mod access;
 mod answers;
 mod disconnects;
+mod many;
 mod partitions;
 mod repeated;
 mod stop;

@@ -152,7 +152,7 @@ fn of_workers(stats: &Stats, leased: Option<(String, &'static str)>) -> Cause {
                     "{nodes} with {} messages: all handlers are busy.",
                     show::number(held)
                 ),
-                "Start more workers, or raise their concurrency. If handlers hang, see what they hold.",
+                "Start more workers or consumers, or raise the concurrency of workers. If handlers hang, see what they hold.",
             )
         },
     }

@@ -1,0 +1,336 @@
+//! Random pulls of a queue of several partitions. Their claims are answered in any order, fail, or
+//! grant messages; callers leave; partitions are left and attended again. No answer comes too early,
+//! and in the end every pull has one.
+
+use std::time::Duration;
+
+use fastrand::Rng;
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::*;
+use crate::error::{Applied, ErrorKind};
+use crate::model::lease_token::LeaseToken;
+use crate::node::event::Claimed;
+use crate::node::handling::Handling;
+use crate::node::pulls::{Grant, Ticket};
+use crate::node::share_groups::ShareGroups;
+use crate::node::shares::{Order, ShareSettings};
+use crate::node::timers::Action;
+use crate::protocol::partition_map::{PartitionMap, Tag};
+use crate::protocol::results::claim::Claim;
+use crate::protocol::results::roles::Watched;
+
+const HANDLERS: usize = 1 << 20;
+
+struct Model {
+    rng: Rng,
+    node: Coordinator,
+    pulls: Arc<Pulls>,
+    group: QueueNumber,
+    events: UnboundedReceiver<Event>,
+    /// Claims that the model has not answered, and the steps in which they were sent.
+    in_flight: Vec<(QueueNumber, Claimed, u64)>,
+    waiting: Vec<Waiting>,
+    step: u64,
+    last_roster: u64,
+    now: Instant,
+}
+
+struct Waiting {
+    ticket: Ticket,
+    /// The step of its arrival.
+    joined: u64,
+    /// The partitions that must be asked for it; `None` until the coordinator has seen it.
+    owed: Option<BTreeSet<QueueNumber>>,
+    is_over: bool,
+}
+
+impl Model {
+    fn new(seed: u64) -> Self {
+        let mut rng = Rng::with_seed(seed);
+        let mut node = coordinator();
+        let (sender, events) = tokio::sync::mpsc::unbounded_channel();
+        node.sender = sender;
+        node.concurrency = HANDLERS;
+        node.shares = ShareGroups::new(HANDLERS, Order::Weighted);
+        // The other queue of this node wants nothing.
+        node.wanting.clear();
+        let pulls = Arc::<Pulls>::default();
+        let share = ShareSettings {
+            weight: 1,
+            reserve: 0,
+            max: usize::MAX,
+        };
+        let entry = QueueEntry {
+            handling: Arc::clone(&pulls) as _,
+            share,
+            ..entry_of("pulled", &node.membership.servers)
+        };
+        let now = Instant::now();
+        node.attend_for_pulls(entry, now).expect("a new queue");
+        let group = node.membership.numbers["pulled"];
+        let mut model = Self {
+            node,
+            pulls,
+            group,
+            events,
+            in_flight: Vec::new(),
+            waiting: Vec::new(),
+            step: 0,
+            last_roster: 0,
+            now,
+            rng: Rng::new(),
+        };
+        let tags = (1..rng.u32(1..=4)).map(Tag::Numbered);
+        let map = PartitionMap::settled(7, std::iter::once(Tag::Home).chain(tags).collect());
+        let router = Arc::clone(&model.node.membership.queues[&group].entry.router);
+        let partitions = router.take(Some(map)).expect("valid tags");
+        model.node.mapped(group, Ok(partitions), now);
+        model.rng = rng;
+        model.roster(0);
+        model
+    }
+
+    /// The home answers with a roster of so many other nodes.
+    fn roster(&mut self, others: usize) {
+        self.last_roster += 1;
+        let watched = Watched {
+            header: Header {
+                epoch: Some(7),
+                ..header(false)
+            },
+            roster: self.last_roster,
+            nodes: (0..others).map(|node| format!("other{node}")).collect(),
+            help: Vec::new(),
+        };
+        self.node
+            .watched(self.group, self.now, Ok(watched), self.now);
+        let attended = self.attended();
+        for owed in self.waiting.iter_mut().filter_map(|one| one.owed.as_mut()) {
+            owed.retain(|number| attended.contains(number));
+        }
+    }
+
+    fn attended(&self) -> BTreeSet<QueueNumber> {
+        let queue = &self.node.membership.queues[&self.group];
+        queue.members.values().copied().collect()
+    }
+
+    /// One random event.
+    fn step(&mut self) {
+        self.now += Duration::from_micros(self.rng.u64(..1_000));
+        match self.rng.u8(..20) {
+            0..6 => self.join(),
+            6..8 => self.see(),
+            kind @ 8..10 if !self.waiting.is_empty() => {
+                let index = self.rng.usize(..self.waiting.len());
+                match kind {
+                    8 => self.waiting[index].end(),
+                    _ => drop(self.waiting.swap_remove(index)),
+                }
+            }
+            10 => {
+                let others = self.rng.usize(..4);
+                self.roster(others);
+            }
+            _ => self.answer(20),
+        }
+        self.timers();
+    }
+
+    fn join(&mut self) {
+        let request = PullRequest {
+            max: self.rng.usize(1..=5),
+            lease_ms: self.rng.u64(1..=3),
+            token: self.rng.bool().then(LeaseToken::random),
+        };
+        let mut one = Waiting {
+            ticket: self.pulls.join(request).expect("room"),
+            joined: self.step,
+            owed: None,
+            is_over: false,
+        };
+        if self.rng.bool() {
+            one.end();
+        }
+        self.waiting.push(one);
+        if self.rng.bool() {
+            self.see();
+        }
+    }
+
+    /// The coordinator learns of the pulls that came.
+    fn see(&mut self) {
+        if self.waiting.iter().all(|one| one.owed.is_some()) {
+            return;
+        }
+        self.node.pulled("pulled", self.now);
+        let attended = self.attended();
+        for one in &mut self.waiting {
+            one.owed.get_or_insert_with(|| attended.clone());
+        }
+    }
+
+    /// Answers any claim in flight. Of 20 answers, so many may differ from a plain empty one.
+    fn answer(&mut self, kinds: u8) {
+        if self.in_flight.is_empty() {
+            return;
+        }
+        let index = self.rng.usize(..self.in_flight.len());
+        let (number, mut claimed, sent) = self.in_flight.swap_remove(index);
+        let (left, granted) = match self.rng.u8(..20) {
+            kind if kind < 20 - kinds => (0, 0),
+            0..8 => (0, 0),
+            8..11 => (0, self.rng.usize(1..=claimed.asked)),
+            11..14 => (7, self.rng.usize(1..=claimed.asked)),
+            14 => (7, 0),
+            kind => {
+                claimed.result = Err(match kind {
+                    15 => Error::invalid("HELD").with_code("HELD"),
+                    16 => Error::new(ErrorKind::Denied, Applied::No, "no right"),
+                    _ => Error::new(ErrorKind::Unavailable, Applied::No, "away"),
+                });
+                if kind > 16 {
+                    self.asked(number, sent);
+                }
+                return self.node.claimed(number, claimed, self.now);
+            }
+        };
+        if left == 0 {
+            self.asked(number, sent);
+        }
+        let granted = (0..granted).map(|_| granted_message()).collect();
+        claimed.result = Ok(Claim {
+            header: header(false),
+            left,
+            granted,
+        });
+        self.node.claimed(number, claimed, self.now);
+    }
+
+    /// A claim of this partition, sent in this step, found no further message, or failed.
+    fn asked(&mut self, number: QueueNumber, sent: u64) {
+        for one in self.waiting.iter_mut().filter(|one| one.joined <= sent) {
+            if let Some(owed) = &mut one.owed {
+                owed.remove(&number);
+            }
+        }
+    }
+
+    /// Checks the answers.
+    fn check(&mut self) {
+        self.waiting.retain_mut(|one| {
+            let Some(answer) = one.ticket.try_answer() else {
+                return true;
+            };
+            match answer.map(Grant::take) {
+                Ok(none) if none.is_empty() => {
+                    assert!(one.is_over, "no message, before the end of the wait");
+                    assert_eq!(one.owed, Some(BTreeSet::new()), "a partition was not asked");
+                }
+                Err(error) if error.is_retryable() => assert!(one.is_over, "{error}"),
+                _ => {}
+            }
+            false
+        });
+    }
+
+    /// The claims whose time has come. No beat: the pulls must not need one.
+    fn timers(&mut self) {
+        while let Some((number, action)) = self.node.timers.pop(self.now) {
+            if action == Action::Claim {
+                self.node.perform(number, action, self.now);
+            }
+        }
+    }
+
+    /// What the coordinator does after each event.
+    async fn dispatch(&mut self) {
+        self.node.dispatch(self.now);
+        let queues = self.node.queues.values();
+        let claims = queues.filter(|queue| queue.claim.is_in_flight()).count();
+        while self.in_flight.len() < claims {
+            match self.events.recv().await {
+                Some(Event::Reply(number, Reply::Claimed(claimed))) => {
+                    self.in_flight.push((number, *claimed, self.step));
+                }
+                // Such as of a partition that the node has left.
+                Some(event) => self.node.handle(event),
+                None => panic!("the model keeps a sender"),
+            }
+        }
+        self.check();
+        self.step += 1;
+    }
+
+    /// No pull comes any more, and the time of each is over.
+    async fn rest(&mut self) {
+        self.see();
+        self.waiting.iter_mut().for_each(Waiting::end);
+        self.dispatch().await;
+        loop {
+            let slots = Arc::clone(&self.node.slots);
+            let is_freed = tokio::select! {
+                biased;
+                () = slots.freed() => true,
+                () = std::future::ready(()) => false,
+            };
+            if !is_freed && !self.in_flight.is_empty() {
+                self.answer(6);
+            } else if !is_freed {
+                let Some(next) = self.node.timers.next() else {
+                    break;
+                };
+                self.now = self.now.max(next) + Duration::from_micros(1);
+                self.timers();
+            }
+            self.dispatch().await;
+        }
+    }
+}
+
+impl Waiting {
+    fn end(&mut self) {
+        self.is_over = true;
+        self.ticket.expire();
+    }
+}
+
+fn granted_message() -> Granted {
+    Granted {
+        id: b"a".to_vec(),
+        payload: Vec::new(),
+        due_ms: 1,
+        attempt: 1,
+        crashes: 0,
+        is_last_attempt: false,
+        token: [7; 16],
+        deadline_ms: 2,
+        claimed_us: 1,
+        trace_parent: None,
+        expires_at_ms: None,
+        cost: 1,
+        snoozes: 0,
+        is_tick: false,
+    }
+}
+
+#[tokio::test]
+async fn each_pull_is_answered_and_every_handler_returns() {
+    for seed in 0..150 {
+        let mut model = Model::new(seed);
+        for _ in 0..model.rng.usize(1..80) {
+            model.step();
+            model.dispatch().await;
+        }
+        model.rest().await;
+        assert_eq!(
+            model.waiting.len(),
+            0,
+            "seed {seed}: pulls without an answer"
+        );
+        assert!(!model.pulls.is_needed(), "seed {seed}: no pull is left");
+        assert_eq!(model.node.shares.free(), HANDLERS, "seed {seed}");
+        model.node.membership.context.stop.cancel();
+    }
+}
