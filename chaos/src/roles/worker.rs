@@ -75,7 +75,7 @@ pub(super) async fn run(
         let notes = found.into_iter().map(|(_, notes)| notes).collect();
         worker = worker.pattern_with(&pattern, share, handler_of(Arc::new(notes)));
     }
-    diary.write(&serves(options.concurrency, planned));
+    diary.write(&serves(options, planned));
     let worker = worker.spawn();
     let mut changed = 0;
     loop {
@@ -131,7 +131,8 @@ fn share(planned: &Planned) -> Share {
 }
 
 /// What the checker must know to judge the handlers of this process.
-fn serves(concurrency: usize, planned: &[Planned]) -> Event {
+fn serves(options: &Options, planned: &[Planned]) -> Event {
+    let concurrency = options.concurrency;
     let handlers = |number| u32::try_from(number).unwrap_or(u32::MAX);
     let queues = planned.iter().map(|planned| history::Share {
         queue: planned.name.to_owned(),
@@ -141,6 +142,7 @@ fn serves(concurrency: usize, planned: &[Planned]) -> Event {
     });
     Event::Serves {
         concurrency: handlers(concurrency),
+        lease_ms: options.lease_ms,
         queues: queues.collect(),
     }
 }
