@@ -236,19 +236,24 @@ impl Collection {
             .operators
             .pauses
             .windows_us();
-        let (faults, stalls) = (&self.faults, self.faults.stalls.iter().copied());
-        let others = own.into_iter().chain(stalls);
+        let faults = &self.faults;
         let mut spans = match rule {
             Rule::Named => {
-                let of_masters = self.partitions.touched_us(queue);
-                let mut spans = after(of_masters.iter().copied().chain(others), AFTERMATH_US);
+                let of_masters = self.partitions.touched_us(queue).iter().copied();
+                let mut spans = after(of_masters.chain(own), AFTERMATH_US);
                 spans.extend(faults.delays().into_iter().filter(|_| !self.is_cluster()));
+                // The processes catch up in as much time.
+                let twice = |(from_us, to_us): &Span| (*from_us, to_us + (to_us - from_us));
+                spans.extend(faults.stalls.iter().map(twice));
                 spans
             }
-            _ => after(
-                faults.everything(rule == Rule::Parked).chain(others),
-                SETTLE_US,
-            ),
+            _ => {
+                let all = faults.everything(rule == Rule::Parked);
+                after(
+                    all.chain(own).chain(faults.stalls.iter().copied()),
+                    SETTLE_US,
+                )
+            }
         };
         spans.sort_unstable();
         spans

@@ -32,6 +32,13 @@ pub(super) struct Wait {
     claimed_us: u64,
 }
 
+impl Wait {
+    /// No claim ended it.
+    fn is_left(&self) -> bool {
+        self.to_seq == self.from_seq
+    }
+}
+
 /// The longest wait of a due message without any claim that nothing excuses: five times the fallback
 /// interval of 1 s.
 const LONGEST_PAUSE_US: u64 = 5_000_000;
@@ -44,17 +51,21 @@ const PARKED_PAUSE_US: u64 = PARKING.as_micros() as u64 / 2;
 const SAME_MS: u64 = 2;
 
 impl Hypothesis {
-    /// The wait that this claim ends, if its times are certain.
+    /// The wait that this claim ends, or the end of the run, if its times are certain.
     pub(super) fn waited(
         &self,
         record: &Record,
         unknown: &[Record],
         context: &Context<'_>,
     ) -> Option<Wait> {
-        let (What::Claim { .. }, Some(score_ms), true) =
-            (record.what, self.score_ms, self.is_waiting())
-        else {
+        let (Some(score_ms), true) = (self.score_ms, self.is_waiting()) else {
             return None;
+        };
+        // A message that is left has waited until the last answer, and was not overtaken.
+        let (to_seq, claimed_ms, claimed_us) = match record.what {
+            What::Claim { .. } => (record.seq(), record.now(), record.asked_us),
+            What::Left { .. } => (self.seq, context.epoch.latest_ms, context.epoch.last_us),
+            _ => return None,
         };
         let gaps = context.epoch.gaps(self.seq, record.seq());
         let certain = !unknown.iter().any(|call| {
@@ -72,14 +83,14 @@ impl Hypothesis {
             id: record.id,
             pusher: pusher(context.records, self.seq),
             from_seq: self.seq,
-            to_seq: record.seq(),
+            to_seq,
             since_ms,
-            claimed_ms: record.now(),
+            claimed_ms,
             was_early: score_ms >= now_ms,
             since_us: self
                 .answered_us
                 .saturating_add((since_ms - now_ms).saturating_mul(1_000)),
-            claimed_us: record.asked_us,
+            claimed_us,
         })
     }
 }
@@ -94,7 +105,8 @@ fn pusher(records: &[Record], seq: u64) -> Option<u16> {
 }
 
 /// Judges all waits of one queue in one epoch.
-pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdict: &mut Verdict) {
+pub(super) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: &mut Verdict) {
+    let (left, mut waits): (Vec<_>, Vec<_>) = waits.into_iter().partition(Wait::is_left);
     waits.sort_unstable_by_key(|wait| wait.to_seq);
     measure(&waits, &all.queues[usize::from(epoch.queue)].name, verdict);
     let latest = latest_of_each_claim(&waits);
@@ -105,8 +117,9 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
         .operators
         .pauses
         .granted_us();
+    let granted_us = granted_us.into_iter().chain([epoch.last_us]).collect();
     let pauses = pauses(granted_us, rule.longest_us(), &excused);
-    for wait in &waits {
+    for wait in waits.iter().chain(&left) {
         let tell = |what: String| {
             let (
                 name,

@@ -9,6 +9,7 @@ mod operator;
 mod producer;
 mod scheduler;
 mod serve;
+mod serving;
 mod settling;
 mod worker;
 
@@ -106,7 +107,7 @@ pub struct Options {
     /// The names of the servers that a consumer uses, each with its port: h1=8377
     #[arg(long, value_delimiter = ',')]
     pub servers: Vec<consumer::Server>,
-    /// A process over HTTP that is broken on purpose
+    /// It is broken on purpose
     #[arg(long, value_enum)]
     pub broken: Option<crate::broken::Program>,
 }

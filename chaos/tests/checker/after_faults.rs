@@ -2,7 +2,7 @@
 //! that were refused.
 
 use dueq_chaos::check::Kind;
-use dueq_chaos::history::{Event, Phase, Role, Verb};
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, Phase, Role, State, Verb};
 
 use crate::story::{Story, assert_clean, assert_has, claim_without_answer, settle};
 
@@ -43,6 +43,19 @@ fn due_messages_are_claimed_8_s_after_an_outage() {
         claimed_after(name, "", 7_900).is_clean();
         claimed_after(name, "", 8_100).has(Kind::Late);
     }
+}
+
+#[test]
+fn a_message_that_nobody_claims_is_late_at_the_end() {
+    let left = |ms| {
+        let mut story = Story::new();
+        story.push("a", "+500", "CREATED");
+        story.at(ms).other("beat", &["n"], &["0"]);
+        story.left(State::Scheduled, &[("a", 0, 0)]);
+        story
+    };
+    left(5_400).is_clean();
+    left(5_600).has(Kind::Late);
 }
 
 #[test]
@@ -165,6 +178,48 @@ fn a_worker_that_goes_on_without_its_lost_grants() {
     lost_claim(900, &|story| claim_other(story, 500)).is_clean();
 }
 
+#[test]
+fn a_worker_starts_what_its_lost_claim_was_granted() {
+    let found = |is_started: bool| {
+        let mut story = Story::new();
+        story.serves_under(1_000);
+        story.push("a", "+0", "CREATED");
+        story.at(10).unanswered(claim_without_answer(1_000), true);
+        let item = ClaimedItem("a".into(), 1, Story::server(0), 1, 100, String::new());
+        let token = "ffffffffffffffff";
+        let held = Call::Other {
+            verb: "held".into(),
+            args: vec![token.into()],
+        };
+        let deadline_ms = Story::server(1_010);
+        let (items, paused) = (vec![item], false);
+        let answer = Answer::Claimed {
+            deadline_ms,
+            items,
+            paused,
+        };
+        story.at(100).call(held, answer, false);
+        if is_started {
+            story.write(Event::Started {
+                by_hand: false,
+                queue: "q".into(),
+                id: "a".into(),
+                version: 1,
+                attempt: 1,
+                due_ms: Story::server(0),
+                started_us: 0,
+            });
+            story.at(200).ack("a", token);
+        } else {
+            story.left_at(State::Leased, "a", Story::server(0), 0);
+        }
+        story.ended();
+        story
+    };
+    found(true).is_clean();
+    found(false).has(Kind::NeverStarted);
+}
+
 /// The node of a worker acks a message, is refused, and perhaps acks it again.
 fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64) -> Story {
     let mut story = Story::new();
@@ -189,7 +244,7 @@ fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64) -> Story {
 
 #[test]
 fn a_refused_settlement_is_sent_again_while_its_lease_lasts() {
-    use dueq_chaos::history::State::{Leased, Scheduled};
+    use State::{Leased, Scheduled};
     let left = |mut story: Story, state| {
         story.left(Scheduled, &[("z", 0, 0)]);
         if state == Leased {

@@ -175,6 +175,10 @@ impl Process<'_> {
             (Call::Other { verb, args }, Answer::Claimed { items, .. }) if verb == "held" => {
                 let token = args.first().map(String::as_str).unwrap_or_default();
                 let whole = self.whole_number(open.queue);
+                if self.role == Role::Worker {
+                    let granted = &mut self.granted[usize::from(whole)];
+                    granted.held(token, reply.answered_us, &items);
+                }
                 for ClaimedItem(id, version, due_ms, attempt, bytes, _) in items {
                     let content = (version, due_ms, attempt);
                     self.all

@@ -14,6 +14,8 @@ pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Ver
     let pauses = &all.queues[usize::from(queue)].operators.pauses;
     let mut granted_us = pauses.granted_us();
     if let Some(calm_us) = all.partitions.calm_us {
+        let first = all.ticks.told.iter().map(|told| told.at.1).min();
+        granted_us.extend(first);
         granted_us.retain(|at_us| *at_us < calm_us);
         granted_us.push(calm_us);
         granted_us.sort_unstable();
@@ -31,7 +33,9 @@ pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Ver
         let Some((now_ms, at_us)) = paused.get(&*stored.name).copied() else {
             continue;
         };
-        if stored.state != "paused" || next_ms == 0 || next_ms >= now_ms {
+        // The short list of a cron holds it up: after an outage a refill adds few fires.
+        let is_cron = !stored.pattern.is_empty();
+        if stored.state != "paused" || is_cron || next_ms >= now_ms {
             continue;
         }
         let from_us = at_us.saturating_sub((now_ms - next_ms) * 1_000);
