@@ -21,7 +21,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 pub use maps::OF_MAPS;
-pub use programs::{Broken, BrokenProgram, OF_HTTP, OF_TOKENS, Program};
+pub use programs::{Broken, BrokenProgram, OF_HTTP, OF_TOKENS, OF_WORKERS, Program};
 pub use schedules::OF_SCHEDULES;
 
 /// A broken script.
@@ -43,7 +43,7 @@ pub struct Variant {
 const SECONDS: u64 = 20;
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 18] = [
+pub const VARIANTS: [Variant; 19] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -127,6 +127,14 @@ pub const VARIANTS: [Variant; 18] = [
         verb: "claim",
         shipped: shipped!("claim"),
         exchanges: &[("if closed then\n  ready = 0\nelseif", "if")],
+        seconds: SECONDS,
+    },
+    Variant {
+        name: "resume_leaves_closed",
+        what: "resume leaves the time until which the queue is closed",
+        verb: "resume",
+        shipped: shipped!("resume"),
+        exchanges: &[("'paused', 'closed_until'", "'paused'")],
         seconds: SECONDS,
     },
     Variant {

@@ -84,6 +84,9 @@ pub enum Event {
     /// before its node starts, so all its handlers start after it.
     Serves {
         concurrency: u32,
+        /// Of the claims of its node.
+        #[serde(default)]
+        lease_ms: u64,
         queues: Vec<Share>,
     },
     /// A handler returns, with the settlement that it asks for.

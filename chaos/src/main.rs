@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use clap::Parser;
-use dueq_chaos::broken::{Broken, OF_MAPS, OF_SCHEDULES, OF_TOKENS};
+use dueq_chaos::broken::{Broken, OF_MAPS, OF_SCHEDULES, OF_TOKENS, Program};
 use dueq_chaos::check::{self, Verdict};
 use dueq_chaos::queues::MOST;
 use dueq_chaos::report::Report;
@@ -222,6 +222,8 @@ async fn is_caught(broken: &Broken, options: &BrokenOptions) -> Result<bool> {
     let mut of_schedules = OF_SCHEDULES.iter();
     let of_tokens = OF_TOKENS.map(|known| known.name);
     let rate = match broken {
+        // Handlers must be short.
+        Broken::Program(program) if program.program == Program::OrderWithoutTurns => None,
         Broken::Program(_) => Some(MODEST_RATE),
         Broken::Script(script) if of_tokens.contains(&script.name) => Some(MODEST_RATE),
         Broken::Script(script) => of_schedules

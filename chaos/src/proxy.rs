@@ -13,6 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::faults::rights;
+
 /// How it treats the data that it receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
@@ -81,8 +83,9 @@ impl Proxy {
         })
     }
 
+    /// The URL of the server behind it, for the user of the workload.
     pub fn url(&self) -> String {
-        format!("redis://{}/", self.address)
+        format!("redis://{}{}/", rights::IN_URL, self.address)
     }
 
     /// The port that it listens on.

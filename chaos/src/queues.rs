@@ -118,7 +118,7 @@ pub const ON_CLUSTER: usize = SLOTS + 1;
 /// How many of them have one slot.
 const SLOTS: usize = 50;
 /// The last one may have several.
-const PARTITIONED: &str = "parts";
+pub const PARTITIONED: &str = "parts";
 /// Workers find so many of them by the pattern: on every master some.
 const FOUND_ON_CLUSTER: usize = 10;
 

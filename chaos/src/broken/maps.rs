@@ -6,7 +6,7 @@ use super::{SECONDS, Variant};
 const FENCE: &str = "if known ~= epoch then";
 
 /// Scripts that break the map of a queue's partitions or its fence: caught by a drill on one server.
-pub const OF_MAPS: [Variant; 9] = [
+pub const OF_MAPS: [Variant; 10] = [
     Variant {
         name: "push_without_fence",
         what: "push compares no epochs",
@@ -80,6 +80,17 @@ pub const OF_MAPS: [Variant; 9] = [
         verb: "remap",
         shipped: shipped!("remap"),
         exchanges: &[("if last > now then return", "if false then return")],
+        seconds: SECONDS,
+    },
+    Variant {
+        name: "remap_leaves_home_empty",
+        what: "remap forward gives an emptied home no map",
+        verb: "remap",
+        shipped: shipped!("remap"),
+        exchanges: &[(
+            "if has or not expects and own >= map_epoch then",
+            "if has or not expects and (own >= map_epoch or slash == '' and not layout) then",
+        )],
         seconds: SECONDS,
     },
 ];

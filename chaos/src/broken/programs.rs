@@ -1,8 +1,8 @@
 //! Broken servers and consumers of HTTP, and scripts on which only they depend.
 
-use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, VARIANTS, Variant};
+use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
 
-/// How a process over HTTP is broken.
+/// How a process is broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Program {
@@ -14,6 +14,8 @@ pub enum Program {
     ClaimIdRenewed,
     /// A consumer repeats a claim that was answered, and handles both answers.
     AnswersHandledTwice,
+    /// A worker gives free handlers to the queue that it names first, whatever waits in the others.
+    OrderWithoutTurns,
 }
 
 /// Something that a run or a drill must catch.
@@ -27,7 +29,7 @@ impl Broken {
     pub fn all() -> impl Iterator<Item = Self> {
         let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES);
         let scripts = scripts.chain(OF_TOKENS).chain(OF_MAPS);
-        let programs = OF_HTTP.into_iter().map(Self::Program);
+        let programs = OF_HTTP.into_iter().chain(OF_WORKERS).map(Self::Program);
         programs.chain(scripts.map(Self::Script))
     }
 
@@ -61,7 +63,7 @@ impl Broken {
     }
 }
 
-/// A run in which all processes over HTTP are broken in this way.
+/// A run in which all such processes are broken in this way.
 #[derive(Debug, Clone, Copy)]
 pub struct BrokenProgram {
     pub name: &'static str,
@@ -98,6 +100,14 @@ pub const OF_HTTP: [BrokenProgram; 4] = [
         seconds: LIMIT_SECONDS,
     },
 ];
+
+/// Caught by a run on one server.
+pub const OF_WORKERS: [BrokenProgram; 1] = [BrokenProgram {
+    name: "worker_starves_last",
+    what: "a worker gives the last queues a handler only while nothing waits in the others",
+    program: Program::OrderWithoutTurns,
+    seconds: SECONDS,
+}];
 
 /// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
 pub const OF_TOKENS: [Variant; 2] = [

@@ -6,7 +6,7 @@ use super::Variant;
 const SCHEDULE_SECONDS: u64 = 6;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 8] = [
+pub const OF_SCHEDULES: [Variant; 10] = [
     Variant {
         name: "push_forgets_windows",
         what: "push does not look whether a window remembers the id",
@@ -84,6 +84,25 @@ pub const OF_SCHEDULES: [Variant; 8] = [
         verb: "schedule",
         shipped: shipped!("schedule"),
         exchanges: &[("tonumber(revision) < stored then", "false then")],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_loses_timers",
+        what: "claim places only the first timer that it looked at again",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "redis.call('ZADD', SCHEDULED, unpack(timers))",
+            "redis.call('ZADD', SCHEDULED, timers[1], timers[2])",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "audit_doubts_windows",
+        what: "audit does not know the claim of an id that a window remembers",
+        verb: "audit",
+        shipped: shipped!("audit"),
+        exchanges: &[("'^%d+%a*%+?$'", "'^[1-9]%d*%+?$'")],
         seconds: SCHEDULE_SECONDS,
     },
 ];

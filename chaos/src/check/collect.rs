@@ -1,8 +1,9 @@
 //! Collects the histories of all processes, sorted by queue and id.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::context::{Epoch, Queue};
+use super::faults::Faults;
 use super::order::{Change, Reply};
 use super::partitions::Partitions;
 use super::record::Record;
@@ -10,34 +11,7 @@ use super::served::Served;
 use super::ticks::Ticks;
 use super::verdict::Verdict;
 use super::windows::Windowed;
-use crate::history::{LeftItem, Phase, State};
-use crate::queues::PARKING;
-
-/// Faults during which the only server of a run answers no beat.
-const SERVER_OUTAGES: [&str; 5] = [
-    "server_kill",
-    "server_stop",
-    "aof_truncate",
-    "failover",
-    "disk_full",
-];
-/// Faults that cut no subscription of a worker.
-const KEEP_SUBSCRIPTIONS: [&str; 14] = [
-    "producer_kill",
-    "canceller_kill",
-    "operator_kill",
-    "serve_kill",
-    "serve_stop",
-    "consumer_kill",
-    "purge_beside",
-    "storm",
-    "idle_connections",
-    "script_flush",
-    "function_flush",
-    "disk_full",
-    "max_memory",
-    "node_clock",
-];
+use crate::history::{LeftItem, State};
 
 /// Faults in which a replica replaces its master.
 const FAILOVERS: [&str; 3] = ["failover", "master_kill", "master_freeze"];
@@ -69,32 +43,18 @@ pub(super) struct Collection {
     /// Pushes with a window that stored a message.
     pub(super) windowed: Vec<Windowed>,
     pub(super) left: Vec<(u32, State, LeftItem)>,
-    faults: BTreeMap<u64, Fault>,
-    pub(super) stalls: Vec<(u64, u64)>,
+    pub(super) faults: Faults,
     pub(super) clock_faults: Vec<(u64, u64)>,
-    /// Stalls of the machine, and all faults that have ended; sorted after the last history.
-    pub(super) disturbed: Vec<(u64, u64)>,
-    /// When the only server of the run could not answer.
-    pub(super) outages: Vec<(u64, u64)>,
-    /// All faults and stalls, with the time of parking after each that may have cut a subscription.
-    pub(super) disturbed_notices: Vec<(u64, u64)>,
     /// Processes with the scripts of an older release.
     pub(super) older: HashSet<u16>,
     /// Whether a worker started handlers without having written the shares of its queues.
     pub(super) has_starts_without_shares: bool,
+    /// Queue and token of the lost claims that their workers have given up.
+    pub(super) given_up: HashSet<(u16, u64)>,
     /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
     /// Answers with CANCELLED: the position in `replies`, and the ids.
     pub(super) cancelled: Vec<(u16, usize, Vec<u32>)>,
-}
-
-#[derive(Debug, Default)]
-struct Fault {
-    name: String,
-    begun: bool,
-    begun_us: u64,
-    ended: bool,
-    traced: bool,
 }
 
 impl Collection {
@@ -117,14 +77,11 @@ impl Collection {
             refused_children: HashSet::new(),
             windowed: Vec::new(),
             left: Vec::new(),
-            faults: BTreeMap::new(),
-            stalls: Vec::new(),
+            faults: Faults::default(),
             clock_faults: Vec::new(),
-            disturbed: Vec::new(),
-            outages: Vec::new(),
-            disturbed_notices: Vec::new(),
             older: HashSet::new(),
             has_starts_without_shares: false,
+            given_up: HashSet::new(),
             cancels: HashMap::new(),
             cancelled: Vec::new(),
         }
@@ -203,70 +160,20 @@ impl Collection {
         u16::try_from(place).unwrap_or(u16::MAX)
     }
 
-    pub(super) fn fault(&mut self, t_us: u64, name: String, number: u64, phase: Phase) {
-        let fault = self.faults.entry(number).or_default();
-        if phase == Phase::End && fault.begun {
-            fault.ended = true;
-            self.disturbed.push((fault.begun_us, t_us));
-            if SERVER_OUTAGES.contains(&&*name) {
-                self.outages.push((fault.begun_us, t_us));
-            }
-            let cuts = !KEEP_SUBSCRIPTIONS.contains(&&*name);
-            let parked_us = if cuts { PARKING.as_micros() as u64 } else { 0 };
-            self.disturbed_notices
-                .push((fault.begun_us, t_us.saturating_add(parked_us)));
-        }
-        match phase {
-            Phase::Begin => {
-                (fault.begun, fault.begun_us) = (true, t_us);
-                *self.verdict.faults.entry(name.clone()).or_default() += 1;
-                if name.contains("clock") {
-                    self.clock_faults.push((t_us, u64::MAX));
-                }
-            }
-            // The clock is right again; the next claims may still use the wrong time.
-            Phase::End if name.contains("clock") => {
-                if let Some(open) = self
-                    .clock_faults
-                    .iter_mut()
-                    .rfind(|(_, end)| *end == u64::MAX)
-                {
-                    open.1 = t_us;
-                }
-            }
-            Phase::Trace => fault.traced = true,
-            Phase::NotApplied => fault.begun = false,
-            Phase::End | Phase::Recovered => {}
-        }
-        fault.name = name;
-    }
-
     /// Derives everything that needs all histories.
     pub(super) fn settle(&mut self) {
         self.ticks.settle();
-        let open = self
-            .faults
-            .values()
-            .filter(|fault| fault.begun && !fault.ended);
-        let open = open.map(|fault| (fault.begun_us, u64::MAX));
-        let pauses = self
-            .queues
-            .iter()
-            .flat_map(|queue| queue.operators.pauses.windows_us());
-        let others: Vec<_> = open.chain(pauses).collect();
-        self.disturbed.extend(&others);
-        self.disturbed_notices.extend(&others);
-        self.disturbed_notices.extend(&self.stalls);
-        self.disturbed.extend(&self.stalls);
-        self.disturbed.sort_unstable();
-        self.disturbed_notices.sort_unstable();
+        self.clock_faults = self.faults.of_clocks();
         for queue in &self.queues {
             for (epoch, found) in queue.operators.pauses.empty_while_open(queue.expires) {
                 self.epochs[usize::from(epoch)].empty.push(found);
             }
         }
-        for queue in &mut self.queues {
+        for (number, queue) in (0..).zip(&mut self.queues) {
             queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
+            for lost in &mut queue.lost {
+                lost.given_up = self.given_up.contains(&(number, lost.token));
+            }
         }
         // The only call that cancels an id is no repetition, and so made the change. A purge, which
         // is remembered in the same way, is the exception.
@@ -286,13 +193,7 @@ impl Collection {
 
     /// Why the run proves nothing, if so.
     pub(super) fn doubts(&self) -> Vec<String> {
-        let untraced = self
-            .faults
-            .iter()
-            .filter(|(_, fault)| fault.begun && !fault.traced);
-        let mut doubts: Vec<_> = untraced
-            .map(|(number, fault)| format!("fault {number}, {}, left no trace", fault.name))
-            .collect();
+        let mut doubts: Vec<_> = self.faults.untraced().collect();
         let unseen = self
             .queues
             .iter()

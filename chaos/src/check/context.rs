@@ -19,6 +19,9 @@ pub(super) struct Lost {
     pub(super) most: u64,
     pub(super) lease_ms: u64,
     pub(super) token: u64,
+    /// The worker that sent it claimed others while its lease lasted, and did not ask for it again: no
+    /// crash of its grants is excused.
+    pub(super) given_up: bool,
 }
 
 #[derive(Debug, Default)]

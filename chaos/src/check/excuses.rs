@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use super::context::{Epoch, Queue};
+use super::context::{Epoch, Lost, Queue};
 use super::missing::MissingChange;
 use super::record::{Record, What};
 use super::unknown::bit;
@@ -127,12 +127,22 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
         return;
     }
     verdict.excuses.entry("claim").or_default().used += needs.len() as u64;
-    let unmet = unmet(queue, needs);
-    if unmet > 0 {
+    let unmet = |is: fn(&Lost) -> bool| self::unmet(queue, needs, is);
+    let (none, excused) = (unmet(|_| true), unmet(|lost| !lost.given_up));
+    for _ in none..excused {
+        verdict.found(Kind::ChargedUnseen, || {
+            let given_up = queue.lost.iter().filter(|lost| lost.given_up).count();
+            format!(
+                "queue {}: of {} deliveries that no handler saw, {} were granted by {given_up} claims without an answer whose workers went on without them",
+                queue.name, needs.len(), excused - none
+            )
+        });
+    }
+    if none > 0 {
         verdict.found(Kind::Miscounted, || {
             let needs = needs.len();
             format!(
-                "queue {}: {needs} crashes of leases that no process knows, {unmet} more than the claims without an answer explain",
+                "queue {}: {needs} crashes of leases that no process knows, {none} more than the claims without an answer explain",
                 queue.name
             )
         });
@@ -141,8 +151,12 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
 
 /// How many of these needs no lost claim can meet, if each took at most as many messages as it
 /// asked for.
-pub(super) fn unmet(queue: &Queue, needs: &[(&Epoch, Need)]) -> u64 {
-    let claims: Vec<_> = queue.lost.iter().filter(|lost| lost.most > 0).collect();
+fn unmet(queue: &Queue, needs: &[(&Epoch, Need)], counts: fn(&Lost) -> bool) -> u64 {
+    let claims = queue
+        .lost
+        .iter()
+        .filter(|lost| lost.most > 0 && counts(lost));
+    let claims: Vec<_> = claims.collect();
     let room: u64 = claims.iter().map(|claim| claim.most).sum();
     if needs.len() as u64 > room {
         return needs.len() as u64 - room;
@@ -196,7 +210,6 @@ fn meet(
 
 #[cfg(test)]
 mod tests {
-    use super::super::context::Lost;
     use super::*;
 
     fn gap(seq: u64) -> MissingChange {
@@ -219,6 +232,7 @@ mod tests {
             most,
             lease_ms: 1,
             token: 0,
+            given_up: false,
         };
         let epoch = Epoch {
             gaps: vec![gap(1), gap(5), gap(9)],
@@ -232,6 +246,7 @@ mod tests {
             super::unmet(
                 &queue,
                 &needs.iter().map(|need| (&epoch, *need)).collect::<Vec<_>>(),
+                |_| true,
             )
         };
         assert_eq!(unmet(&[claim(0, 100, 2)], &[(0, 5), (0, 9)]), 0);

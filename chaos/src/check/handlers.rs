@@ -39,6 +39,16 @@ impl Granted {
         }
     }
 
+    /// What a claim without an answer was granted, as the process learned later.
+    pub(super) fn held(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
+        let is_new = |item: &&ClaimedItem| {
+            let mut known = self.of.get(&item.0).into_iter().flatten();
+            !known.any(|delivery| delivery.token == token)
+        };
+        let new: Vec<_> = items.iter().filter(is_new).cloned().collect();
+        self.claimed(token, answered_us, &new);
+    }
+
     /// A settlement returns the message, or follows a handler's start.
     pub(super) fn invoked(&mut self, call: &Call) {
         let (verb, items) = match call {

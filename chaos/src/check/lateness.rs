@@ -7,10 +7,11 @@
 
 use super::collect::Collection;
 use super::context::{Context, Epoch};
+use super::faults::{Rule, Span, outside_us};
 use super::hypothesis::Hypothesis;
 use super::record::{Record, What};
 use super::verdict::{Cause, Kind, Verdict};
-use crate::queues::{PARKING, is_found};
+use crate::queues::{PARKING, is_found, is_limited};
 
 /// A message's wait, from when it was due until it was claimed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -31,29 +32,40 @@ pub(super) struct Wait {
     claimed_us: u64,
 }
 
-/// The longest wait of a due message without any claim or fault: ten times the fallback interval of
-/// 1 s.
-const LONGEST_PAUSE_US: u64 = 10_000_000;
+impl Wait {
+    /// No claim ended it.
+    fn is_left(&self) -> bool {
+        self.to_seq == self.from_seq
+    }
+}
+
+/// The longest wait of a due message without any claim that nothing excuses: five times the fallback
+/// interval of 1 s.
+const LONGEST_PAUSE_US: u64 = 5_000_000;
+/// The same for a queue with a limit, whose claims the limit delays.
+const LIMITED_PAUSE_US: u64 = 10_000_000;
 /// The same for a queue that workers find by a pattern, while no notice can be lost: half of the
 /// time for which it is parked.
 const PARKED_PAUSE_US: u64 = PARKING.as_micros() as u64 / 2;
-/// How long a fault may still delay claims: a worker has to start, or a lease to run out.
-const SETTLE_US: u64 = 10_000_000;
 /// Two due times within the same ms have no order, because one is rounded up and the other down.
 const SAME_MS: u64 = 2;
 
 impl Hypothesis {
-    /// The wait that this claim ends, if its times are certain.
+    /// The wait that this claim ends, or the end of the run, if its times are certain.
     pub(super) fn waited(
         &self,
         record: &Record,
         unknown: &[Record],
         context: &Context<'_>,
     ) -> Option<Wait> {
-        let (What::Claim { .. }, Some(score_ms), true) =
-            (record.what, self.score_ms, self.is_waiting())
-        else {
+        let (Some(score_ms), true) = (self.score_ms, self.is_waiting()) else {
             return None;
+        };
+        // A message that is left has waited until the last answer, and was not overtaken.
+        let (to_seq, claimed_ms, claimed_us) = match record.what {
+            What::Claim { .. } => (record.seq(), record.now(), record.asked_us),
+            What::Left { .. } => (self.seq, context.epoch.latest_ms, context.epoch.last_us),
+            _ => return None,
         };
         let gaps = context.epoch.gaps(self.seq, record.seq());
         let certain = !unknown.iter().any(|call| {
@@ -71,14 +83,14 @@ impl Hypothesis {
             id: record.id,
             pusher: pusher(context.records, self.seq),
             from_seq: self.seq,
-            to_seq: record.seq(),
+            to_seq,
             since_ms,
-            claimed_ms: record.now(),
+            claimed_ms,
             was_early: score_ms >= now_ms,
             since_us: self
                 .answered_us
                 .saturating_add((since_ms - now_ms).saturating_mul(1_000)),
-            claimed_us: record.asked_us,
+            claimed_us,
         })
     }
 }
@@ -93,23 +105,21 @@ fn pusher(records: &[Record], seq: u64) -> Option<u16> {
 }
 
 /// Judges all waits of one queue in one epoch.
-pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdict: &mut Verdict) {
+pub(super) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: &mut Verdict) {
+    let (left, mut waits): (Vec<_>, Vec<_>) = waits.into_iter().partition(Wait::is_left);
     waits.sort_unstable_by_key(|wait| wait.to_seq);
     measure(&waits, &all.queues[usize::from(epoch.queue)].name, verdict);
     let latest = latest_of_each_claim(&waits);
-    let queue = &all.queues[usize::from(epoch.queue)].name;
-    let rule = if is_found(queue) {
-        Rule::PARKED
-    } else {
-        Rule::NAMED
-    };
+    let rule = Rule::of(&all.queues[usize::from(epoch.queue)].name);
+    let excused = all.excused(epoch.queue, rule);
     // All claims count, also those of messages whose wait is not certain.
     let granted_us = all.queues[usize::from(epoch.queue)]
         .operators
         .pauses
         .granted_us();
-    let pauses = pauses(all, granted_us, rule);
-    for wait in &waits {
+    let granted_us = granted_us.into_iter().chain([epoch.last_us]).collect();
+    let pauses = pauses(granted_us, rule.longest_us(), &excused);
+    for wait in waits.iter().chain(&left) {
         let tell = |what: String| {
             let (
                 name,
@@ -135,10 +145,10 @@ pub(super) fn judge(all: &Collection, epoch: &Epoch, mut waits: Vec<Wait>, verdi
             verdict.found(Kind::OutOfOrder, || tell(what));
         }
         let within = |pause: &&(u64, u64)| {
-            let missed = rule.is_parked && is_behind_older(all, &waits, wait, **pause);
-            let limit_us = rule.longest_us + if missed { 2 * PARKED_PAUSE_US } else { 0 };
+            let missed = rule == Rule::Parked && is_behind_older(all, &waits, wait, **pause);
+            let limit_us = rule.longest_us() + if missed { 2 * PARKED_PAUSE_US } else { 0 };
             let (from_us, to_us) = (pause.0.max(wait.since_us), pause.1.min(wait.claimed_us));
-            all.calm_us(from_us, to_us, rule) > limit_us
+            outside_us((from_us, to_us), &excused) > limit_us
         };
         if let Some((from_us, to_us)) = pauses.iter().find(within) {
             verdict.found(Kind::Late, || {
@@ -208,33 +218,32 @@ fn is_behind_older(all: &Collection, waits: &[Wait], wait: &Wait, pause: (u64, u
     })
 }
 
-/// How long no claim may come while a message is due.
-#[derive(Debug, Clone, Copy)]
-struct Rule {
-    longest_us: u64,
-    is_parked: bool,
-}
-
 impl Rule {
-    const NAMED: Self = Self {
-        longest_us: LONGEST_PAUSE_US,
-        is_parked: false,
-    };
-    const PARKED: Self = Self {
-        longest_us: PARKED_PAUSE_US,
-        is_parked: true,
-    };
+    fn of(queue: &str) -> Self {
+        match queue {
+            queue if is_found(queue) => Self::Parked,
+            queue if is_limited(queue) => Self::Limited,
+            _ => Self::Named,
+        }
+    }
+
+    fn longest_us(self) -> u64 {
+        match self {
+            Self::Named => LONGEST_PAUSE_US,
+            Self::Parked => PARKED_PAUSE_US,
+            Self::Limited => LIMITED_PAUSE_US,
+        }
+    }
 }
 
 /// Times without any claim, longer than the bound.
-fn pauses(all: &Collection, mut claimed: Vec<u64>, rule: Rule) -> Vec<(u64, u64)> {
+fn pauses(mut claimed: Vec<u64>, longest_us: u64, excused: &[Span]) -> Vec<Span> {
     claimed.sort_unstable();
     claimed.insert(0, 0);
     let between = claimed.windows(2).map(|pair| (pair[0], pair[1]));
-    let long = |(from_us, to_us): &(u64, u64)| {
-        to_us - from_us > rule.longest_us && all.calm_us(*from_us, *to_us, rule) > rule.longest_us
-    };
-    between.filter(long).collect()
+    between
+        .filter(|pause| outside_us(*pause, excused) > longest_us)
+        .collect()
 }
 
 fn measure(waits: &[Wait], queue: &str, verdict: &mut Verdict) {
@@ -262,27 +271,5 @@ fn measure(waits: &[Wait], queue: &str, verdict: &mut Verdict) {
                 *known = found;
             }
         }
-    }
-}
-
-impl Collection {
-    /// The part of a time without faults, their aftermath and stalls.
-    fn calm_us(&self, from_us: u64, to_us: u64, rule: Rule) -> u64 {
-        let disturbed = if rule.is_parked {
-            &self.disturbed_notices
-        } else {
-            &self.disturbed
-        };
-        let (mut calm_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
-        for (begin_us, end_us) in disturbed {
-            let (begin_us, end_us) = (
-                (*begin_us).max(free_us),
-                end_us.saturating_add(SETTLE_US).min(to_us),
-            );
-            if begin_us < end_us {
-                (calm_us, free_us) = (calm_us.saturating_sub(end_us - begin_us), end_us);
-            }
-        }
-        calm_us
     }
 }

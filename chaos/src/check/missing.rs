@@ -179,6 +179,7 @@ mod tests {
             most: 0,
             lease_ms: 0,
             token: 0,
+            given_up: false,
         }
     }
 

@@ -12,6 +12,7 @@ mod context;
 mod describe;
 mod excuses;
 mod expiry;
+mod faults;
 mod handlers;
 mod hypothesis;
 mod judge;
@@ -34,6 +35,7 @@ mod ticks;
 mod times;
 mod transitions;
 mod unknown;
+mod unseen;
 mod verdict;
 mod windows;
 

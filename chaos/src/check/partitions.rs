@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use super::collect::Collection;
+use super::faults::{Span, after, outside_us};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
 
@@ -108,6 +109,11 @@ impl Partitions {
     pub(super) fn touched(&mut self, partition: u16, since_us: u64, until_us: u64) {
         let touched = self.touched.entry(partition).or_default();
         touched.push((since_us, until_us));
+    }
+
+    /// When a fault touched the master or the slot of a partition.
+    pub(super) fn touched_us(&self, partition: u16) -> &[Span] {
+        self.touched.get(&partition).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -217,21 +223,13 @@ fn attendance(all: &Collection, verdict: &mut Verdict) {
         if crate::queues::is_found(name) {
             continue; // its nodes park it
         }
-        let mut excused: Vec<_> = all
-            .partitions
-            .touched
-            .get(partition)
-            .cloned()
-            .unwrap_or_default();
-        excused.extend(&all.stalls);
-        excused.extend(&all.outages);
-        excused.sort_unstable();
+        let excused = after(all.unreachable(*partition), SETTLE_US);
         let mut times = times.clone();
         times.retain(|at_us| *at_us <= calm_us);
         times.push(calm_us);
         times.sort_unstable();
         for pair in times.windows(2) {
-            let alone_us = without(pair[0], pair[1], &excused);
+            let alone_us = outside_us((pair[0], pair[1]), &excused);
             if alone_us > LONGEST_US {
                 verdict.found(Kind::Unattended, || {
                     format!("{name} from {} to {} us", pair[0], pair[1])
@@ -239,19 +237,6 @@ fn attendance(all: &Collection, verdict: &mut Verdict) {
             }
         }
     }
-}
-
-/// The part of a time outside of others, each with its aftermath; those are sorted.
-fn without(from_us: u64, to_us: u64, others: &[(u64, u64)]) -> u64 {
-    let (mut left_us, mut free_us) = (to_us - from_us, from_us);
-    for (begin_us, end_us) in others {
-        let begin_us = (*begin_us).max(free_us);
-        let end_us = end_us.saturating_add(SETTLE_US).min(to_us);
-        if begin_us < end_us {
-            (left_us, free_us) = (left_us - (end_us - begin_us), end_us);
-        }
-    }
-    left_us
 }
 
 /// Between the first `{` and the first `}` after it, unless nothing is there.
@@ -288,13 +273,5 @@ mod tests {
         ] {
             assert_eq!(deciding_part(id.as_bytes()), part.as_bytes(), "{id}");
         }
-    }
-
-    #[test]
-    fn time_outside_of_faults_is_counted_once() {
-        let second = 1_000_000;
-        let faults = [(2 * second, 3 * second), (6 * second, 8 * second)];
-        assert_eq!(without(0, 20 * second, &faults), 10 * second);
-        assert_eq!(without(0, second, &faults), second);
     }
 }

@@ -69,6 +69,8 @@ pub(super) struct Pauses {
     empty: Vec<(Claim, bool)>,
     /// When resumes without an answer were sent.
     lost_resumes: Vec<u64>,
+    /// When pauses without an end and without an answer were sent.
+    lost_pauses: Vec<u64>,
     /// When pauses for some time without an answer were sent, and when the queue opens after them
     /// at the latest.
     lost_closings: Vec<(u64, u64)>,
@@ -152,7 +154,10 @@ impl Pauses {
     }
 
     pub(super) fn lost_pause(&mut self, args: &[String], asked_us: u64) {
-        self.lost_throttle(args.first().and_then(|ms| ms.parse().ok()), asked_us);
+        match args.first() {
+            None => self.lost_pauses.push(asked_us),
+            Some(ms) => self.lost_throttle(ms.parse().ok(), asked_us),
+        }
     }
 
     /// If it has a length, it may have closed the queue.
@@ -181,18 +186,21 @@ impl Pauses {
             .map(|change| change.asked_us);
         let mut resumed: Vec<u64> = resumed.chain(self.lost_resumes.iter().copied()).collect();
         resumed.sort_unstable();
-        let window = |change: &Change| {
-            let longest = match change.shut {
-                Shut::Open => return None,
-                Shut::Paused => u64::MAX,
-                Shut::Closed { opens_us, .. } => opens_us,
-            };
-            let mut later = resumed.iter().filter(|us| **us > change.asked_us);
-            let end = later.next().map_or(longest, |us| longest.min(*us));
-            Some((change.asked_us, end))
+        let shut = |change: &Change| match change.shut {
+            Shut::Open => None,
+            Shut::Paused => Some((change.asked_us, u64::MAX)),
+            Shut::Closed { opens_us, .. } => Some((change.asked_us, opens_us)),
         };
-        let long = changes.filter(|change| !change.by_handler);
-        long.filter_map(window).collect()
+        let long = changes.filter(|change| !change.by_handler).filter_map(shut);
+        // The operator resumes a queue that it finds paused, and only such a queue.
+        let lost = self.lost_pauses.iter();
+        let lost = lost.map(|asked_us| (*asked_us, asked_us + UNDER_WAY_US));
+        long.chain(lost)
+            .map(|(asked_us, longest)| {
+                let later = resumed.iter().find(|us| **us > asked_us);
+                (asked_us, later.map_or(longest, |us| longest.min(*us)))
+            })
+            .collect()
     }
 
     pub(super) fn judge(&self, all: &Collection, queue: &str, verdict: &mut Verdict) {

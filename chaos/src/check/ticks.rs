@@ -4,7 +4,9 @@
 //! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
 //! may have triggered it. After that it is judged like every other message.
 
+mod late;
 mod law;
+mod spec;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,68 +17,9 @@ use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
 use crate::queues::TICKS;
-use crate::ticks::period_ms;
 
 pub(super) use law::judge;
-
-/// What a call declares of a schedule, as far as it decides its fires. A cron of these runs fires
-/// at the multiples of some seconds, so that its fires need no rules of time zones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Spec {
-    every_ms: u64,
-    anchor_ms: u64,
-    jitter_ms: u64,
-    replaces: bool,
-    is_cron: bool,
-    /// How many ticks it makes before it ends.
-    limit: u64,
-}
-
-impl Spec {
-    /// None without an interval, and without a pattern of these runs.
-    fn read(words: &str, pattern: &str) -> Option<Self> {
-        let number = |name: &str| {
-            let mut pairs = words.split(' ').filter_map(|word| word.split_once('='));
-            let (_, value) = pairs.find(|(word, _)| *word == name)?;
-            value.parse().ok()
-        };
-        let is_cron = words.split(' ').any(|word| word.starts_with("zone="));
-        let every_ms = match is_cron {
-            true => period_ms(pattern),
-            false => number("every").filter(|every_ms| *every_ms > 0),
-        };
-        Some(Self {
-            every_ms: every_ms?,
-            anchor_ms: number("anchor").unwrap_or(0),
-            jitter_ms: number("jitter").unwrap_or(0),
-            replaces: words.split(' ').any(|word| word == "overlap=replace"),
-            is_cron,
-            limit: number("limit").unwrap_or(u64::MAX),
-        })
-    }
-
-    fn has_fire(&self, nominal_ms: u64) -> bool {
-        nominal_ms % self.every_ms == self.anchor_ms % self.every_ms
-    }
-
-    /// As the scripts compute it.
-    fn due_ms(&self, id: &str, nominal_ms: u64) -> u64 {
-        if self.jitter_ms == 0 {
-            return nominal_ms;
-        }
-        let [a, b, c, d, ..] = sha1_smol::Sha1::from(id).digest().bytes();
-        nominal_ms + u64::from(u32::from_be_bytes([a, b, c, d])) % self.jitter_ms
-    }
-
-    /// How many fires are from one time to another, both included; None if these are no fires.
-    fn fires(&self, since_ms: u64, last_ms: u64) -> Option<u64> {
-        if last_ms < since_ms {
-            return Some(0);
-        }
-        let is_whole = self.has_fire(since_ms) && self.has_fire(last_ms);
-        is_whole.then(|| (last_ms - since_ms) / self.every_ms + 1)
-    }
-}
+use spec::Spec;
 
 /// The calls about schedules of one name.
 #[derive(Debug, Default)]
@@ -86,6 +29,8 @@ struct Named {
     removed: bool,
     /// When a trigger of the present time without an answer was sent, by the clock of the processes.
     lost_triggers_us: Vec<u64>,
+    /// Whether a call without an answer may have paused it.
+    lost_pause: bool,
     /// When a tick of it was made, or granted for the first time: the epoch, and the `seq`.
     births: Vec<(u16, u64)>,
 }
@@ -97,6 +42,8 @@ struct Told {
     seq: u64,
     call: Call,
     words: Vec<String>,
+    /// By the server's clock in ms, and by that of the processes in us.
+    at: (u64, u64),
 }
 
 /// A schedule that remains.
@@ -185,13 +132,14 @@ impl Ticks {
         }
     }
 
-    /// `place` has the epoch and the `seq`; `now_ms` is the server's time.
+    /// `place` has the epoch and the `seq`; `at` is the server's time in ms, and that of the processes in
+    /// us.
     pub(super) fn answered(
         &mut self,
         call: &Call,
         answer: &Answer,
         place: (u16, u64),
-        now_ms: u64,
+        at: (u64, u64),
     ) {
         match (call, answer) {
             (Call::Claim { .. }, Answer::Claimed { items, .. }) => {
@@ -215,7 +163,7 @@ impl Ticks {
                 "refill" => {
                     let lists = args.chunks_exact(4).zip(words);
                     for (list, _) in lists.filter(|(_, word)| word.starts_with("OK ")) {
-                        let is_over = list[2].parse().is_ok_and(|last: u64| last < now_ms);
+                        let is_over = list[2].parse().is_ok_and(|last: u64| last < at.0);
                         self.refilled += 1;
                         self.dry += u64::from(is_over);
                     }
@@ -225,6 +173,7 @@ impl Ticks {
                     seq: place.1,
                     call: call.clone(),
                     words: words.clone(),
+                    at,
                 }),
                 _ => {}
             },
@@ -240,6 +189,11 @@ impl Ticks {
             ("trigger", [name, now]) if now == "now" => {
                 let named = self.named.entry(name.clone()).or_default();
                 named.lost_triggers_us.push(asked_us);
+            }
+            ("amend", [change, names @ ..]) if change == "pause" => {
+                for name in names {
+                    self.named.entry(name.clone()).or_default().lost_pause = true;
+                }
             }
             ("trigger", [name, times @ ..]) => {
                 let ids = times.iter().map(|time| format!("{name}@{time}"));

@@ -77,6 +77,12 @@ pub enum Kind {
     /// A server of HTTP settled a delivery that no consumer asked it to settle, or gave back one that
     /// a consumer had or could still ask for.
     SettledUnasked,
+    /// A worker went on claiming after a claim without an answer, did not ask for what that claim was
+    /// granted, and the leases ran out: a crash was charged for a delivery that no handler saw.
+    ChargedUnseen,
+    /// A worker's settlement was refused while its lease lasted, and not sent again: the message is
+    /// handled twice.
+    SettlementDropped,
     /// After a fault, workers claimed again later than they must.
     RecoveredLate,
     /// A worker ran more handlers than its concurrency, more handlers of a queue than its max, or
@@ -100,7 +106,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Self; 42] = [
+    pub const ALL: [Self; 44] = [
         Self::Lost,
         Self::Unexpected,
         Self::Early,
@@ -134,6 +140,8 @@ impl Kind {
         Self::HandedOutTwice,
         Self::ChargedToRepetition,
         Self::SettledUnasked,
+        Self::ChargedUnseen,
+        Self::SettlementDropped,
         Self::RecoveredLate,
         Self::SharesBroken,
         Self::InTwoPartitions,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use fastrand::Rng;
 
-use super::{Scene, masters, slots};
+use super::{Scene, masters, outages, slots};
 use crate::faults::{LIMIT, Mark, marked, processes};
 use crate::history::Role;
 
@@ -20,7 +20,11 @@ pub enum Kind {
     MasterKill,
     MasterFreeze,
     MasterCut,
+    MasterStop,
     MasterAdd,
+    AnswersDropped,
+    RightsTaken,
+    HomeEmptied,
     ProducerKill,
     WorkerKill,
     CancellerKill,
@@ -50,7 +54,12 @@ impl Kind {
     /// About how long it takes on an idle machine.
     pub(super) fn takes(self) -> Duration {
         Duration::from_secs(match self {
-            Self::MasterKill | Self::MasterFreeze | Self::SlotHalfway | Self::MasterAdd => 8,
+            Self::MasterKill
+            | Self::MasterFreeze
+            | Self::MasterStop
+            | Self::SlotHalfway
+            | Self::MasterAdd
+            | Self::AnswersDropped => 8,
             _ => 4,
         })
     }
@@ -92,6 +101,10 @@ async fn perform(kind: Kind, scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> R
         Kind::MasterKill => masters::kill(scene, rng, mark).await,
         Kind::MasterFreeze => masters::freeze(scene, rng, mark).await,
         Kind::MasterCut => masters::cut(scene, rng, mark).await,
+        Kind::MasterStop => outages::stop(scene, rng, mark).await,
+        Kind::AnswersDropped => outages::drop_answers(scene, rng, mark).await,
+        Kind::RightsTaken => outages::take_rights(scene, rng, mark).await,
+        Kind::HomeEmptied => outages::empty_home(scene, mark).await,
         Kind::MasterAdd => masters::add(scene, rng, mark).await,
         Kind::ProducerKill => processes::kill(Role::Producer, &scene.crew, rng, mark).await,
         Kind::WorkerKill => processes::kill(Role::Worker, &scene.crew, rng, mark).await,

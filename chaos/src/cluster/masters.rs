@@ -115,7 +115,7 @@ async fn found(node: &Node, queues: &[String]) -> Result<Vec<(String, u64)>> {
     Ok(found)
 }
 
-async fn chosen(scene: &Scene, rng: &mut Rng) -> Result<Arc<Node>> {
+pub(super) async fn chosen(scene: &Scene, rng: &mut Rng) -> Result<Arc<Node>> {
     let masters = scene.nodes.masters().await?;
     Ok(Arc::clone(rng.choice(&masters).context("no masters")?))
 }

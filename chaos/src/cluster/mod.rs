@@ -4,6 +4,7 @@
 mod faults;
 mod masters;
 mod nodes;
+mod outages;
 mod slots;
 
 use std::path::Path;

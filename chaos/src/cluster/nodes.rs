@@ -11,6 +11,7 @@ use redis::FromRedisValue;
 use redis::aio::MultiplexedConnection;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::faults::rights;
 use crate::proxy::{Mode, Proxy};
 
 /// The arguments of every server, beside [`commands::OPTIONS`].
@@ -52,7 +53,7 @@ impl Node {
         let announced = proxy.port().to_string();
         let (program, arguments) = (
             program.to_owned(),
-            [&commands::OPTIONS[..], &ARGUMENTS].concat(),
+            [&commands::OPTIONS[..], &ARGUMENTS, &rights::ARGUMENTS].concat(),
         );
         let starting = tokio::task::spawn_blocking(move || {
             let announced = ["--cluster-announce-port", &*announced];
@@ -178,7 +179,11 @@ impl Nodes {
             .all()
             .into_iter()
             .map(|node| format!("127.0.0.1:{}", node.proxy.port()));
-        format!("redis+cluster://{}", seeds.collect::<Vec<_>>().join(","))
+        let user = rights::IN_URL;
+        format!(
+            "redis+cluster://{user}{}",
+            seeds.collect::<Vec<_>>().join(",")
+        )
     }
 
     /// The servers that are masters now.

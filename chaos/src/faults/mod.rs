@@ -3,8 +3,9 @@
 mod clients;
 mod failover;
 mod loads;
-mod network;
+pub(crate) mod network;
 pub(crate) mod processes;
+pub(crate) mod rights;
 mod server;
 mod serving;
 
@@ -34,6 +35,8 @@ pub enum Kind {
     ScriptFlush,
     FunctionFlush,
     Flushall,
+    AnswersDropped,
+    RightsTaken,
     KillSubscribers,
     KillBlocked,
     KillEveryone,
@@ -115,6 +118,8 @@ impl Kind {
             Self::Failover => 8_000,
             Self::ServerStop
             | Self::ServeStop
+            | Self::AnswersDropped
+            | Self::RightsTaken
             | Self::NetHalfOpen
             | Self::NetDrop
             | Self::NodeClock => 7_000,
@@ -235,6 +240,8 @@ async fn perform(kind: Kind, stage: &Arc<Stage>, rng: &mut Rng, mark: &Mark<'_>)
         Kind::ClockForward => server::step_clock(stage, rng, mark, 1).await,
         Kind::ClockBack => server::step_clock(stage, rng, mark, -1).await,
         Kind::Flushall => server::flushall(stage, mark).await,
+        Kind::AnswersDropped => network::drop_answers(stage, rng, mark).await,
+        Kind::RightsTaken => server::take_rights(stage, rng, mark).await,
         Kind::ScriptFlush => clients::script_flush(stage, mark).await,
         Kind::FunctionFlush => clients::function_flush(stage, mark).await,
         Kind::KillSubscribers => clients::kill(stage, mark, clients::Whom::Subscribers).await,

@@ -1,11 +1,11 @@
-//! Faults of the connections of one process.
+//! Faults of the connections of one process, or of all.
 
 use anyhow::{Context, Result};
 use fastrand::Rng;
 
 use super::{Kind, Mark, last, target};
 use crate::history::Role;
-use crate::proxy::{Direction, Mode};
+use crate::proxy::{Direction, Mode, Proxy};
 use crate::run::stage::Stage;
 
 pub(super) async fn disturb(
@@ -62,4 +62,25 @@ pub(super) async fn disturb(
     }
     mark.end(&name);
     seen
+}
+
+/// How long a server's answers are dropped, in ms.
+pub(crate) const DROPPED_MS: std::ops::Range<u64> = 1_000..6_000;
+
+/// The server gets the calls of all processes, and none gets an answer. The connections stay open,
+/// and those that lacked an answer stay silent.
+pub(super) async fn drop_answers(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let proxies = || stage.crew.iter().map(|place| &place.proxy);
+    let done = || proxies().map(Proxy::done).sum::<u64>();
+    let before = done();
+    mark.begin("");
+    stage.drop_answers(true);
+    last(rng, DROPPED_MS).await;
+    let dropped = done() - before;
+    stage.drop_answers(false);
+    if dropped > 0 {
+        mark.trace(&format!("{dropped} pieces dropped"));
+    }
+    mark.end("");
+    Ok(())
 }

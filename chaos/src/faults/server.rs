@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use fastrand::Rng;
 use rustix::process::Signal;
 
-use super::{Mark, last, process_state, target, until};
+use super::{Mark, last, process_state, rights, target, until};
 use crate::history::Event;
 use crate::run::stage::{ASIDE, Stage};
 use crate::run::store::Found;
@@ -297,6 +297,14 @@ pub(super) async fn flushall(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
         now.await?.incarnation
     ));
     stage.store().fence()?;
+    mark.end("");
+    Ok(())
+}
+
+pub(super) async fn take_rights(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    mark.begin("");
+    let taken = rights::take(stage.store().port, rng).await?;
+    taken.trace(mark);
     mark.end("");
     Ok(())
 }

@@ -38,13 +38,15 @@ pub struct Recoveries {
 const GOES_ON_US: u64 = 10_000_000;
 /// During one of these faults no worker can claim, or the server's time jumps; on a cluster no
 /// worker can claim from some of the queues.
-const OUTAGES: [&str; 13] = [
+const OUTAGES: [&str; 17] = [
     "server_kill",
     "server_stop",
     "aof_truncate",
     "failover",
     "disk_full",
     "flushall",
+    "answers_dropped",
+    "rights_taken",
     "clock_forward",
     "clock_back",
     "slot_halfway",
@@ -52,6 +54,8 @@ const OUTAGES: [&str; 13] = [
     "master_kill",
     "master_freeze",
     "master_cut",
+    "master_stop",
+    "home_emptied",
 ];
 /// Reads the histories in a folder.
 pub fn of(folder: &Path) -> Result<Recoveries> {

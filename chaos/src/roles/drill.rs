@@ -31,7 +31,8 @@ pub(super) async fn run(options: &Options, client: &Client, diary: &Diary) -> Re
     operator.partition_into(7).await?;
     call_by_the_old_map(&stale).await?;
     change_with_messages(options, &operator, diary).await?;
-    change_with_memory(&operator).await
+    change_with_memory(&operator).await?;
+    empty_the_home(options, &operator, diary).await
 }
 
 /// Each verb that names ids, by a client that has not heard of the new map.
@@ -149,4 +150,43 @@ async fn change_with_memory(operator: &Queue) -> Result<()> {
         }
     }
     Ok(operator.partition_into(5).await?)
+}
+
+/// Deletes the keys of the home, past the library. A client that knows the map pushes messages, and
+/// gives the home its map again.
+async fn empty_the_home(options: &Options, operator: &Queue, diary: &Diary) -> Result<()> {
+    let mut redis = redis::Client::open(&*options.url)?
+        .get_multiplexed_async_connection()
+        .await?;
+    let keys = operator.keys();
+    let meta = keys.last().context("ten keys")?;
+    let incarnation: String = redis::cmd("HGET")
+        .arg(meta)
+        .arg("incarnation")
+        .query_async(&mut redis)
+        .await?;
+    let queue = QUEUE.to_owned();
+    diary.write(&Event::Emptied { queue, incarnation });
+    redis::cmd("DEL")
+        .arg(&keys)
+        .query_async::<()>(&mut redis)
+        .await?;
+    let ids = (0..IDS).map(|number| format!("back-{number}"));
+    let messages = ids.map(|id| Message::new("drill").id(id).due(Due::AfterMs(600_000)));
+    let pushed = operator.push_many(messages).await;
+    let map: Option<String> = redis::cmd("HGET")
+        .arg(meta)
+        .arg("map")
+        .query_async(&mut redis)
+        .await?;
+    if map.is_none() {
+        diary.write(&Event::Broken {
+            queue: QUEUE.to_owned(),
+            what: "an emptied home has no map, although a client knows it".to_owned(),
+        });
+    }
+    for pushed in pushed {
+        pushed?;
+    }
+    Ok(())
 }

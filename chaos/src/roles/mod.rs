@@ -9,6 +9,7 @@ mod operator;
 mod producer;
 mod scheduler;
 mod serve;
+mod serving;
 mod settling;
 mod worker;
 
@@ -106,7 +107,7 @@ pub struct Options {
     /// The names of the servers that a consumer uses, each with its port: h1=8377
     #[arg(long, value_delimiter = ',')]
     pub servers: Vec<consumer::Server>,
-    /// A process over HTTP that is broken on purpose
+    /// It is broken on purpose
     #[arg(long, value_enum)]
     pub broken: Option<crate::broken::Program>,
 }
@@ -225,12 +226,17 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, V
             () = stopped(stop) => return Ok(None),
             connected = connecting => match connected {
                 Ok(connected) => return Ok(Some(connected)),
-                Err(error) if error.is_retryable() => tracing::warn!(%error, "not connected yet"),
+                Err(error) if may_pass(&error) => tracing::warn!(%error, "not connected yet"),
                 Err(error) => return Err(error.into()),
             }
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Whether the server may answer otherwise later: it may be away, or have taken our rights.
+fn may_pass(error: &dueq::Error) -> bool {
+    error.is_retryable() || matches!(error.code(), Some("NOPERM" | "WRONGPASS"))
 }
 
 /// Logs to stderr, and records the library's notice of an emptied store.

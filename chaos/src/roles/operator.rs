@@ -158,11 +158,11 @@ impl Operator {
                 self.shortly().await;
                 self.queue.resume().await
             }
-            // Mostly it opens by itself, while other actions go on.
+            // It often opens by itself, while other actions go on.
             Act::Close => {
                 let period = Duration::from_millis(self.rng.u64(CLOSED_MS));
                 self.queue.pause_for(period).await?;
-                if self.rng.u32(0..4) == 0 {
+                if self.rng.bool() {
                     self.shortly().await;
                     self.queue.resume().await?;
                 }

@@ -98,7 +98,8 @@ enum Act {
 
 impl Act {
     /// The last ones come first, so that a short run has them.
-    const FIRST: [Self; 10] = [
+    const FIRST: [Self; 11] = [
+        Self::Examine,
         Self::Windows,
         Self::Windows,
         Self::Trigger,
@@ -247,7 +248,12 @@ impl Scheduler {
                 self.queue.resume().await
             }
             Act::Windows => self.windows().await,
-            Act::Examine => self.queue.examine(self.rng.bool()).await.map(drop),
+            Act::Examine => {
+                // Some of these are leased meanwhile.
+                self.windows().await?;
+                self.rest(SHORT_MS).await;
+                self.queue.examine(self.rng.bool()).await.map(drop)
+            }
         }
     }
 

@@ -7,16 +7,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Due, Queue, Retry, Settlement, Share};
+use dueq::{Client, Delivery, Due, Queue, Retry, Settlement};
 
 use tokio::signal::unix::Signal;
 use tokio::task::JoinSet;
 
+use super::serving::{serves, share, throttles};
 use super::settling::{short, soon};
 use super::{Options, Stop, by_hand};
-use crate::history::{self, Event, Verb};
+use crate::broken::Program;
+use crate::history::{Event, Verb};
 use crate::payload;
-use crate::queues::{Limit, PARKING, PATTERN, Planned, TICKS, served_queues};
+use crate::queues::{Limit, PARKING, PATTERN, TICKS, served_queues};
 use crate::recorder::Diary;
 use crate::workload::{AGAIN, POISON, Push, hash, trace_parent};
 
@@ -43,6 +45,9 @@ pub(super) async fn run(
             Duration::from_millis(20),
             Duration::from_secs(2),
         )?);
+    if options.broken == Some(Program::OrderWithoutTurns) {
+        worker = worker.strict(Duration::MAX);
+    }
     let (mut served, mut found) = (Vec::new(), Vec::new());
     for (queue, planned) in queues.iter().zip(planned) {
         let notes = Arc::new(Notes {
@@ -75,7 +80,7 @@ pub(super) async fn run(
         let notes = found.into_iter().map(|(_, notes)| notes).collect();
         worker = worker.pattern_with(&pattern, share, handler_of(Arc::new(notes)));
     }
-    diary.write(&serves(options.concurrency, planned));
+    diary.write(&serves(options, planned));
     let worker = worker.spawn();
     let mut changed = 0;
     loop {
@@ -111,39 +116,6 @@ const TOO_FAR_MS: u64 = 5_049_000_000_000;
 
 /// For how long a queue that was removed from a worker is absent, in ms.
 const REMOVED_MS: std::ops::Range<u64> = 500..3_000;
-
-/// Fewer in the queue with the most traffic. None in the queue with a reserve: others get it while
-/// the queue is closed, and the checker could not judge it.
-fn throttles(planned: &Planned) -> u64 {
-    match planned {
-        Planned { reserve: 1.., .. } => 0,
-        Planned { traffic: 40.., .. } => 4,
-        _ => 40,
-    }
-}
-
-fn share(planned: &Planned) -> Share {
-    let share = Share::weight(planned.weight).reserve(planned.reserve);
-    match planned.max {
-        Some(max) => share.max(max),
-        None => share,
-    }
-}
-
-/// What the checker must know to judge the handlers of this process.
-fn serves(concurrency: usize, planned: &[Planned]) -> Event {
-    let handlers = |number| u32::try_from(number).unwrap_or(u32::MAX);
-    let queues = planned.iter().map(|planned| history::Share {
-        queue: planned.name.to_owned(),
-        weight: planned.weight,
-        reserve: handlers(planned.reserve),
-        max: handlers(planned.max.unwrap_or(concurrency)),
-    });
-    Event::Serves {
-        concurrency: handlers(concurrency),
-        queues: queues.collect(),
-    }
-}
 
 fn handler(notes: &Arc<Notes>) -> impl Handler {
     handler_of(Arc::new(vec![Arc::clone(notes)]))

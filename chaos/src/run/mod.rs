@@ -86,7 +86,7 @@ pub struct Options {
     /// Prints nothing until the end
     #[arg(long)]
     pub quiet: bool,
-    /// All processes over HTTP are broken in this way
+    /// The processes that can be are broken in this way
     #[arg(skip)]
     pub broken: Option<crate::broken::Program>,
 }

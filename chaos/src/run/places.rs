@@ -12,6 +12,7 @@ use super::crew::Place;
 use super::shim::Control;
 use super::stage::REPLICA_SIGN;
 use super::store::Store;
+use crate::broken::Program;
 use crate::history::{Role, now_us};
 use crate::proxy::{Direction, Mode, Proxy};
 use crate::queues::http_queues;
@@ -83,6 +84,11 @@ impl Places<'_> {
             Role::Operator => "operator",
             _ => "canceller",
         });
+        if role == Role::Worker && options.broken == Some(Program::OrderWithoutTurns) {
+            // Claims by hand would serve the queues that get no handler.
+            arguments = self.arguments("worker");
+            arguments.extend(["--concurrency", "12", "--by-hand", "0"].map(str::to_owned));
+        }
         if role == Role::Producer {
             arguments.extend(["--rate".into(), rate.to_string()]);
             arguments.extend(["--epoch-us".into(), self.epoch_us.to_string()]);
@@ -139,7 +145,7 @@ impl Places<'_> {
         Ok(places)
     }
 
-    /// Of a process over HTTP.
+    /// Of a process that may be broken.
     fn arguments(&self, role: &str) -> Vec<String> {
         let mut arguments = self.options.role_arguments(role);
         let broken = self.options.broken.as_ref();

@@ -15,7 +15,7 @@ use super::log::Log;
 use super::shim::Control;
 use super::store::{Found, Store};
 use crate::history::Role;
-use crate::proxy::{Mode, Proxy};
+use crate::proxy::{Direction, Mode, Proxy};
 use crate::queues::Planned;
 
 /// A queue that a fault purges, beside those of the workload.
@@ -49,6 +49,8 @@ pub struct Stage {
 #[derive(Debug, Default)]
 pub struct Gate {
     away: bool,
+    /// Whether the server's answers are dropped.
+    mute: bool,
     /// The process whose network is disturbed, and whether that of its callers is.
     disturbed: Option<(String, bool, Mode)>,
     /// Processes that stay connected to the former server.
@@ -125,6 +127,11 @@ impl Stage {
         self.change_gate(|gate| gate.away = false);
     }
 
+    /// Drops the server's answers to all processes.
+    pub fn drop_answers(&self, mute: bool) {
+        self.change_gate(|gate| gate.mute = mute);
+    }
+
     /// Disturbs one connection of a process: that to Redis, or `is_front` those of its callers.
     pub fn disturb(&self, place: &Place, is_front: bool, mode: Option<Mode>) {
         let disturbed = mode.map(|mode| (place.name.clone(), is_front, mode));
@@ -140,10 +147,11 @@ impl Stage {
             if !stays {
                 place.proxy.lead_to(port);
             }
-            let mode_of = |is_front, proxy: &Proxy| match &gate.disturbed {
+            let mode_of = |is_front: bool, proxy: &Proxy| match &gate.disturbed {
                 Some((name, of_front, mode)) if *name == place.name && *of_front == is_front => {
                     mode.clone()
                 }
+                _ if gate.mute && !is_front => Mode::Drop(Direction::Replies),
                 _ => proxy.usual(),
             };
             place.proxy.set(match gate.away && !stays {

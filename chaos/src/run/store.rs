@@ -13,6 +13,7 @@ use redis::{AsyncConnectionConfig, FromRedisValue};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::shim::Control;
+use crate::faults::rights;
 
 /// Without fsync: the harness kills processes, and a killed process has handed its writes to the
 /// kernel. With `everysec` Redis may acknowledge a write before it hands it over, while a sync is
@@ -66,7 +67,8 @@ impl Store {
             .iter()
             .map(|(name, value)| (&**name, &**value))
             .collect();
-        let server = Server::start_on(program, &ARGUMENTS, &environment)?;
+        let arguments = [&ARGUMENTS[..], &rights::ARGUMENTS].concat();
+        let server = Server::start_on(program, &arguments, &environment)?;
         let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
         let server = Arc::new(Mutex::new(server));
         let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());

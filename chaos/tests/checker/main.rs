@@ -1,6 +1,7 @@
 //! The checker on hand-made histories: for each violation a history with it, and a near miss
 //! without it.
 
+mod after_faults;
 mod counts;
 mod excuses;
 mod failovers;

@@ -134,14 +134,14 @@ fn a_clock_step_back_allows_an_earlier_redelivery() {
     let stepped = |step_ms: i64| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
-        story.at(10_000).claim("a", 0, 1);
+        story.at(4_000).claim("a", 0, 1);
         story.server_step_ms = -step_ms;
-        story.at(11_200).other("reap", &["100"], &["1", "0"]);
-        let token = story.at(11_300).claim("a", 0, 2);
+        story.at(5_200).other("reap", &["100"], &["1", "0"]);
+        let token = story.at(5_300).claim("a", 0, 2);
         story.ack("a", &token);
         story
     };
-    stepped(5_000).is_clean();
+    stepped(3_000).is_clean();
     stepped(0).is_clean();
 }
 

@@ -4,8 +4,6 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Open, Process};
 use crate::check::calls::{token_of, what_of};
-use crate::check::context::Lost;
-use crate::check::excuses::UNDER_WAY_US;
 use crate::check::options::Options;
 use crate::check::order::{Change, Reply};
 use crate::check::partitions::ids_of;
@@ -23,14 +21,18 @@ impl Process<'_> {
     /// The place of the whole queue that this is a partition of: callers and handlers know no
     /// partitions.
     pub(super) fn whole(&self, queue: u16) -> usize {
-        usize::from(self.all.queues[usize::from(queue)].whole)
+        usize::from(self.whole_number(queue))
+    }
+
+    pub(super) fn whole_number(&self, queue: u16) -> u16 {
+        self.all.queues[usize::from(queue)].whole
     }
 
     /// A claimed message must belong to its partition.
     pub(super) fn granted_in(&mut self, open: &Open, epoch: u64, answer: &Answer) {
         if let Answer::Claimed { items, .. } = answer {
             let ids: Vec<_> = items.iter().map(|item| (&*item.0, true)).collect();
-            let whole = u16::try_from(self.whole(open.queue)).unwrap_or(u16::MAX);
+            let whole = self.whole_number(open.queue);
             self.all.named((whole, open.queue), (epoch, epoch), &ids);
         }
     }
@@ -103,9 +105,10 @@ impl Process<'_> {
             .operators
             .answered(&open.call, &answer, &record);
         if self.is_ticks(open.queue) {
-            let (place, now_ms) = ((epoch, reply.seq), reply.now_us / 1_000);
+            let place = (epoch, reply.seq);
+            let at = (reply.now_us / 1_000, reply.answered_us);
             let ticks = &mut self.all.ticks;
-            ticks.answered(&open.call, &answer, place, now_ms);
+            ticks.answered(&open.call, &answer, place, at);
         }
         match (&open.call, answer) {
             (
@@ -138,13 +141,16 @@ impl Process<'_> {
                         )
                     });
                 }
-                let whole = self.whole(open.queue);
+                let whole = self.whole_number(open.queue);
                 if self.role == Role::Serve {
-                    let queue = u16::try_from(whole).unwrap_or(u16::MAX);
-                    let grant = Grant::new((self.number, queue), token, *lease_ms, &record, &items);
+                    let grant = Grant::new((self.number, whole), token, *lease_ms, &record, &items);
                     self.all.served.granted(grant);
                 } else {
-                    self.granted[whole].claimed(token, reply.answered_us, &items);
+                    let granted = &mut self.granted[usize::from(whole)];
+                    granted.claimed(token, reply.answered_us, &items);
+                    let leased_us = open.asked_us + 1_000 * lease_ms;
+                    let ids = items.iter().map(|item| &*item.0);
+                    self.unseen.granted(whole, token, leased_us, ids);
                 }
                 let (token, lease_ms) = (
                     token_of(token),
@@ -168,7 +174,11 @@ impl Process<'_> {
             }
             (Call::Other { verb, args }, Answer::Claimed { items, .. }) if verb == "held" => {
                 let token = args.first().map(String::as_str).unwrap_or_default();
-                let whole = u16::try_from(self.whole(open.queue)).unwrap_or(u16::MAX);
+                let whole = self.whole_number(open.queue);
+                if self.role == Role::Worker {
+                    let granted = &mut self.granted[usize::from(whole)];
+                    granted.held(token, reply.answered_us, &items);
+                }
                 for ClaimedItem(id, version, due_ms, attempt, bytes, _) in items {
                     let content = (version, due_ms, attempt);
                     self.all
@@ -220,7 +230,7 @@ impl Process<'_> {
         verdicts: &[String],
     ) -> Result<()> {
         let (items, queue, whole) = (what_of(call), open.queue, self.whole(open.queue));
-        let of_whole = u16::try_from(whole).unwrap_or(u16::MAX);
+        let of_whole = self.whole_number(queue);
         if items.len() != verdicts.len() {
             bail!("{} verdicts on {} items", verdicts.len(), items.len());
         }
@@ -331,69 +341,5 @@ impl Process<'_> {
     fn add(&mut self, id: &str, queue: u16, record: Record, what: What) {
         let id = self.all.id(queue, id);
         self.all.records.push(Record { id, what, ..record });
-    }
-
-    pub(super) fn refused(&mut self, open: &Open) {
-        if let Call::Push { items, .. } = &open.call {
-            for item in items {
-                let id = self.all.id(open.queue, &item.0);
-                self.all.refused.insert(id);
-            }
-        }
-    }
-
-    pub(super) fn unknown(&mut self, open: &Open) {
-        if self.is_ticks(open.queue) {
-            self.all.ticks.unknown(open.asked_us, &open.call);
-        }
-        let queue = &mut self.all.queues[usize::from(open.queue)];
-        match &open.call {
-            Call::Other { verb, .. }
-                if matches!(verb.as_str(), "peek" | "stats" | "schedules" | "held") =>
-            {
-                return;
-            }
-            Call::Change {
-                verb: Verb::Get, ..
-            } => return,
-            _ => {}
-        }
-        queue.operators.unknown(open.asked_us, &open.call);
-        let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
-        let (most, lease_ms, token) = match &open.call {
-            Call::Claim {
-                n, lease_ms, token, ..
-            } => (u64::from(*n), *lease_ms, token_of(token)),
-            _ => (0, 0, 0),
-        };
-        queue.lost.push(Lost {
-            asked_us,
-            until_us,
-            most,
-            lease_ms,
-            token,
-        });
-        for (id, what) in what_of(&open.call) {
-            let id = self.all.id(open.queue, id);
-            if matches!(
-                what,
-                What::Change {
-                    verb: Verb::Cancel,
-                    ..
-                }
-            ) {
-                *self.all.cancels.entry(id).or_default() += 1;
-            }
-            self.all.unknown.push(Record {
-                id,
-                epoch: u16::MAX,
-                process: self.number,
-                order: 0,
-                now_us: 0,
-                asked_us,
-                answered_us: until_us,
-                what,
-            });
-        }
     }
 }

@@ -2,7 +2,9 @@
 
 mod answers;
 mod consumed;
+mod effects;
 mod outcomes;
+mod unanswered;
 
 use std::collections::HashMap;
 
@@ -16,6 +18,7 @@ use crate::check::handlers::Granted;
 use crate::check::order::{Change, Reply};
 use crate::check::running::Running;
 use crate::check::ticks::Stored;
+use crate::check::unseen::Unseen;
 use crate::check::verdict::Kind;
 use crate::history::{Answer, BY_HAND, Call, Event, Role};
 use crate::queues::{TICKS, is_limited};
@@ -41,6 +44,7 @@ struct Process<'a> {
     /// The queue of each operation without an outcome.
     asked_of: HashMap<u64, u16>,
     running: Running,
+    unseen: Unseen,
     /// By queue and id whose push waits for replicas: the calls that pushed it, and the positions of their
     /// records.
     waiting: HashMap<(u16, String), Vec<(u64, usize)>>,
@@ -67,6 +71,7 @@ pub(in crate::check) fn read(
         granted,
         asked_of: HashMap::new(),
         running: Running::default(),
+        unseen: Unseen::default(),
         waiting,
         finished,
     };
@@ -94,7 +99,10 @@ pub(in crate::check) fn read(
 impl Process<'_> {
     fn take(&mut self, t_us: u64, event: Event) -> Result<()> {
         match event {
-            Event::Begin { process, .. } => {
+            Event::Begin { process, role, .. } => {
+                if role == Role::Worker {
+                    self.all.faults.worker(&process);
+                }
                 if let Some(name) = self.all.processes.last_mut() {
                     *name = process;
                 }
@@ -121,6 +129,7 @@ impl Process<'_> {
                     _ => self.granted[whole].invoked(&what),
                 }
                 self.asking[whole].invoked(call, &what);
+                self.unseen.invoked(self.whole_number(queue), &what);
                 self.open.insert(
                     call,
                     Open {
@@ -150,6 +159,11 @@ impl Process<'_> {
                     self.named(&open, epoch, verdicts);
                 }
                 self.all.partitions.attended(open.queue, &open.call, t_us);
+                let times = (open.asked_us, t_us);
+                let queues = (open.queue, self.whole_number(open.queue));
+                let given_up = self.unseen.answered(queues, times, &open.call);
+                let given_up = given_up.into_iter().map(|token| (open.queue, token));
+                self.all.given_up.extend(given_up);
                 self.granted_in(&open, epoch, &answer);
                 self.mapped(&open, &answer, now_us);
                 let reply = Reply {
@@ -167,10 +181,14 @@ impl Process<'_> {
                 let whole = self.whole(open.queue);
                 self.asking[whole].refused(call, &open.call);
                 self.all.served.refused((self.number, call));
+                let whole = self.whole_number(open.queue);
+                self.unseen.refused(whole, t_us, &open.call);
                 self.refused(&open);
             }
             Event::Unknown { call, .. } => {
                 let open = self.open.remove(&call).context("the end of no call")?;
+                self.unseen
+                    .unknown(open.queue, open.asked_us, t_us, &open.call);
                 self.unknown(&open);
             }
             Event::Asked {
@@ -182,6 +200,7 @@ impl Process<'_> {
             } => {
                 let queue = self.queue(&queue);
                 self.asked_of.insert(op, queue);
+                self.unseen.asked(queue, &ids);
                 self.asking[usize::from(queue)].asked(op, verb, ids, replicas);
             }
             Event::Told { op, outcomes } => {
@@ -219,14 +238,18 @@ impl Process<'_> {
             Event::Http(event) => self.consumed(t_us, event),
             Event::Stalled { ms } => self
                 .all
+                .faults
                 .stalls
                 .push((t_us.saturating_sub(ms * 1_000), t_us)),
             Event::Fault {
                 fault,
                 number,
                 phase,
-                ..
-            } => self.all.fault(t_us, fault, number, phase),
+                detail,
+            } => {
+                let (faults, verdict) = (&mut self.all.faults, &mut self.all.verdict);
+                faults.take(t_us, (fault, number), phase, detail, verdict);
+            }
             Event::Undone {
                 queue,
                 incarnation,
@@ -298,8 +321,12 @@ impl Process<'_> {
             Event::OlderScripts => drop(self.all.older.insert(self.number)),
             Event::Serves {
                 concurrency,
+                lease_ms,
                 queues,
-            } => self.running.serves(concurrency, queues),
+            } => {
+                self.unseen.lease_ms = lease_ms;
+                self.running.serves(concurrency, queues);
+            }
             Event::Ended { queue, wants, .. } if wants != BY_HAND => self.running.ended(&queue),
             Event::Ended { .. } | Event::LostLease { .. } | Event::NoticedEmpty | Event::End => {}
         }
@@ -349,52 +376,5 @@ impl Process<'_> {
     fn epoch(&mut self, queue: &str, incarnation: &str) -> usize {
         let queue = self.all.queue(queue);
         usize::from(self.all.epoch(queue, incarnation))
-    }
-
-    /// The effects of a call from when it is sent.
-    fn invoked(&mut self, t_us: u64, queue: u16, call: &Call) {
-        let queue = &mut self.all.queues[usize::from(queue)];
-        queue.operators.asked(t_us, call);
-        match call {
-            Call::Push { items, .. } | Call::Follow { items, .. } => {
-                queue.pushed = true;
-                queue.expires |= items.iter().any(|item| item.4.contains("expires="));
-            }
-            Call::Other { verb, args } if verb == "configure" => {
-                for pair in args.chunks_exact(2) {
-                    let value = pair[1].parse().unwrap_or(0);
-                    match pair[0].as_str() {
-                        "max_attempts" => drop(queue.max_attempts.insert(value)),
-                        "max_crashes" => drop(queue.max_crashes.insert(value)),
-                        "dead_keep" => drop(queue.dead_keep.insert(value)),
-                        "dead_keep_ms" => queue.ages = true,
-                        _ => {}
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Unless it was killed, the process must have started or returned its grants, and its callers
-    /// have their outcomes.
-    fn end(&mut self, ended: bool, last_us: u64) {
-        let (number, all) = (self.number, &mut *self.all);
-        all.served.ended(number, ended, last_us);
-        for words in self
-            .granted
-            .iter()
-            .flat_map(|of| of.forgotten(ended, last_us))
-        {
-            all.verdict
-                .found(Kind::NeverStarted, || format!("process {number}: {words}"));
-        }
-        // A handler dropped at its time limit gets no outcome.
-        if ended && matches!(self.role, Role::Producer | Role::Canceller) {
-            for words in self.asking.iter().flat_map(Asking::never_told) {
-                all.verdict
-                    .found(Kind::ApiLies, || format!("process {number}: {words}"));
-            }
-        }
     }
 }

@@ -33,6 +33,7 @@ pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mu
     verdict.schedules.backfilled = all.ticks.backfilled;
     verdict.schedules.refilled = all.ticks.refilled;
     verdict.schedules.dry = all.ticks.dry;
+    late::judge(all, epoch.queue, last, verdict);
     for stored in &all.ticks.stored {
         let none = BTreeSet::new();
         let seen = fires.get(&*stored.name).unwrap_or(&none);

@@ -97,7 +97,7 @@ impl Simulation {
         for _ in 0..STEPS {
             self.ms += self.rng.u64(1..60);
             if self.rng.u32(0..60) == 0 {
-                self.ms += self.rng.u64(0..3_000);
+                self.ms += self.rng.u64(0..1_500);
             }
             self.story.at(self.ms);
             match self.rng.u32(0..20) {

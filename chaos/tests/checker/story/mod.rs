@@ -31,6 +31,7 @@ pub(crate) struct Story {
     token: u64,
     /// The lease that claims get; they ask for a second.
     pub(crate) lease_ms: u64,
+    asked_ms: u64,
     /// By id: its score, or its time of death.
     times: HashMap<String, u64>,
     /// By id: the options in a claim.
@@ -45,22 +46,30 @@ impl Story {
     /// The story of a worker that serves `q` with many handlers.
     pub(crate) fn new() -> Self {
         let mut story = Self::of(Role::Worker);
-        story.serves(
-            1_000,
-            vec![Share {
-                queue: "q".into(),
-                weight: 1,
-                reserve: 0,
-                max: 1_000,
-            }],
-        );
+        story.serves_under(0);
         story
+    }
+
+    /// The node of the worker claims under leases of so many ms; claims under others are by hand.
+    pub(crate) fn serves_under(&mut self, lease_ms: u64) -> &mut Self {
+        let queues = vec![Share {
+            queue: "q".into(),
+            weight: 1,
+            reserve: 0,
+            max: 1_000,
+        }];
+        self.write(Event::Serves {
+            concurrency: 1_000,
+            lease_ms,
+            queues,
+        })
     }
 
     /// The worker begins to serve.
     pub(crate) fn serves(&mut self, concurrency: u32, queues: Vec<Share>) -> &mut Self {
         self.write(Event::Serves {
             concurrency,
+            lease_ms: 0,
             queues,
         })
     }
@@ -85,6 +94,7 @@ impl Story {
             call: 0,
             token: 0,
             lease_ms: 1_000,
+            asked_ms: 1_000,
             times,
             options,
             events,

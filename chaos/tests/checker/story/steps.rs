@@ -84,6 +84,15 @@ impl Story {
         token
     }
 
+    /// The same for so many ms.
+    pub(crate) fn claim_for(&mut self, id: &str, due_ms: u64, lease_ms: u64) -> Token {
+        let asked_ms = std::mem::replace(&mut self.asked_ms, lease_ms);
+        let granted_ms = std::mem::replace(&mut self.lease_ms, lease_ms);
+        let token = self.claim(id, due_ms, 1);
+        (self.asked_ms, self.lease_ms) = (asked_ms, granted_ms);
+        token
+    }
+
     /// A claim that grants these; no handler starts.
     pub(crate) fn grant(&mut self, items: &[ClaimedItem]) -> Token {
         self.token += 1;
@@ -95,7 +104,7 @@ impl Story {
         let what = Call::Claim {
             n: 10,
             token: token.clone(),
-            lease_ms: 1_000,
+            lease_ms: self.asked_ms,
             due: true,
         };
         self.call(

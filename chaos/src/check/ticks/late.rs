@@ -1,0 +1,81 @@
+//! Whether ticks are made in time: no fault and no pause explains a schedule that stands still.
+//!
+//! After a step back of the server's clock, the next fire is ahead by as much: that time is excused.
+
+use super::*;
+use crate::check::faults::{Rule, outside_us};
+
+/// The longest time without a tick that nothing excuses.
+const LONGEST_US: u64 = 5_000_000;
+
+pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Verdict) {
+    let excused = all.excused(queue, Rule::Named);
+    // Some schedules fire every 50 ms, until the scheduler ends and pauses all of them.
+    let pauses = &all.queues[usize::from(queue)].operators.pauses;
+    let mut granted_us = pauses.granted_us();
+    if let Some(calm_us) = all.partitions.calm_us {
+        let first = all.ticks.told.iter().map(|told| told.at.1).min();
+        granted_us.extend(first);
+        granted_us.retain(|at_us| *at_us < calm_us);
+        granted_us.push(calm_us);
+        granted_us.sort_unstable();
+        for pair in granted_us.windows(2) {
+            if outside_us((pair[0], pair[1]), &excused) > LONGEST_US {
+                verdict.found(Kind::Late, || {
+                    format!("no tick was granted from {} to {} us", pair[0], pair[1])
+                });
+            }
+        }
+    }
+    let paused = paused(all, last);
+    for stored in &all.ticks.stored {
+        let next_ms = stored.numbers[0];
+        let Some((now_ms, at_us)) = paused.get(&*stored.name).copied() else {
+            continue;
+        };
+        // The short list of a cron holds it up: after an outage a refill adds few fires.
+        let is_cron = !stored.pattern.is_empty();
+        if stored.state != "paused" || is_cron || next_ms >= now_ms {
+            continue;
+        }
+        let from_us = at_us.saturating_sub((now_ms - next_ms) * 1_000);
+        let mut clocks = all.clock_faults.iter();
+        let stepped = clocks.any(|(begin_us, end_us)| *begin_us < at_us && from_us < *end_us);
+        if !stepped && outside_us((from_us, at_us), &excused) > LONGEST_US {
+            verdict.found(Kind::Late, || {
+                format!("a fire was not looked at from {from_us} to {at_us} us: {stored:?}")
+            });
+        }
+    }
+}
+
+/// By name: when a schedule was paused that was not resumed since, by the server's clock in ms and
+/// by that of the processes. Not those that a pause without an answer may have paused before.
+fn paused(all: &Collection, epoch: usize) -> HashMap<&str, (u64, u64)> {
+    let told = all.ticks.told.iter();
+    let mut told: Vec<_> = told
+        .filter(|told| usize::from(told.epoch) == epoch)
+        .collect();
+    told.sort_by_key(|told| told.seq);
+    let mut paused = HashMap::new();
+    for told in told {
+        let Call::Other { verb, args } = &told.call else {
+            continue;
+        };
+        for (name, word) in args.iter().skip(1).zip(&told.words) {
+            match (verb.as_str(), &*args[0], word.starts_with("OK ")) {
+                ("amend", "pause", true) => drop(paused.entry(&**name).or_insert(told.at)),
+                ("amend", _, true) => drop(paused.remove(&**name)),
+                _ => {}
+            }
+        }
+    }
+    let lost = |name: &str| {
+        all.ticks
+            .named
+            .get(name)
+            .is_some_and(|named| named.lost_pause)
+    };
+    paused.retain(|name, _| !lost(name));
+    paused
+}

@@ -1,0 +1,146 @@
+//! Whether a worker keeps what it was granted and what it has handled: through a lost answer to its
+//! claim, and through a refusal of its settlement.
+
+use std::collections::{HashMap, HashSet};
+
+use super::calls::token_of;
+use crate::history::{Call, SettleItem, Verb};
+
+/// A settlement that is refused with so much of its lease left must be sent again.
+const ENOUGH_US: u64 = 1_500_000;
+
+/// A claim of a node without an answer.
+#[derive(Debug)]
+struct LostClaim {
+    queue: u16,
+    token: u64,
+    unknown_us: u64,
+    /// Its lease, if it granted anything, lasts at least until then.
+    leased_us: u64,
+}
+
+/// Queue, id and token of a delivery.
+type Delivery = (u16, String, String);
+
+/// One worker.
+#[derive(Debug, Default)]
+pub(super) struct Unseen {
+    /// The lease of its node's claims; others are claims by hand. 0 until it serves.
+    pub(super) lease_ms: u64,
+    lost: Vec<LostClaim>,
+    /// Until when each delivery is leased at least.
+    leased_us: HashMap<Delivery, u64>,
+    /// Ids that the process settles by hand.
+    by_hand: HashSet<(u16, String)>,
+    /// When a settlement of the node was refused, and until when its lease lasted.
+    refused: HashMap<Delivery, (u64, u64)>,
+}
+
+fn settled(call: &Call) -> &[SettleItem] {
+    match call {
+        Call::Settle { verb, items } if *verb != Verb::Extend => items,
+        Call::Follow { ack, .. } => std::slice::from_ref(&**ack),
+        _ => &[],
+    }
+}
+
+impl Unseen {
+    pub(super) fn asked(&mut self, queue: u16, ids: &[String]) {
+        self.by_hand
+            .extend(ids.iter().map(|id| (queue, id.clone())));
+    }
+
+    /// `queue` is the whole one.
+    pub(super) fn invoked(&mut self, queue: u16, call: &Call) {
+        for item in settled(call) {
+            self.refused
+                .remove(&(queue, item.0.clone(), item.1.clone()));
+        }
+    }
+
+    /// A claim of the node got no answer.
+    pub(super) fn unknown(&mut self, queue: u16, asked_us: u64, unknown_us: u64, call: &Call) {
+        if let Call::Claim {
+            token, lease_ms, ..
+        } = call
+            && *lease_ms == self.lease_ms
+        {
+            self.lost.push(LostClaim {
+                queue,
+                token: token_of(token),
+                unknown_us,
+                leased_us: asked_us + 1_000 * lease_ms,
+            });
+        }
+    }
+
+    /// A call was answered. Returns the lost claims of this queue that the node has given up: it
+    /// was answered another claim while their leases lasted, and had asked for none of them again.
+    pub(super) fn answered(
+        &mut self,
+        (queue, whole): (u16, u16),
+        (asked_us, answered_us): (u64, u64),
+        call: &Call,
+    ) -> Vec<u64> {
+        let (token, is_other) = match call {
+            Call::Claim {
+                token, lease_ms, ..
+            } => (token, *lease_ms == self.lease_ms),
+            Call::Other { verb, args } if verb == "held" && !args.is_empty() => (&args[0], false),
+            _ => {
+                for item in settled(call) {
+                    self.leased_us
+                        .remove(&(whole, item.0.clone(), item.1.clone()));
+                }
+                return Vec::new();
+            }
+        };
+        let token = token_of(token);
+        self.lost
+            .retain(|lost| (lost.queue, lost.token) != (queue, token));
+        let given_up = |lost: &LostClaim| {
+            is_other
+                && lost.queue == queue
+                && lost.unknown_us < asked_us
+                && answered_us < lost.leased_us
+        };
+        let given_up = self.lost.extract_if(.., |lost| given_up(lost));
+        given_up.map(|lost| lost.token).collect()
+    }
+
+    pub(super) fn granted<'a>(
+        &mut self,
+        queue: u16,
+        token: &str,
+        leased_us: u64,
+        ids: impl Iterator<Item = &'a str>,
+    ) {
+        let deliveries = ids.map(|id| ((queue, id.to_owned(), token.to_owned()), leased_us));
+        self.leased_us.extend(deliveries);
+    }
+
+    /// A call was refused as a whole.
+    pub(super) fn refused(&mut self, queue: u16, refused_us: u64, call: &Call) {
+        for item in settled(call) {
+            let delivery = (queue, item.0.clone(), item.1.clone());
+            let leased_us = self.leased_us.get(&delivery).copied().unwrap_or(0);
+            let by_hand = self.by_hand.contains(&(queue, item.0.clone()));
+            if leased_us > refused_us + ENOUGH_US && !by_hand {
+                self.refused.insert(delivery, (refused_us, leased_us));
+            }
+        }
+    }
+
+    /// Describes the settlements that were refused and not sent again, although the process went on
+    /// for longer than their leases.
+    pub(super) fn dropped(&self, last_us: u64) -> Vec<String> {
+        let refused = self.refused.iter();
+        let dropped = refused.filter(|(_, (_, leased_us))| *leased_us < last_us);
+        let tell = |((_, id, token), (at_us, leased_us)): (&Delivery, &(u64, u64))| {
+            format!(
+                "the settlement of {id} under {token} was refused at {at_us} us and not sent again, and its lease lasted until {leased_us} us"
+            )
+        };
+        dropped.map(tell).collect()
+    }
+}
