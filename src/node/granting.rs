@@ -11,7 +11,7 @@ use crate::node::coordinator::Coordinator;
 use crate::node::event::Claimed;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::queue_number::QueueNumber;
-use crate::node::slots::HandlerPermits;
+use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::timers::Action;
 use crate::protocol::results::claim::{Claim, Granted};
 use crate::protocol::results::roles::Moved;
@@ -44,7 +44,6 @@ impl Coordinator {
             }
             Err(error) => {
                 let failures = queue.claim.failed();
-                queue.held = None;
                 if let Some(bound) = bound {
                     bound.failed(&error);
                 }
@@ -69,9 +68,11 @@ impl Coordinator {
             && queue
                 .claim
                 .granted_nothing(is_left && claim.granted.is_empty());
-        if !(is_left && is_full) {
-            queue.held = None;
-        }
+        // A claim that was limited by this node's fair share is likely to be limited again.
+        queue.expected = match is_full {
+            true => MAX_CLAIM,
+            false => 2 * claim.granted.len() + 1,
+        };
         let Claim {
             header,
             left,
@@ -94,7 +95,7 @@ impl Coordinator {
         match bound {
             Some(bound) => self.answer_pulls(number, bound, granted, is_left),
             None if granted.is_empty() => {}
-            None => self.start(number, granted, sent, permits, asked),
+            None => self.start(number, granted, permits, (sent, asked), now),
         }
         let takes = self.queues.get(&number).map(AttendedQueue::takes_messages);
         self.shares.set_paused(number, takes != Some(true));
@@ -112,9 +113,9 @@ impl Coordinator {
         &mut self,
         number: QueueNumber,
         granted: Vec<Granted>,
-        sent: Instant,
         permits: HandlerPermits,
-        asked: usize,
+        (sent, asked): (Instant, usize),
+        now: Instant,
     ) {
         let Some(queue) = self.queues.get(&number) else {
             return;
@@ -136,7 +137,8 @@ impl Coordinator {
             (delivery, guard)
         });
         let guarded = guarded.collect();
-        Arc::clone(&queue.handling).start(guarded, permits, &queue.context);
+        self.start_handlers(number, guarded, permits, now)
+            .put_back();
     }
 }
 
