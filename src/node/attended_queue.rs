@@ -15,7 +15,7 @@ use crate::node::oldest_due::OldestDue;
 use crate::node::queue_number::QueueNumber;
 use crate::node::refills::RefillState;
 use crate::node::reporting::Reporting;
-use crate::node::slots::{HandlerPermits, QueueSlots};
+use crate::node::slots::{MAX_CLAIM, QueueSlots};
 use crate::node::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
 use crate::partition::Partition;
 use crate::protocol::replies::Header;
@@ -52,9 +52,8 @@ pub(crate) struct AttendedQueue {
     pub(crate) max_handlers: usize,
     pub(crate) slots: Arc<QueueSlots>,
     pub(crate) claim: ClaimState,
-    /// Handlers for the claim after the one in flight. Without them a queue with short handlers
-    /// would get less than its share: while its claim is in flight, others would take its handlers.
-    pub(crate) held: Option<HandlerPermits>,
+    /// How many messages the next claim may get, as far as the last one tells.
+    pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
     pub(crate) phase: Phase,
     /// What the last beat said.
@@ -119,7 +118,7 @@ impl AttendedQueue {
             last_beat: setup.now,
             has_beaten: false,
             claim: ClaimState::default(),
-            held: None,
+            expected: MAX_CLAIM,
             oldest: OldestDue::new(),
             phase: Phase::Attending,
             attended: Attended::Listening,
@@ -135,20 +134,6 @@ impl AttendedQueue {
 
     pub(crate) fn name(&self) -> &str {
         self.partition.queue_name()
-    }
-
-    /// Holds further handlers for the next claim.
-    pub(crate) fn hold(&mut self, handlers: usize) {
-        let mut permits = self.slots.permits(handlers);
-        if let Some(held) = self.held.take() {
-            permits.merge(held);
-        }
-        self.held = Some(permits);
-    }
-
-    /// How many handlers are held for the next claim.
-    pub(crate) fn held_count(&self) -> usize {
-        self.held.as_ref().map_or(0, HandlerPermits::count)
     }
 
     /// Something shows that the queue is no longer paused.

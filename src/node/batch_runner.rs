@@ -68,17 +68,17 @@ impl<H: HandleMany> BatchRunner<H> {
         }
     }
 
-    /// Gives these handlers to the deliveries that wait, and drops the others.
+    /// Gives these handlers to the deliveries that wait, and returns the others.
     fn dispatch(
         self: &Arc<Self>,
         state: &mut State,
         mut permits: HandlerPermits,
         context: &Arc<HandlerContext>,
-    ) {
+    ) -> HandlerPermits {
         self.fill(state);
         while !state.alone.is_empty() || !state.waiting.is_empty() {
             let Some(permit) = permits.split() else {
-                return;
+                break;
             };
             let now = state.is_closed || self.linger.is_zero();
             let deliveries = match state.alone.pop_front() {
@@ -96,6 +96,7 @@ impl<H: HandleMany> BatchRunner<H> {
                 self.open(state, batch, context);
             }
         }
+        permits
     }
 
     /// Moves deliveries into the open batch, and closes it when it is full.
@@ -198,7 +199,7 @@ impl<H: HandleMany> BatchRunner<H> {
                 drop(guard);
             }
         }
-        self.dispatch(&mut self.lock(), permit, &context);
+        drop(self.dispatch(&mut self.lock(), permit, &context));
         for (delivery, guard) in handled {
             let settlement = settlements.next().unwrap_or_else(missing);
             settle(delivery, guard, settlement, &context);
@@ -259,8 +260,11 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
         deliveries: Vec<Guarded>,
         permits: HandlerPermits,
         context: &Arc<HandlerContext>,
-    ) {
+    ) -> HandlerPermits {
         let mut state = self.lock();
+        if deliveries.is_empty() {
+            return self.dispatch(&mut state, permits, context);
+        }
         state.claims_batches = !deliveries.iter().any(|(delivery, _)| comes_alone(delivery));
         for guarded in deliveries {
             if comes_alone(&guarded.0) {
@@ -269,7 +273,12 @@ impl<H: HandleMany> Handling for BatchRunner<H> {
                 state.waiting.push_back(guarded);
             }
         }
-        self.dispatch(&mut state, permits, context);
+        self.dispatch(&mut state, permits, context)
+    }
+
+    fn waiting(&self) -> usize {
+        let state = self.lock();
+        state.alone.len() + state.waiting.len().div_ceil(self.max)
     }
 
     fn close(&self) {

@@ -68,9 +68,14 @@ impl ClaimState {
         self.in_flight
     }
 
-    /// Whether another claim will follow the one in flight.
+    /// Whether the last claim left messages behind.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.has_backlog
+    }
+
+    /// Whether no claim may be sent now, and one will follow: after the one in flight, or in a moment.
     pub(crate) fn will_continue(&self) -> bool {
-        self.in_flight && self.has_backlog
+        self.wanted().is_none() && (self.has_backlog || self.wanted.is_some())
     }
 
     pub(crate) fn sent(&mut self) {
@@ -116,11 +121,13 @@ impl ClaimState {
     /// failure counts no more; the pause after it stays.
     pub(crate) fn rest(&mut self) -> Option<Wanted> {
         self.failures = 0;
+        self.has_backlog = false;
         self.wanted.take()
     }
 
     /// Claims no more.
     pub(crate) fn stop(&mut self) {
+        self.has_backlog = false;
         self.wanted = None;
     }
 }
@@ -141,7 +148,7 @@ mod tests {
         claim.sent();
         claim.want(Wanted::Woken, now);
         assert_eq!(claim.wanted(), None, "one claim at a time");
-        assert!(!claim.will_continue());
+        assert!(claim.will_continue());
         assert_eq!(claim.succeeded(true), 0);
         claim.want(Wanted::MoreLeft, now);
         assert_eq!(
@@ -149,8 +156,11 @@ mod tests {
             Some(Wanted::Woken),
             "the more urgent reason stays"
         );
+        assert!(!claim.will_continue(), "it may be sent");
         claim.sent();
         assert!(claim.will_continue(), "the claim before left messages");
+        claim.succeeded(false);
+        assert!(!claim.will_continue());
     }
 
     #[test]

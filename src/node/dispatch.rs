@@ -9,10 +9,11 @@ use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::{Claimed, Event, Reply};
+use crate::node::handler_guard::HandlerGuard;
 use crate::node::lost_claims::{Recovered, may_have_granted};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
-use crate::node::slots::MAX_CLAIM;
+use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::tasks::Task;
 use crate::partition::Partition;
 use crate::protocol::results::claim::Granted;
@@ -56,14 +57,19 @@ impl Coordinator {
             self.collect_ended();
             self.accept_refused(now);
             self.end_drained();
+            // While no handler is free, the node waits for no wake-up tokens.
             let waits = self.claim_wanted(now)
+                || self.shares.free() == 0
                 || self.membership.is_draining()
                 || self.attention.refused().next().is_some();
             if !waits {
-                return;
+                break;
             }
             self.slots.arm();
         }
+        debug_assert!(self.shares.is_consistent(), "a handler is not counted");
+        let free = self.shares.free();
+        self.membership.health.free_handlers_are(free);
     }
 
     /// Claims instead of a promote: the claim takes due messages whether they were promoted or not,
@@ -90,17 +96,23 @@ impl Coordinator {
             return false;
         }
         let want = self.want_of(queue, now);
-        let Some(&(_, handlers)) = self.shares.allot(&[want]).first() else {
-            return false;
-        };
-        self.start_claim(number, handlers, true)
+        // The others that compete keep their parts.
+        let mut wants: Vec<_> = self.competitors(now).collect();
+        wants.retain(|other| other.queue != number);
+        for other in &mut wants {
+            other.soon += std::mem::take(&mut other.handlers);
+        }
+        wants.push(want);
+        let mut grants = self.shares.allot(&wants, now).into_iter();
+        grants
+            .next()
+            .is_some_and(|(_, permits)| self.start_claim(number, permits, true))
     }
 
     /// Returns whether a queue waits for a handler to end.
     fn claim_wanted(&mut self, now: Instant) -> bool {
-        let mut wants = Vec::new();
         let mut unmet = false;
-        let mut gathers = true;
+        let (mut gathers, mut is_open) = (true, false);
         let mut unneeded = Vec::new();
         self.wanting.retain(|number| {
             let Some(queue) = self.queues.get_mut(number) else {
@@ -111,12 +123,10 @@ impl Coordinator {
                 if queue.claim.rest() == Some(Wanted::Woken) {
                     unneeded.push(*number);
                 }
-                queue.held = None;
             }
             if !queue.takes_messages() {
                 // Paused: the resume wakes the nodes.
                 queue.claim.stop();
-                queue.held = None;
             }
             queue.claim.is_wanted()
         });
@@ -131,59 +141,102 @@ impl Coordinator {
             let Some(reason) = queue.claim.wanted() else {
                 continue;
             };
-            if self.room(queue) == 0 {
+            let free = self.shares.free_for(*number);
+            if self.room(queue) == 0 || free == 0 {
                 unmet = true;
                 continue;
             }
-            let free = self.shares.free_for(*number);
+            is_open = true;
             let enough = queue.max_handlers.min(MAX_CLAIM) / 2;
-            let is_gathering =
+            gathers &=
                 reason == Wanted::MoreLeft && free < enough && self.shares.running(*number) > 0;
-            gathers &= is_gathering;
-            wants.push(self.want_of(queue, now));
         }
-        if wants.is_empty() {
+        let mut busy = self
+            .busy
+            .iter()
+            .filter_map(|number| self.queues.get(number));
+        let has_deliveries = busy.any(|queue| queue.handling.waiting() > 0);
+        unmet |= has_deliveries;
+        if !is_open && !has_deliveries {
             // Otherwise the coordinator would wake up again and again for an instant in the past.
             self.gather_until = None;
             return unmet;
         }
-        // A queue whose next claim waits for the one in flight competes, too: the handlers of its
-        // share are held for that claim.
-        let in_flight = self
-            .busy
-            .iter()
-            .filter(|number| !self.wanting.contains(number));
-        for queue in in_flight.filter_map(|number| self.queues.get(number)) {
-            if queue.claim.will_continue() && self.room(queue) > queue.held_count() {
-                wants.push(self.want_of(queue, now));
-            }
-        }
-        if gathers && self.shares.free() > 0 {
+        if gathers && !has_deliveries && self.shares.free() > 0 {
             let until = *self.gather_until.get_or_insert(now + GATHER);
             if now < until {
                 return unmet;
             }
         }
         self.gather_until = None;
-        let grants = self.shares.allot(&wants);
-        for want in wants {
-            let granted = grants.iter().find(|(number, _)| *number == want.queue);
-            let handlers = granted.map_or(0, |(_, handlers)| *handlers);
-            let Some(queue) = self.queues.get_mut(&want.queue) else {
-                continue;
-            };
-            if queue.claim.is_in_flight() {
-                if handlers > 0 {
-                    queue.hold(handlers);
-                }
-            } else if queue.handling.capacity(handlers + queue.held_count()) > 0 {
-                self.start_claim(want.queue, handlers, false);
-            } else {
-                self.shares.release(want.queue, handlers);
-                unmet = true;
-            }
+        let wants: Vec<_> = self.competitors(now).collect();
+        let wanted = wants.iter().filter(|want| want.handlers > 0).count();
+        let grants = self.shares.allot(&wants, now);
+        unmet |= grants.len() < wanted;
+        for (number, permits) in grants {
+            self.use_permits(number, permits, now);
         }
         unmet
+    }
+
+    /// The queues that compete for handlers. One that cannot claim just now and has a backlog does,
+    /// too: its part of the free handlers is kept for its next claim.
+    fn competitors(&self, now: Instant) -> impl Iterator<Item = Want> {
+        let others = self.busy.difference(&self.wanting);
+        let competing = self.wanting.iter().chain(others);
+        let queues = competing.filter_map(|number| self.queues.get(number));
+        queues.filter_map(move |queue| {
+            let mut want = self.want_of(queue, now);
+            if self.room(queue) == 0 {
+                want.handlers = 0;
+            } else if queue.claim.will_continue() {
+                want.soon = std::mem::take(&mut want.handlers);
+            } else if queue.claim.wanted().is_none() {
+                want.handlers = 0;
+            }
+            want.handlers += queue.handling.waiting();
+            (want.handlers + want.soon > 0).then_some(want)
+        })
+    }
+
+    /// Uses handlers of a queue for deliveries that wait for one, and the others for a claim.
+    fn use_permits(&mut self, number: QueueNumber, permits: HandlerPermits, now: Instant) {
+        self.busy.insert(number);
+        let Some(queue) = self.queues.get(&number) else {
+            return;
+        };
+        let permits = match queue.handling.waiting() {
+            0 => permits,
+            _ => self.start_handlers(number, Vec::new(), permits, now),
+        };
+        let Some(queue) = self.queues.get(&number) else {
+            return;
+        };
+        let is_wanted = queue.claim.wanted().is_some();
+        if is_wanted && queue.handling.capacity(permits.count()) > 0 {
+            self.start_claim(number, permits, false);
+        } else {
+            permits.put_back();
+            self.shares.collect(number, now);
+        }
+    }
+
+    /// Starts handlers for deliveries of the queue. Returns the permits of the others.
+    pub(crate) fn start_handlers(
+        &mut self,
+        number: QueueNumber,
+        deliveries: Vec<(Delivery, HandlerGuard)>,
+        permits: HandlerPermits,
+        now: Instant,
+    ) -> HandlerPermits {
+        let Some(queue) = self.queues.get(&number) else {
+            return permits;
+        };
+        let before = permits.count();
+        let handling = Arc::clone(&queue.handling);
+        let rest = handling.start(deliveries, permits, &queue.context);
+        self.shares.start(number, before - rest.count(), now);
+        rest
     }
 
     pub(crate) fn want_of(&self, queue: &AttendedQueue, now: Instant) -> Want {
@@ -191,16 +244,17 @@ impl Coordinator {
         // Handlers that a claim does not need come back only with its reply. So a queue of many asks
         // for half of the free handlers, unless it is known to have a backlog: with less than its
         // share, it would leave the rest to the others.
-        let has_backlog =
-            queue.claim.will_continue() || queue.claim.wanted() == Some(Wanted::MoreLeft);
-        let handlers = if has_backlog || self.queues.len() == 1 {
+        let handlers = if self.queues.len() == 1 {
             free
+        } else if queue.claim.has_backlog() {
+            free.min(queue.expected)
         } else {
             free.div_ceil(2)
         };
         Want {
             queue: queue.number,
             handlers: handlers.clamp(1, MAX_CLAIM),
+            soon: 0,
             waited: queue.oldest.waited(now),
         }
     }
@@ -214,15 +268,14 @@ impl Coordinator {
     }
 
     /// Returns whether a claim was sent: the pulls that it was to be for may have ended.
-    fn start_claim(&mut self, number: QueueNumber, handlers: usize, for_promote: bool) -> bool {
-        if handlers > 0 {
-            self.busy.insert(number);
-        }
+    fn start_claim(
+        &mut self,
+        number: QueueNumber,
+        permits: HandlerPermits,
+        for_promote: bool,
+    ) -> bool {
+        self.busy.insert(number);
         let Some(queue) = self.queues.get_mut(&number) else {
-            return false;
-        };
-        queue.hold(handlers);
-        let Some(permits) = queue.held.take() else {
             return false;
         };
         let room = queue
@@ -236,6 +289,8 @@ impl Coordinator {
             let request = bound.request();
             (asked, lease_ms, token) = (request.max, request.lease_ms, request.token);
         } else if pulls.is_some() {
+            permits.put_back();
+            self.shares.collect(number, Instant::now());
             return false;
         }
         queue.claim.sent();
@@ -271,13 +326,8 @@ impl Coordinator {
 
     /// Counts the handlers that ended.
     pub(crate) fn collect_ended(&mut self) {
-        let (queues, shares) = (&self.queues, &mut self.shares);
-        self.busy.retain(|number| {
-            if let Some(queue) = queues.get(number) {
-                shares.release(*number, queue.slots.take_ended());
-            }
-            shares.running(*number) > 0
-        });
+        let (shares, now) = (&mut self.shares, Instant::now());
+        self.busy.retain(|number| shares.collect(*number, now) > 0);
     }
 
     /// Claims no more. Messages of a claim that is in flight are still handled.
@@ -291,7 +341,6 @@ impl Coordinator {
         self.wanting.clear();
         for queue in self.queues.values_mut() {
             queue.claim.stop();
-            queue.held = None;
             queue.handling.stop();
         }
         let groups: Vec<_> = self.membership.queues.keys().copied().collect();
@@ -350,3 +399,5 @@ pub(crate) fn deliveries(
     let granted = granted.into_iter();
     granted.map(|granted| Delivery::new(Arc::clone(partition), granted))
 }
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use crate::node::dispatch::deliveries;
 use crate::node::event::Claimed;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::queue_number::QueueNumber;
-use crate::node::slots::HandlerPermits;
+use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::timers::Action;
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::roles::Moved;
@@ -56,7 +56,6 @@ impl Coordinator {
             }
             Err(error) => {
                 let failures = queue.claim.failed();
-                queue.held = None;
                 if let Some(bound) = bound {
                     bound.failed(&error);
                 }
@@ -81,9 +80,11 @@ impl Coordinator {
             && queue
                 .claim
                 .granted_nothing(is_left && claim.granted.is_empty());
-        if !(is_left && is_full) {
-            queue.held = None;
-        }
+        // A claim that was limited by this node's fair share is likely to be limited again.
+        queue.expected = match is_full {
+            true => MAX_CLAIM,
+            false => 2 * claim.granted.len() + 1,
+        };
         let Claim {
             header,
             left,
@@ -111,8 +112,8 @@ impl Coordinator {
                     return;
                 };
                 // Redis grants no more than was asked for; `take` guards against a faulty reply.
-                let deliveries = deliveries(&queue.partition, granted).take(asked);
-                self.start(number, deliveries.collect(), sent, permits);
+                let deliveries = deliveries(&queue.partition, granted).take(asked).collect();
+                self.start(number, deliveries, permits, sent, now);
             }
         }
         let takes = self.queues.get(&number).map(AttendedQueue::takes_messages);
@@ -131,8 +132,9 @@ impl Coordinator {
         &mut self,
         number: QueueNumber,
         deliveries: Vec<Delivery>,
-        sent: Instant,
         permits: HandlerPermits,
+        sent: Instant,
+        now: Instant,
     ) {
         let Some(queue) = self.queues.get(&number) else {
             return;
@@ -148,7 +150,8 @@ impl Coordinator {
             (delivery, guard)
         });
         let guarded = guarded.collect();
-        Arc::clone(&queue.handling).start(guarded, permits, &queue.context);
+        self.start_handlers(number, guarded, permits, now)
+            .put_back();
     }
 }
 

@@ -36,19 +36,20 @@ impl<H: HandleOne> Handling for HandlerRunner<H> {
         mut deliveries: Vec<(Delivery, HandlerGuard)>,
         mut permits: HandlerPermits,
         context: &Arc<HandlerContext>,
-    ) {
+    ) -> HandlerPermits {
         let (context, tracker) = (Arc::clone(context), context.tracker.clone());
         let runtime = context.runtime.clone();
+        let mut starting = permits.start(deliveries.len());
         if deliveries.len() == 1
-            && let (Some((delivery, guard)), Some(permit)) = (deliveries.pop(), permits.split())
+            && let (Some((delivery, guard)), Some(permit)) = (deliveries.pop(), starting.split())
         {
             tracker.spawn_on(self.handle(delivery, guard, permit, context), &runtime);
-            return;
+            return permits;
         }
         // One task from another thread starts all: that costs less than one for each.
         let starter = async move {
             for (delivery, guard) in deliveries {
-                let Some(permit) = permits.split() else {
+                let Some(permit) = starting.split() else {
                     return;
                 };
                 let work = Arc::clone(&self).handle(delivery, guard, permit, Arc::clone(&context));
@@ -56,6 +57,7 @@ impl<H: HandleOne> Handling for HandlerRunner<H> {
             }
         };
         tracker.spawn_on(starter, &runtime);
+        permits
     }
 
     fn close(&self) {}

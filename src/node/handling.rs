@@ -29,13 +29,18 @@ pub(crate) trait Handling: Send + Sync + 'static {
     }
 
     /// Starts handlers for the deliveries of one claim. `permits` has one permit for each handler
-    /// that may start; dropping the others returns them.
+    /// that may start. Returns those of the others.
     fn start(
         self: Arc<Self>,
         deliveries: Vec<(Delivery, HandlerGuard)>,
         permits: HandlerPermits,
         context: &Arc<HandlerContext>,
-    );
+    ) -> HandlerPermits;
+
+    /// How many more handlers could start for the deliveries that it has.
+    fn waiting(&self) -> usize {
+        0
+    }
 
     /// Whether anything waits for messages. If not, the node claims none, and takes no wake-up token.
     fn is_needed(&self) -> bool {

@@ -1,15 +1,21 @@
 //! What a worker reports about its node, for readiness probes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::Error;
 use crate::node::queue_number::QueueNumber;
 
-/// The state of every attended queue by partition, written by the coordinator.
+/// What the coordinator reports.
 #[derive(Default)]
-pub(crate) struct SharedHealth(Mutex<BTreeMap<String, BTreeMap<QueueNumber, QueueState>>>);
+pub(crate) struct SharedHealth {
+    /// The state of every attended queue by partition.
+    states: Mutex<BTreeMap<String, BTreeMap<QueueNumber, QueueState>>>,
+    /// How many handlers no queue has.
+    free_handlers: AtomicUsize,
+}
 
 /// The state of one queue, or of one of its partitions.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +29,15 @@ pub(crate) struct QueueState {
 }
 
 impl SharedHealth {
+    /// So many handlers are free now.
+    pub(crate) fn free_handlers_are(&self, free: usize) {
+        self.free_handlers.store(free, Ordering::Relaxed);
+    }
+
+    pub(crate) fn free_handlers(&self) -> usize {
+        self.free_handlers.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn added(&self, queue: &str, partition: QueueNumber) {
         let mut states = self.lock();
         let partitions = states.entry(queue.to_owned()).or_default();
@@ -84,7 +99,7 @@ impl SharedHealth {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeMap<QueueNumber, QueueState>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -59,7 +59,6 @@ impl Coordinator {
         };
         attended.phase = Phase::Draining;
         attended.claim.stop();
-        attended.held = None;
         if let Some(pulls) = Arc::clone(&attended.handling).pulls() {
             pulls.forget(number);
         }
@@ -154,7 +153,7 @@ impl Coordinator {
         left.insert(number, Arc::clone(&attended.partition));
         left.retain(|number, _| covered.contains(number));
         self.membership.draining = self.membership.draining.saturating_sub(1);
-        self.shares.remove(number);
+        self.shares.remove(number, now);
         self.busy.remove(&number);
         self.membership.health.left(attended.name(), number);
         self.membership.registered.remove(&attended.partition);

@@ -20,7 +20,7 @@ use crate::node::event::{Event, Reply};
 use crate::node::pulls::{BoundPulls, Grant};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
-use crate::node::slots::MAX_CLAIM;
+use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::tasks::Task;
 use crate::partition::Partition;
 use crate::protocol::replies::Header;
@@ -255,53 +255,46 @@ impl Coordinator {
             mut unsure,
             ..
         } = recovered;
-        let handlers = if bound.is_none() {
-            self.handlers_for(number, leased.len(), now)
-        } else {
-            0
+        let permits = match &bound {
+            None => self.permits_for(number, leased.len(), now),
+            Some(_) => None,
         };
         let Some(queue) = self.queues.get(&number) else {
             return;
         };
-        let permits = queue.slots.permits(handlers);
-        let count = match &bound {
-            Some(bound) if bound.request().takes_lease(lease_ms) => leased.len(),
-            None if handlers > 0 => queue.handling.asks(handlers).min(leased.len()),
+        let count = match (&bound, &permits) {
+            (Some(bound), _) if bound.request().takes_lease(lease_ms) => leased.len(),
+            (None, Some(permits)) => queue.handling.asks(permits.count()).min(leased.len()),
             _ => 0,
         };
         unsure.extend(leased.split_off(count));
         if !unsure.is_empty() {
             drop(Grant::new(unsure, &queue.context));
         }
-        match bound {
-            Some(bound) => bound.granted(leased, true, &queue.context),
-            None if leased.is_empty() => {}
-            None => self.start(number, leased, sent, permits),
+        if let Some(bound) = bound {
+            bound.granted(leased, true, &queue.context);
+        } else if let Some(permits) = permits {
+            self.start(number, leased, permits, sent, now);
         }
     }
 
-    /// How many handlers there are for messages that are leased already, at most this many.
-    fn handlers_for(&mut self, number: QueueNumber, count: usize, now: Instant) -> usize {
+    /// Handlers for messages that are leased already, at most this many; `None` if there are none.
+    fn permits_for(
+        &mut self,
+        number: QueueNumber,
+        count: usize,
+        now: Instant,
+    ) -> Option<HandlerPermits> {
         self.collect_ended();
         let queue = self.queues.get(&number);
-        let Some(queue) = queue.filter(|queue| self.wake.is_some() && queue.takes_messages())
-        else {
-            return 0;
-        };
-        let handlers = count.min(self.room(queue));
-        if handlers == 0 {
-            return 0;
-        }
+        let queue = queue.filter(|queue| self.wake.is_some() && queue.takes_messages())?;
         let want = Want {
-            handlers,
+            handlers: count.min(self.room(queue)),
             ..self.want_of(queue, now)
         };
-        let allotted = self.shares.allot(&[want]);
-        let handlers = allotted.first().map_or(0, |(_, handlers)| *handlers);
-        if handlers > 0 {
-            self.busy.insert(number);
-        }
-        handlers
+        let (_, permits) = self.shares.allot(&[want], now).into_iter().next()?;
+        self.busy.insert(number);
+        Some(permits)
     }
 }
 

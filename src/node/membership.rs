@@ -218,6 +218,7 @@ impl Coordinator {
             lease: entry.lease,
             ..self.membership.context.clone()
         };
+        let slots = QueueSlots::new(&self.slots);
         let attended = AttendedQueue::new(Setup {
             number,
             group,
@@ -228,7 +229,7 @@ impl Coordinator {
             lease: entry.lease,
             lease_ms: queue.lease_ms,
             max_handlers: entry.share.max.min(self.concurrency),
-            slots: QueueSlots::new(&self.slots),
+            slots: Arc::clone(&slots),
             silence: Some(self.membership.silence)
                 .filter(|silence| !is_fixed && !silence.is_zero()),
             now,
@@ -236,7 +237,7 @@ impl Coordinator {
         self.membership.registered.add(&partition);
         self.membership.health.added(attended.name(), number);
         self.queues.insert(number, attended);
-        self.shares.add(number, group);
+        self.shares.add(number, group, slots);
         self.timers.add(number);
         self.timers.set_rank(number, rank);
         self.subscribe(number, &partition);

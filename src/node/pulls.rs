@@ -278,11 +278,12 @@ impl Handling for Pulls {
     fn start(
         self: Arc<Self>,
         deliveries: Vec<(Delivery, HandlerGuard)>,
-        _: HandlerPermits,
+        permits: HandlerPermits,
         context: &Arc<HandlerContext>,
-    ) {
+    ) -> HandlerPermits {
         let deliveries = deliveries.into_iter().map(|(delivery, _)| delivery);
         drop(Grant::new(deliveries.collect(), context));
+        permits
     }
 
     fn stop(&self) {

@@ -1,10 +1,14 @@
 //! The handlers of a node's partitions: all partitions of a queue share what the queue may have.
 //! Pure.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
 
 use crate::node::queue_number::QueueNumber;
-use crate::node::shares::{Order, ShareError, ShareSettings, Shares, Want};
+use crate::node::shares::{Ended, Order, ShareError, ShareSettings, Shares, Want};
+use crate::node::slots::{HandlerPermits, QueueSlots};
 
 /// A queue's handlers are split between its partitions only if each gets so many: a claim for many
 /// messages costs little more than a claim for one.
@@ -14,13 +18,20 @@ const MIN_PART: usize = 32;
 pub(crate) struct ShareGroups {
     shares: Shares,
     members: HashMap<QueueNumber, Member>,
+    /// Grows with each `allot`.
+    allots: u64,
 }
 
 /// One partition.
 struct Member {
     group: QueueNumber,
+    slots: Arc<QueueSlots>,
+    /// The handlers that it has, and how many of these have started.
     running: usize,
+    started: usize,
     is_paused: bool,
+    /// The `allot` in which it last got a handler.
+    served: u64,
 }
 
 impl ShareGroups {
@@ -28,6 +39,7 @@ impl ShareGroups {
         Self {
             shares: Shares::new(concurrency, order),
             members: HashMap::new(),
+            allots: 0,
         }
     }
 
@@ -46,20 +58,33 @@ impl ShareGroups {
     }
 
     /// A partition of the queue that has this group.
-    pub(crate) fn add(&mut self, partition: QueueNumber, group: QueueNumber) {
+    pub(crate) fn add(
+        &mut self,
+        partition: QueueNumber,
+        group: QueueNumber,
+        slots: Arc<QueueSlots>,
+    ) {
         let member = Member {
             group,
+            slots,
             running: 0,
+            started: 0,
             is_paused: false,
+            served: 0,
         };
         self.members.insert(partition, member);
         self.pause_group(group);
     }
 
     /// The partition runs nothing more.
-    pub(crate) fn remove(&mut self, partition: QueueNumber) {
+    pub(crate) fn remove(&mut self, partition: QueueNumber, now: Instant) {
         if let Some(member) = self.members.remove(&partition) {
-            self.shares.release(member.group, member.running);
+            let ended = Ended {
+                unused: member.running - member.started,
+                ran: member.started,
+                ago: 0.0,
+            };
+            self.shares.release(member.group, ended, now);
             self.pause_group(member.group);
         }
     }
@@ -82,53 +107,90 @@ impl ShareGroups {
     }
 
     /// Gives free handlers to the partitions of `wants`, at most what each asks for, and counts them
-    /// as running. Of a queue's partitions the longest waiting come first.
-    pub(crate) fn allot(&mut self, wants: &[Want]) -> Vec<(QueueNumber, usize)> {
-        let mut groups: Vec<(Want, Vec<Want>)> = Vec::new();
+    /// as running. Of a queue's partitions those come first that got none for the longest time.
+    pub(crate) fn allot(
+        &mut self,
+        wants: &[Want],
+        now: Instant,
+    ) -> Vec<(QueueNumber, HandlerPermits)> {
+        let counts = self.count(wants, now).into_iter();
+        let permits = counts.filter_map(|(partition, handlers)| {
+            let member = self.members.get(&partition)?;
+            Some((partition, member.slots.permits(handlers)))
+        });
+        permits.collect()
+    }
+
+    /// `allot` without the permits.
+    fn count(&mut self, wants: &[Want], now: Instant) -> Vec<(QueueNumber, usize)> {
+        let mut sums: Vec<Want> = Vec::new();
+        let mut groups: HashMap<QueueNumber, (usize, Vec<Want>)> = HashMap::new();
         for want in wants {
-            let Some(member) = self.members.get(&want.queue) else {
+            let member = self.members.get(&want.queue);
+            let Some(member) = member.filter(|member| !member.is_paused) else {
                 continue;
             };
-            if member.is_paused {
-                continue;
-            }
-            let group = member.group;
-            match groups.iter_mut().find(|(sum, _)| sum.queue == group) {
-                Some((sum, parts)) => {
-                    sum.handlers += want.handlers;
-                    sum.waited = sum.waited.max(want.waited);
-                    parts.push(*want);
-                }
-                None => groups.push((
-                    Want {
-                        queue: group,
-                        ..*want
-                    },
-                    vec![*want],
-                )),
-            }
+            let (index, parts) = groups.entry(member.group).or_insert_with(|| {
+                sums.push(Want {
+                    queue: member.group,
+                    handlers: 0,
+                    soon: 0,
+                    waited: want.waited,
+                });
+                (sums.len() - 1, Vec::new())
+            });
+            let sum = &mut sums[*index];
+            sum.handlers += want.handlers;
+            sum.soon += want.soon;
+            sum.waited = sum.waited.max(want.waited);
+            parts.push(*want);
         }
-        let sums: Vec<_> = groups.iter().map(|(sum, _)| *sum).collect();
         let mut grants = Vec::new();
-        for (group, handlers) in self.shares.allot(&sums) {
-            let of_group = |(sum, _): &&(Want, Vec<Want>)| sum.queue == group;
-            let parts = groups.iter().find(of_group).map(|(_, parts)| &parts[..]);
-            grants.extend(split(parts.unwrap_or_default(), handlers));
+        for (group, handlers) in self.shares.allot(&sums, now) {
+            if let Some((_, parts)) = groups.get_mut(&group) {
+                let served = |want: &Want| self.members.get(&want.queue).map(|m| m.served);
+                parts.sort_by_key(|want| (served(want), Reverse(want.waited)));
+                grants.extend(split(parts, handlers));
+            }
         }
+        self.allots += 1;
         for (partition, handlers) in &grants {
             if let Some(member) = self.members.get_mut(partition) {
                 member.running += handlers;
+                member.served = self.allots;
             }
         }
         grants
     }
 
-    /// Handlers of the partition ended, or it did not need them.
-    pub(crate) fn release(&mut self, partition: QueueNumber, handlers: usize) {
+    /// Handlers of the partition have started: from now on their time is charged.
+    pub(crate) fn start(&mut self, partition: QueueNumber, handlers: usize, now: Instant) {
         if let Some(member) = self.members.get_mut(&partition) {
-            member.running = member.running.saturating_sub(handlers);
-            self.shares.release(member.group, handlers);
+            member.started += handlers;
+            self.shares.start(member.group, handlers, now);
         }
+    }
+
+    /// Counts the handlers of the partition that ended, or were not needed. Returns how many it has.
+    pub(crate) fn collect(&mut self, partition: QueueNumber, now: Instant) -> usize {
+        let slots = self.members.get(&partition).map(|member| &member.slots);
+        let ended = slots.map(|slots| slots.take_ended(now)).unwrap_or_default();
+        self.release(partition, ended, now);
+        self.running(partition)
+    }
+
+    fn release(&mut self, partition: QueueNumber, ended: Ended, now: Instant) {
+        if let Some(member) = self.members.get_mut(&partition) {
+            member.running = member.running.saturating_sub(ended.unused + ended.ran);
+            member.started = member.started.saturating_sub(ended.ran);
+            self.shares.release(member.group, ended, now);
+        }
+    }
+
+    /// Whether each partition has as many handlers as there are permits of it.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let mut members = self.members.values();
+        members.all(|member| member.running == member.slots.counted())
     }
 
     /// How many handlers the partition has.
@@ -150,10 +212,8 @@ impl ShareGroups {
     }
 }
 
-/// Splits the handlers of a queue between its partitions.
+/// Splits the handlers of a queue between its partitions, the first ones first.
 fn split(parts: &[Want], handlers: usize) -> Vec<(QueueNumber, usize)> {
-    let mut parts = parts.to_vec();
-    parts.sort_by_key(|want| std::cmp::Reverse(want.waited));
     let even = handlers.div_ceil(parts.len().max(1)).max(MIN_PART);
     let mut rest = handlers;
     let mut grants: Vec<_> = parts.iter().map(|part| (part.queue, 0)).collect();
@@ -170,91 +230,4 @@ fn split(parts: &[Want], handlers: usize) -> Vec<(QueueNumber, usize)> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    const GROUP: QueueNumber = QueueNumber(1);
-    const OTHER: QueueNumber = QueueNumber(9);
-
-    fn groups(concurrency: usize) -> ShareGroups {
-        let mut groups = ShareGroups::new(concurrency, Order::Weighted);
-        let settings = ShareSettings {
-            weight: 1,
-            reserve: 0,
-            max: usize::MAX,
-        };
-        for group in [GROUP, OTHER] {
-            groups.add_group(group, settings).expect("valid settings");
-        }
-        for partition in 1..=3 {
-            groups.add(QueueNumber(partition), GROUP);
-        }
-        groups.add(OTHER, OTHER);
-        groups
-    }
-
-    fn want(queue: u32, handlers: usize, waited_ms: u64) -> Want {
-        Want {
-            queue: QueueNumber(queue),
-            handlers,
-            waited: Duration::from_millis(waited_ms),
-        }
-    }
-
-    #[test]
-    fn a_queue_of_three_partitions_weighs_as_much_as_one() {
-        let mut groups = groups(8);
-        let wants: Vec<_> = [1, 2, 3, 9].map(|queue| want(queue, 8, 0)).into();
-        let grants = groups.allot(&wants);
-        let of = |queue| {
-            let found = grants
-                .iter()
-                .find(|(number, _)| *number == QueueNumber(queue));
-            found.map_or(0, |(_, handlers)| *handlers)
-        };
-        assert_eq!(of(1) + of(2) + of(3), 4);
-        assert_eq!(of(9), 4);
-        assert_eq!(groups.free(), 0);
-        for (number, handlers) in grants {
-            assert_eq!(groups.running(number), handlers);
-            groups.release(number, handlers);
-        }
-        assert_eq!(groups.free(), 8);
-    }
-
-    #[test]
-    fn the_longest_waiting_partition_comes_first() {
-        let mut groups = groups(10);
-        let grants = groups.allot(&[want(1, 10, 1), want(2, 10, 7), want(3, 10, 3)]);
-        assert_eq!(grants, [(QueueNumber(2), 10)]);
-    }
-
-    #[test]
-    fn many_handlers_are_split_evenly() {
-        let mut groups = groups(300);
-        let grants = groups.allot(&[want(1, 150, 3), want(2, 150, 2), want(3, 20, 1)]);
-        let expected = [(1, 150), (2, 130), (3, 20)].map(|(queue, n)| (QueueNumber(queue), n));
-        assert_eq!(grants, expected);
-    }
-
-    #[test]
-    fn a_paused_partition_gets_nothing_its_queue_goes_on() {
-        let mut groups = groups(10);
-        groups.set_paused(QueueNumber(1), true);
-        assert_eq!(groups.free_for(QueueNumber(1)), 0);
-        assert_eq!(groups.free_for(QueueNumber(2)), 10);
-        let grants = groups.allot(&[want(1, 10, 9), want(2, 10, 1)]);
-        assert_eq!(grants, [(QueueNumber(2), 10)]);
-    }
-
-    #[test]
-    fn a_partition_that_leaves_frees_its_handlers() {
-        let mut groups = groups(10);
-        groups.allot(&[want(2, 6, 0)]);
-        groups.remove(QueueNumber(2));
-        assert_eq!((groups.free(), groups.running(QueueNumber(2))), (10, 0));
-        assert_eq!(groups.free_for(QueueNumber(3)), 10);
-    }
-}
+mod tests;

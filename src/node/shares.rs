@@ -7,16 +7,20 @@
 //! - Within its reserve a queue may take any free handler. Beyond it, the queue leaves enough
 //!   handlers free for the unused reserves of all other queues.
 //! - `Order` decides between the queues that may take.
+//!
+//! `Order::Weighted` compares the virtual times of the queues: see `usage`.
 
 #[cfg(test)]
 mod tests;
 mod turns;
+mod usage;
 
 use std::collections::{HashMap, hash_map::Entry};
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::queue_number::QueueNumber;
+use usage::Usage;
 
 /// What one queue may have of the node's handlers.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +36,7 @@ pub(crate) struct ShareSettings {
 /// Which of the queues that may take a handler gets the next one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Order {
-    /// The queue with the fewest running handlers for its weight, at a tie the one added first.
+    /// The queue that is the furthest behind its part of the handler time, by weight.
     Weighted,
     /// The queue added first. A queue that has waited for `max_wait` is overdue: each overdue queue
     /// gets one handler, the longest waiting first. Then at least one handler goes by rank before
@@ -40,14 +44,28 @@ pub(crate) enum Order {
     Strict { max_wait: Duration },
 }
 
-/// A queue that could use handlers now.
+/// A queue that could use handlers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Want {
     pub(crate) queue: QueueNumber,
     /// How many it could use now.
     pub(crate) handlers: usize,
+    /// How many it could use besides these in a moment, when it can claim again. Its part of the
+    /// free handlers is given to no other queue.
+    pub(crate) soon: usize,
     /// How long its oldest due message has waited, as far as the node knows.
     pub(crate) waited: Duration,
+}
+
+/// Handlers of a queue that ended, or that it did not need.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Ended {
+    /// How many never started.
+    pub(crate) unused: usize,
+    /// How many have run.
+    pub(crate) ran: usize,
+    /// How long ago those have ended: the sum in seconds.
+    pub(crate) ago: f64,
 }
 
 /// Why a queue cannot be added.
@@ -95,6 +113,13 @@ struct Share {
     /// The order of adding.
     rank: u64,
     running: usize,
+    usage: Usage,
+    /// The `allot` in which it last competed for handlers.
+    competed: u64,
+    /// The `allot` in which it last got one.
+    served: u64,
+    /// See [`Shares::era`].
+    era: u64,
     paused: bool,
     removed: bool,
     /// The round in which it had its last turn as an overdue queue.
@@ -102,6 +127,10 @@ struct Share {
 }
 
 impl Share {
+    fn settle(&mut self, now: Instant) {
+        self.usage.settle(self.running, self.settings.weight, now);
+    }
+
     fn may_take(&self) -> bool {
         !self.paused && !self.removed
     }
@@ -130,6 +159,12 @@ pub(crate) struct Shares {
     unused_reserves: usize,
     /// Grows when a handler goes by rank: overdue queues may have their next turn.
     round: u64,
+    /// The number of the last `allot`.
+    allots: u64,
+    /// The mean virtual time of the queues that compete, by weight.
+    fair: f64,
+    /// Grows when every queue has what it wants. What a queue used in a former era is forgotten.
+    era: u64,
 }
 
 impl Shares {
@@ -143,6 +178,9 @@ impl Shares {
             reserves: 0,
             unused_reserves: 0,
             round: 0,
+            allots: 0,
+            fair: 0.0,
+            era: 0,
         }
     }
 
@@ -180,6 +218,10 @@ impl Shares {
             settings,
             rank: self.added,
             running: 0,
+            usage: Usage::default(),
+            competed: 0,
+            served: 0,
+            era: 0,
             paused: false,
             removed: false,
             overdue_turn: None,
@@ -212,28 +254,31 @@ impl Shares {
     /// Gives free handlers to the queues of `wants`, at most what each asks for, and counts them as
     /// running. The first of the reply is the queue that got the first handler. `wants` has a queue
     /// at most once. Costs O(wants + handlers given × log wants); other queues cost nothing.
-    pub(crate) fn allot(&mut self, wants: &[Want]) -> Vec<(QueueNumber, usize)> {
-        match wants {
-            _ if self.free() == 0 => Vec::new(),
-            [want] => self.allot_to_one(want),
-            _ => self.allot_in_turns(wants),
-        }
-    }
-
-    fn allot_to_one(&mut self, want: &Want) -> Vec<(QueueNumber, usize)> {
-        let handlers = want.handlers.min(self.free_for(want.queue));
-        if handlers == 0 {
+    pub(crate) fn allot(&mut self, wants: &[Want], now: Instant) -> Vec<(QueueNumber, usize)> {
+        if self.free() == 0 || wants.iter().all(|want| want.handlers == 0) {
             return Vec::new();
         }
-        self.take(want.queue, handlers);
-        self.round += 1;
-        vec![(want.queue, handlers)]
+        self.allot_in_turns(wants, now)
+    }
+
+    /// Handlers of the queue have started: from now on their time is charged.
+    pub(crate) fn start(&mut self, queue: QueueNumber, handlers: usize, now: Instant) {
+        if let Some(share) = self.queues.get_mut(&queue) {
+            share.settle(now);
+            share.usage.running += handlers;
+        }
     }
 
     /// Handlers of the queue ended, or it did not need them.
-    pub(crate) fn release(&mut self, queue: QueueNumber, handlers: usize) {
+    pub(crate) fn release(&mut self, queue: QueueNumber, ended: Ended, now: Instant) {
+        let handlers = ended.unused + ended.ran;
+        if handlers == 0 {
+            return;
+        }
         self.change(queue, |share| {
             debug_assert!(handlers <= share.running, "released more than it had");
+            share.settle(now);
+            share.usage.end(ended, share.settings.weight);
             share.running = share.running.saturating_sub(handlers);
         });
     }

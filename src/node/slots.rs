@@ -5,11 +5,13 @@
 //! wake-up of another thread costs more than the whole rest of a handler's end.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::batch::BATCH_ITEMS;
+use crate::node::shares::Ended;
 
 /// How many messages one claim takes at most.
 pub(crate) const MAX_CLAIM: usize = 256;
@@ -32,16 +34,29 @@ pub(crate) struct NodeSlots {
 /// The handlers and deliveries of one queue.
 pub(crate) struct QueueSlots {
     node: Arc<NodeSlots>,
-    /// Permits returned since the last [`take_ended`](Self::take_ended).
-    ended: AtomicUsize,
+    permits: Mutex<Permits>,
     /// Deliveries that are claimed and not settled.
     unsettled: AtomicUsize,
+}
+
+struct Permits {
+    /// How many have not been returned.
+    alive: usize,
+    /// Those that returned since the last [`take_ended`](QueueSlots::take_ended): how many whose
+    /// handlers never started, and how many whose handlers ran.
+    unused: usize,
+    ran: usize,
+    /// When the latter returned: the sum of the seconds after `since`.
+    seconds: f64,
+    since: Instant,
 }
 
 /// The right to run some handlers. Each is returned when its handler has ended.
 pub(crate) struct HandlerPermits {
     slots: Arc<QueueSlots>,
     count: usize,
+    /// Whether their handlers have started.
+    is_started: bool,
 }
 
 /// Counts one delivery until it is settled or given up.
@@ -86,16 +101,24 @@ impl QueueSlots {
     pub(crate) fn new(node: &Arc<NodeSlots>) -> Arc<Self> {
         Arc::new(Self {
             node: Arc::clone(node),
-            ended: AtomicUsize::new(0),
+            permits: Mutex::new(Permits {
+                alive: 0,
+                unused: 0,
+                ran: 0,
+                seconds: 0.0,
+                since: Instant::now(),
+            }),
             unsettled: AtomicUsize::new(0),
         })
     }
 
-    /// The permits of a claim.
+    /// Permits for a claim, which the node's shares have counted.
     pub(crate) fn permits(self: &Arc<Self>, count: usize) -> HandlerPermits {
+        self.lock().alive += count;
         HandlerPermits {
             slots: Arc::clone(self),
             count,
+            is_started: false,
         }
     }
 
@@ -104,9 +127,24 @@ impl QueueSlots {
         UnsettledPermit(Arc::clone(self))
     }
 
-    /// How many handlers have ended, or were not needed, since the last call.
-    pub(crate) fn take_ended(&self) -> usize {
-        self.ended.swap(0, Ordering::SeqCst)
+    /// The handlers that have ended, or were not needed, since the last call.
+    pub(crate) fn take_ended(&self, now: Instant) -> Ended {
+        let mut permits = self.lock();
+        let until_now = permits.ran as f64 * seconds_between(permits.since, now);
+        let ended = Ended {
+            unused: std::mem::take(&mut permits.unused),
+            ran: std::mem::take(&mut permits.ran),
+            ago: until_now - std::mem::take(&mut permits.seconds),
+        };
+        permits.since = now;
+        ended
+    }
+
+    /// How many permits there are, with those that returned since the last
+    /// [`take_ended`](Self::take_ended).
+    pub(crate) fn counted(&self) -> usize {
+        let permits = self.lock();
+        permits.alive + permits.unused + permits.ran
     }
 
     /// How many deliveries are not settled.
@@ -121,6 +159,16 @@ impl QueueSlots {
             .saturating_sub(self.unsettled())
             .min(MAX_CLAIM)
     }
+
+    fn lock(&self) -> MutexGuard<'_, Permits> {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Below 0 if the first is the later one.
+fn seconds_between(first: Instant, second: Instant) -> f64 {
+    let after = second.saturating_duration_since(first).as_secs_f64();
+    after - first.saturating_duration_since(second).as_secs_f64()
 }
 
 impl HandlerPermits {
@@ -129,22 +177,45 @@ impl HandlerPermits {
         self.count
     }
 
-    /// Takes the permits of another set over.
-    pub(crate) fn merge(&mut self, mut other: Self) {
-        self.count += std::mem::take(&mut other.count);
+    /// Splits off up to so many permits, whose handlers start now.
+    pub(crate) fn start(&mut self, count: usize) -> Self {
+        let count = count.min(self.count);
+        self.count -= count;
+        Self {
+            slots: Arc::clone(&self.slots),
+            count,
+            is_started: true,
+        }
     }
 
-    /// Splits off the permit of one handler; `None` if none is left.
+    /// Splits off the permit of one handler that starts now; `None` if none is left.
     pub(crate) fn split(&mut self) -> Option<Self> {
-        self.count = self.count.checked_sub(1)?;
-        Some(self.slots.permits(1))
+        (self.count > 0).then(|| self.start(1))
+    }
+
+    /// Returns permits that are not needed. It does not wake the coordinator, which alone calls this:
+    /// it would allot them again at once.
+    pub(crate) fn put_back(mut self) {
+        self.give_back();
+    }
+
+    fn give_back(&mut self) {
+        let count = std::mem::take(&mut self.count);
+        let mut permits = self.slots.lock();
+        permits.alive -= count;
+        if self.is_started {
+            permits.ran += count;
+            permits.seconds += count as f64 * seconds_between(permits.since, Instant::now());
+        } else {
+            permits.unused += count;
+        }
     }
 }
 
 impl Drop for HandlerPermits {
     fn drop(&mut self) {
         if self.count > 0 {
-            self.slots.ended.fetch_add(self.count, Ordering::SeqCst);
+            self.give_back();
             self.slots.node.changed();
         }
     }
@@ -169,6 +240,11 @@ mod tests {
             .is_ok()
     }
 
+    fn ended(queue: &QueueSlots) -> usize {
+        let ended = queue.take_ended(Instant::now());
+        ended.unused + ended.ran
+    }
+
     #[tokio::test]
     async fn a_returned_permit_wakes_an_armed_coordinator_once() {
         let node = Arc::new(NodeSlots::default());
@@ -177,13 +253,16 @@ mod tests {
         drop(permits.split());
         assert!(!is_woken(&node).await, "it is not armed");
         node.arm();
-        assert_eq!(queue.take_ended(), 1, "the permit returned before");
+        assert_eq!(ended(&queue), 1, "the permit returned before");
         drop(permits);
         assert!(is_woken(&node).await);
-        assert_eq!(queue.take_ended(), 2);
+        assert_eq!(ended(&queue), 2);
+        queue.permits(1).put_back();
         drop(queue.permits(1));
         assert!(!is_woken(&node).await, "once for each `arm`");
         node.arm();
+        queue.permits(1).put_back();
+        assert!(!is_woken(&node).await, "the coordinator returned it itself");
         drop(queue.unsettled_permit());
         assert!(is_woken(&node).await, "settled deliveries make room, too");
     }
@@ -203,12 +282,33 @@ mod tests {
     #[test]
     fn permits_split_one_by_one() {
         let queue = QueueSlots::new(&Arc::default());
-        let mut permits = queue.permits(1);
-        permits.merge(queue.permits(1));
-        assert_eq!(permits.count(), 2);
-        let (first, second) = (permits.split(), permits.split());
+        let mut permits = queue.permits(3);
+        let (first, second) = (permits.split(), permits.start(7));
+        assert_eq!((second.count(), permits.count()), (2, 0));
         assert!(permits.split().is_none());
+        assert_eq!(queue.counted(), 3);
         drop((first, second, permits));
-        assert_eq!(queue.take_ended(), 2, "none is returned twice");
+        assert_eq!(ended(&queue), 3, "none is returned twice");
+        assert_eq!(queue.counted(), 0);
+    }
+
+    #[test]
+    fn handlers_are_charged_until_they_end_not_until_collected() {
+        let queue = QueueSlots::new(&Arc::default());
+        let start = Instant::now();
+        queue.take_ended(start);
+        let mut permits = queue.permits(3);
+        drop(permits.start(2));
+        let between = start.elapsed().as_secs_f64();
+        let ended = queue.take_ended(start + Duration::from_secs(10));
+        assert_eq!((ended.ran, ended.unused), (2, 0));
+        assert!(
+            (20.0 - 2.0 * between..=20.0).contains(&ended.ago),
+            "{ended:?}"
+        );
+        drop(permits.start(1));
+        // It ended before the instant of the collection before.
+        let ended = queue.take_ended(start + Duration::from_secs(11));
+        assert!((10.0..=11.0).contains(&ended.ago), "{ended:?}");
     }
 }

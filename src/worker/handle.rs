@@ -171,7 +171,7 @@ impl WorkerHandle {
     /// ```
     pub fn health(&self) -> Health {
         let is_running = self.0.result.borrow().is_none() && self.0.result.has_changed().is_ok();
-        Health::new(self.0.health.snapshot(), is_running)
+        Health::new(&self.0.health, is_running)
     }
 
     /// Handles the messages of this queue from now on, too, with the settings and layers of the

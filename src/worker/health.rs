@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::node::health::QueueState;
+use crate::node::health::{QueueState, SharedHealth};
 
 /// A beat is sent every 0.9 s. After this time without a reply, the queue counts as not connected.
 const CONNECTED_FOR: Duration = Duration::from_secs(3);
@@ -25,6 +25,7 @@ const CONNECTED_FOR: Duration = Duration::from_secs(3);
 #[must_use]
 pub struct Health {
     is_running: bool,
+    free_handlers: usize,
     queues: BTreeMap<String, QueueHealth>,
 }
 
@@ -38,7 +39,8 @@ pub struct QueueHealth {
 }
 
 impl Health {
-    pub(crate) fn new(states: BTreeMap<String, QueueState>, is_running: bool) -> Self {
+    pub(crate) fn new(shared: &SharedHealth, is_running: bool) -> Self {
+        let states = shared.snapshot();
         let now = Instant::now();
         let health = |state: QueueState| QueueHealth {
             since_beat: state.beaten.map(|beaten| now.duration_since(beaten)),
@@ -49,6 +51,7 @@ impl Health {
         let queues = states.into_iter();
         Self {
             is_running,
+            free_handlers: shared.free_handlers(),
             queues: queues.map(|(name, state)| (name, health(state))).collect(),
         }
     }
@@ -76,6 +79,19 @@ impl Health {
     /// ```
     pub fn is_ready(&self) -> bool {
         self.is_running && self.queues.values().all(QueueHealth::is_connected)
+    }
+
+    /// How many handlers were free when the worker last looked, those of reserves included. While all
+    /// have something to do, it looks whenever one ends; otherwise at least every second. Of an idle
+    /// worker it is the concurrency.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|worker| {
+    /// println!("{} handlers are free", worker.health().free_handlers());
+    /// # });
+    /// ```
+    pub fn free_handlers(&self) -> usize {
+        self.free_handlers
     }
 
     /// The queues that the worker attends, by name.

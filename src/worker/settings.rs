@@ -132,8 +132,9 @@ impl Worker {
     }
 
     /// The order of the queues is strict: a free handler goes to the first queue that has due
-    /// messages, in the order in which they were added. A queue whose oldest due message has waited
-    /// for `max_wait` comes before them, so that none starves.
+    /// messages, in the order in which they were added. While the first queues have a backlog, the
+    /// others wait for `max_wait`: after that time they get one handler at a time, in turn with the
+    /// first queues.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

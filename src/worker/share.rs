@@ -5,8 +5,9 @@ use crate::node::shares::ShareSettings;
 
 /// What a queue may have of the handlers of a [`Worker`](crate::Worker).
 ///
-/// The next free handler goes to the queue that has due messages and the fewest running handlers
-/// for its weight. Slow handlers count for as long as they run.
+/// While several queues have due messages, the times for which their handlers run are as their
+/// weights. The next free handler goes to the queue that is the furthest behind. With fewer
+/// handlers than queues the queues take turns.
 ///
 /// ```
 /// use dueq::Share;
@@ -27,7 +28,7 @@ impl Share {
     /// A share of this weight, at least 1. The default is 1.
     ///
     /// ```
-    /// // While both queues have due messages, the first has three handlers for each of the second.
+    /// // While both queues have due messages, the handlers of the first run three times as long.
     /// let (first, second) = (dueq::Share::weight(3), dueq::Share::weight(1));
     /// assert_eq!(second, dueq::Share::default());
     /// # let _ = first;
@@ -54,8 +55,8 @@ impl Share {
         self
     }
 
-    /// The most handlers that the queue may have: at least 1, and at least its reserve. The default
-    /// is no limit besides the worker's concurrency.
+    /// The most handlers that the queue may have, even while others are free: at least 1, and at
+    /// least its reserve. The default is no limit besides the worker's concurrency.
     ///
     /// ```
     /// let bulk = dueq::Share::weight(1).max(16);

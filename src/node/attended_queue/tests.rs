@@ -19,9 +19,10 @@ impl Handling for NoHandler {
     fn start(
         self: Arc<Self>,
         _: Vec<(Delivery, HandlerGuard)>,
-        _: HandlerPermits,
+        permits: HandlerPermits,
         _: &Arc<HandlerContext>,
-    ) {
+    ) -> HandlerPermits {
+        permits
     }
 
     fn close(&self) {}

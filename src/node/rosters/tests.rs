@@ -166,9 +166,11 @@ async fn free_handlers_help_a_busy_partition() {
     let want = Want {
         queue: *busy.members().values().next().expect("a partition"),
         handlers: 1,
+        soon: 0,
         waited: Duration::ZERO,
     };
-    assert_eq!(busy.shares.allot(&[want]).len(), 1);
+    let taken = busy.shares.allot(&[want], Instant::now());
+    assert_eq!(taken.len(), 1);
     busy.answer_watch(watched(2, 7, &[foreign]));
     assert_eq!(busy.tags(), own);
 }

@@ -1,21 +1,25 @@
-//! Gives free handlers to several queues, one handler at a time.
+//! Gives free handlers to the queues that want some, one handler at a time.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::{Order, Shares, Want};
+use super::{Order, Share, Shares, Want};
 use crate::node::queue_number::QueueNumber;
 
 /// A queue that wants a handler. The greatest gets the next one.
 struct Candidate {
     queue: QueueNumber,
-    /// How many more it could use.
+    /// How many more it could use now, and how many in a moment.
     wanted: usize,
+    soon: usize,
     /// How long it has waited, if its next handler is its turn as an overdue queue.
     overdue: Option<Duration>,
-    running: usize,
-    weight: u32,
+    /// Its virtual time, ahead of the fair time, when its handlers end.
+    ahead: f64,
+    /// How much the next handler adds to that.
+    step: f64,
+    served: Reverse<u64>,
     rank: Reverse<u64>,
     /// Its index in the reply, once it got a handler.
     given: Option<usize>,
@@ -23,15 +27,24 @@ struct Candidate {
 
 impl Shares {
     /// `allot` for any number of queues.
-    pub(super) fn allot_in_turns(&mut self, wants: &[Want]) -> Vec<(QueueNumber, usize)> {
+    pub(super) fn allot_in_turns(
+        &mut self,
+        wants: &[Want],
+        now: Instant,
+    ) -> Vec<(QueueNumber, usize)> {
+        let pace = self.compete(wants, now);
+        // The only queue that wants handlers needs no turn as an overdue one.
+        let takes_turns = wants.len() > 1;
         let candidates: Vec<_> = wants
             .iter()
-            .filter_map(|want| self.candidate(want))
+            .filter_map(|want| self.candidate(want, pace, takes_turns))
             .collect();
+        let mut wanted: usize = candidates.iter().map(|candidate| candidate.wanted).sum();
         let mut candidates = BinaryHeap::from(candidates);
         let mut given: Vec<(QueueNumber, usize)> = Vec::new();
+        let mut soon = Vec::new();
         let mut only_reserves = false;
-        while self.free() > 0 {
+        while wanted > 0 && self.free() > 0 {
             // In one allot no queue's share of the free handlers grows, so a queue that may not
             // take is dropped: all such queues at once, for the cost of the log is theirs.
             if !only_reserves && self.only_reserves_are_free() {
@@ -42,52 +55,116 @@ impl Shares {
                 break;
             };
             if self.free_for(next.queue) == 0 {
+                wanted -= next.wanted;
                 continue;
             }
             self.take(next.queue, 1);
-            match next.given {
-                Some(index) => given[index].1 += 1,
-                None => {
-                    next.given = Some(given.len());
-                    given.push((next.queue, 1));
-                }
-            }
-            if next.overdue.take().is_some() {
-                self.overdue_turn_taken(next.queue);
-            } else {
-                self.round += 1;
-            }
-            next.running += 1;
-            next.wanted -= 1;
             if next.wanted > 0 {
+                next.wanted -= 1;
+                wanted -= 1;
+                match next.given {
+                    Some(index) => given[index].1 += 1,
+                    None => {
+                        next.given = Some(given.len());
+                        given.push((next.queue, 1));
+                    }
+                }
+                if next.overdue.take().is_some() {
+                    self.overdue_turn_taken(next.queue);
+                } else {
+                    self.round += 1;
+                }
+            } else {
+                next.soon -= 1;
+                soon.push(next.queue);
+            }
+            next.ahead += next.step;
+            if next.wanted + next.soon > 0 {
                 candidates.push(next);
             }
+        }
+        if !self.only_reserves_are_free() {
+            self.era += 1;
+        }
+        for queue in soon {
+            self.change(queue, |share| share.running -= 1);
+        }
+        let allots = self.allots;
+        for (queue, _) in &given {
+            self.change(*queue, |share| share.served = allots);
         }
         given
     }
 
-    fn candidate(&self, want: &Want) -> Option<Candidate> {
+    /// The queues of `wants` compete from now on, or go on to compete. Returns the handlers that are
+    /// there for each unit of weight.
+    fn compete(&mut self, wants: &[Want], now: Instant) -> f64 {
+        let (allots, era) = (self.allots, self.era);
+        let (mut sum, mut weights, mut all_weights) = (0.0, 0.0, 0.0);
+        let mut handlers = self.free() as f64;
+        for want in wants {
+            let share = self.queues.get_mut(&want.queue);
+            let Some(share) = share.filter(|share| share.competes(want)) else {
+                continue;
+            };
+            share.settle(now);
+            let weight = f64::from(share.settings.weight);
+            if share.era == era && share.competed == allots {
+                sum += weight * share.usage.virtual_time;
+                weights += weight;
+            }
+            all_weights += weight;
+            handlers += share.running as f64;
+        }
+        if weights > 0.0 {
+            self.fair = sum / weights;
+        }
+        self.allots += 1;
+        for want in wants {
+            let share = self.queues.get_mut(&want.queue);
+            if let Some(share) = share.filter(|share| share.competes(want)) {
+                if share.era != era {
+                    // It starts anew.
+                    share.usage.virtual_time = self.fair;
+                    share.era = era;
+                } else if share.competed != allots {
+                    share.usage.virtual_time = share.usage.virtual_time.max(self.fair);
+                }
+                share.competed = self.allots;
+            }
+        }
+        handlers / all_weights
+    }
+
+    fn candidate(&self, want: &Want, pace: f64, takes_turns: bool) -> Option<Candidate> {
         let share = self.queues.get(&want.queue)?;
-        if want.handlers == 0 || self.free_to(share) == 0 {
+        if !share.competes(want) || self.free_to(share) == 0 {
             return None;
         }
-        let (weight, overdue) = match self.order {
-            Order::Weighted => (share.settings.weight, None),
-            // With a weight of 0 for all, the rank alone decides.
-            Order::Strict { max_wait } => {
-                let turn = want.waited >= max_wait && share.overdue_turn != Some(self.round);
-                (0, turn.then_some(want.waited))
-            }
-        };
-        Some(Candidate {
+        let mut candidate = Candidate {
             queue: want.queue,
             wanted: want.handlers,
-            overdue,
-            running: share.running,
-            weight,
+            soon: want.soon,
+            overdue: None,
+            ahead: 0.0,
+            step: 0.0,
+            served: Reverse(0),
             rank: Reverse(share.rank),
             given: None,
-        })
+        };
+        match self.order {
+            Order::Weighted => {
+                (candidate.ahead, candidate.step) = share.ahead(pace, self.fair);
+                candidate.served = Reverse(share.served);
+            }
+            // Otherwise all are equal, and the rank decides.
+            Order::Strict { max_wait } => {
+                let has_turn = takes_turns && share.overdue_turn != Some(self.round);
+                let is_overdue = has_turn && want.waited >= max_wait;
+                candidate.overdue = is_overdue.then_some(want.waited);
+            }
+        }
+        Some(candidate)
     }
 
     fn overdue_turn_taken(&mut self, queue: QueueNumber) {
@@ -96,13 +173,25 @@ impl Shares {
     }
 }
 
+impl Share {
+    fn competes(&self, want: &Want) -> bool {
+        self.may_take() && self.running < self.settings.max && want.handlers + want.soon > 0
+    }
+
+    /// Its virtual time, ahead of the fair time, when its handlers end; and how much another handler
+    /// adds to it. Every queue moves on at the same pace if it has its part of the handlers.
+    fn ahead(&self, pace: f64, fair: f64) -> (f64, f64) {
+        let step = self.usage.mean() / f64::from(self.settings.weight);
+        let until_end = self.running as f64 * step - pace * self.usage.mean();
+        (self.usage.virtual_time - fair + until_end, step)
+    }
+}
+
 impl Ord for Candidate {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Compares running / weight without a division.
-        let load = self.running as u128 * u128::from(other.weight);
-        let other_load = other.running as u128 * u128::from(self.weight);
         (self.overdue.cmp(&other.overdue))
-            .then(other_load.cmp(&load))
+            .then(other.ahead.total_cmp(&self.ahead))
+            .then(self.served.cmp(&other.served))
             .then(self.rank.cmp(&other.rank))
     }
 }

@@ -3,6 +3,7 @@
 mod attempts;
 mod batches;
 mod broken;
+mod fairness;
 mod handlers;
 #[cfg(feature = "harness")]
 mod injected;

@@ -1,16 +1,15 @@
 //! Shares of the queues of one worker. Handlers wait for permits that the test gives, so that it
 //! decides which handler ends next.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
-use dueq::{Client, Delivery, ErrorKind, Message, Queue, Share};
+use anyhow::Result;
+use dueq::{Delivery, ErrorKind, Message, Share};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::support::{LONG, Seen, Setup, messages, push_all, seen, setup, stats_until, until};
+use crate::support::{LONG, Setup, messages, push_all, seen, setup, stats_until, until};
 
 /// A handler that reports its queue, and then waits for a permit.
 fn gated(
@@ -62,81 +61,6 @@ async fn a_reserve_is_free_while_others_hold_all_other_handlers() -> Result<()> 
     bulk_seen.take(17).await?;
     stats_until(&bulk, "settled", |stats| stats.acked == 20).await?;
     Ok(worker.shutdown().await?)
-}
-
-/// The handlers of three saturated queues, which end when the test says so.
-struct Saturated {
-    gates: BTreeMap<String, Arc<Semaphore>>,
-    running: BTreeMap<String, usize>,
-    seen: Seen<String>,
-}
-
-impl Saturated {
-    /// Ends a handler of this queue, and returns the queue of the handler that starts instead.
-    async fn end_one(&mut self, queue: &str) -> Result<String> {
-        self.gates.get(queue).context("a queue")?.add_permits(1);
-        *self.running.get_mut(queue).context("a queue")? -= 1;
-        self.started().await
-    }
-
-    async fn started(&mut self) -> Result<String> {
-        let started = self.seen.next().await?;
-        *self.running.entry(started.clone()).or_default() += 1;
-        Ok(started)
-    }
-
-    fn counts(&self) -> Vec<usize> {
-        self.running.values().copied().collect()
-    }
-}
-
-async fn backlog(client: &Client, name: &str) -> Result<Queue> {
-    let queue = client.queue(name)?;
-    push_all(&queue, messages(200)).await?;
-    Ok(queue)
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weights_divide_the_running_handlers_exactly() -> Result<()> {
-    let Setup { client, .. } = &setup().await?;
-    let (sender, seen) = seen();
-    let mut all = Saturated {
-        gates: BTreeMap::new(),
-        running: BTreeMap::new(),
-        seen,
-    };
-    let mut worker = client.worker().lease(LONG).concurrency(10);
-    for (name, weight) in [("a", 6), ("b", 3), ("c", 1)] {
-        let (queue, gate) = (backlog(client, name).await?, gate());
-        worker = worker.queue_with(&queue, Share::weight(weight), gated(&sender, &gate));
-        all.gates.insert(name.to_owned(), gate);
-        all.running.insert(name.to_owned(), 0);
-    }
-    let worker = worker.spawn();
-    for _ in 0..10 {
-        all.started().await?;
-    }
-    // At the start a queue may get more than its share; each handler that ends corrects that.
-    while all.counts() != [6, 3, 1] {
-        let over = all.running.iter().zip([6, 3, 1]);
-        let over = over.max_by_key(|((_, running), share)| **running as i64 - share);
-        let over = over.context("a queue")?.0.0.clone();
-        let started = all.end_one(&over).await?;
-        assert_ne!(started, over, "{:?}", all.running);
-    }
-    // However often each queue's handlers end, the running ones stay 6:3:1.
-    for step in 1..=200 {
-        let ends = match step {
-            _ if step % 100 == 0 => "c",
-            _ if step % 10 == 0 => "b",
-            _ => "a",
-        };
-        let started = all.end_one(ends).await?;
-        assert_eq!((started.as_str(), step), (ends, step));
-        assert_eq!(all.counts(), [6, 3, 1]);
-    }
-    worker.abort();
-    Ok(worker.wait().await?)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -51,12 +51,12 @@ them about every 30 s, so it finds a new queue that late. Its weight and --max a
 queue that it finds. A queue that is also named keeps its own; of several patterns, the first that
 finds a queue keeps it. A pattern takes no --reserve and no --max-attempts.
 
-Several queues share the handlers of --concurrency. The next free handler goes to the queue with a
-due message and the least running handlers for its weight: with orders=6 mails=3 bulk=1, while all
-have due messages, 60, 30 and 10 of 100 running handlers. --reserve keeps handlers for one queue.
+Several queues share the handlers of --concurrency, by the time that their handlers run: with
+orders=6 mails=3 bulk=1, while all have due messages, 60, 30 and 10 of 100 running handlers. With
+fewer handlers than queues they take turns. --reserve keeps handlers for one queue.
 --strict serves the queues in the order of the command line instead, those of patterns last in the
-order in which they are found. A queue whose oldest due message waits longer than MAX_WAIT still
-gets the next free handler.
+order in which they are found: while the first has a backlog, the others get a handler only for a
+message that waits longer than MAX_WAIT.
 
 --exec runs the command by sh -c for each message.
   Input: the payload is the standard input. The environment has DUEQ_ID, DUEQ_ATTEMPT (1 is the

@@ -1,8 +1,10 @@
-//! Random operations, compared with a model that walks over all queues for every handler.
+//! Random operations, compared with a model that walks over all queues for every handler. The model
+//! does not know which queue comes next by its virtual time, but which queues may.
 
 use std::time::Duration;
 
-use super::super::{Order, ShareSettings, Shares, Want};
+use super::super::{Ended, Order, ShareSettings, Shares, Want};
+use super::at;
 use crate::node::queue_number::QueueNumber;
 
 struct Queue {
@@ -79,23 +81,33 @@ impl Model {
                 }
             }
         }
-        while let Some(next) = (0..self.queues.len())
-            .filter(|&index| self.waited(index, &wants).is_some() && self.may_take(index))
-            .min_by(|&a, &b| match self.order {
-                Order::Strict { .. } => a.cmp(&b),
-                Order::Weighted => {
-                    let (first, second) = (&self.queues[a], &self.queues[b]);
-                    let load = first.running as u64 * u64::from(second.settings.weight);
-                    load.cmp(&(second.running as u64 * u64::from(first.settings.weight)))
-                }
-            })
-        {
+        let wants_one = |model: &Self, wants: &[Want], index| {
+            model.waited(index, wants).is_some() && model.may_take(index)
+        };
+        let all = 0..self.queues.len();
+        while let Some(next) = all.clone().find(|&index| wants_one(self, &wants, index)) {
             self.give(next, &mut wants, &mut given);
             self.queues
                 .iter_mut()
                 .for_each(|queue| queue.had_turn = false);
         }
         given
+    }
+
+    /// Takes over what queues were given by weight: as many as they could use, and no others.
+    fn follow(&mut self, wants: &[Want], given: &[(QueueNumber, usize)], at: &str) {
+        let mut wants = wants.to_vec();
+        for (number, handlers) in given {
+            for _ in 0..*handlers {
+                let index = (self.queues.iter()).position(|queue| queue.number == number.0);
+                let index = index.expect("a queue");
+                assert!(self.may_take(index), "{at}: {number}");
+                self.give(index, &mut wants, &mut Vec::new());
+            }
+        }
+        let mut all = 0..self.queues.len();
+        let unmet = all.find(|&index| self.waited(index, &wants).is_some() && self.may_take(index));
+        assert!(unmet.is_none(), "{at}: {unmet:?} could have more");
     }
 
     /// How long the queue has waited, if it wants a handler.
@@ -128,7 +140,7 @@ fn run(seed: u64) {
         order,
         queues: Vec::new(),
     };
-    let mut next_number = 0;
+    let (mut next_number, mut time) = (0, 0);
     for step in 0..300 {
         let any = match model.queues.len() {
             0 => None,
@@ -175,7 +187,13 @@ fn run(seed: u64) {
                 let queue = &mut model.queues[index];
                 let ended = random.usize(0..=queue.running);
                 queue.running -= ended;
-                shares.release(QueueNumber(queue.number), ended);
+                let ended = Ended {
+                    ran: ended,
+                    ..Ended::default()
+                };
+                shares.start(QueueNumber(queue.number), ended.ran, at(time));
+                time += random.u64(0..1_000);
+                shares.release(QueueNumber(queue.number), ended, at(time));
             }
             _ => {
                 let mut wants = Vec::new();
@@ -184,13 +202,18 @@ fn run(seed: u64) {
                         wants.push(Want {
                             queue: QueueNumber(queue.number),
                             handlers: random.usize(0..6),
+                            soon: 0,
                             waited: Duration::from_secs(random.u64(0..5)),
                         });
                     }
                 }
                 random.shuffle(&mut wants);
-                let expected = model.allot(&wants);
-                assert_eq!(shares.allot(&wants), expected, "seed {seed}, step {step}");
+                let given = shares.allot(&wants, at(time));
+                let place = format!("seed {seed}, step {step}");
+                match order {
+                    Order::Weighted => model.follow(&wants, &given, &place),
+                    Order::Strict { .. } => assert_eq!(given, model.allot(&wants), "{place}"),
+                }
             }
         }
         compare(&shares, &model, seed, step);
