@@ -314,7 +314,8 @@ fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
             if role != Role::Operator {
                 ensure!(
                     created.code().is_some() && queue.contents()? == before,
-                    "{created:?}"
+                    "{role:?} {tag}: {:?}",
+                    created.code()
                 );
                 queue.ok("remap", T0, words!["forward", "7|- 17|- 17"])?;
             }
