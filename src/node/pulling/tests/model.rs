@@ -104,7 +104,7 @@ impl Model {
             help: Vec::new(),
         };
         self.node
-            .watched(self.group, self.now, Ok(watched), self.now);
+            .watched(self.group, self.now, (Tag::Home, Ok(watched)), self.now);
         let attended = self.attended();
         for owed in self.waiting.iter_mut().filter_map(|one| one.owed.as_mut()) {
             owed.retain(|number| attended.contains(number));
