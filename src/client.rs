@@ -165,7 +165,7 @@ impl Client {
 
     /// The names of all queues on the server, sorted. It scans the whole key space in small steps:
     /// use it for inspection, not in a loop. A queue that is created or deleted meanwhile may or
-    /// may not be listed.
+    /// may not be listed. A queue of several partitions is found by any of them.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -200,7 +200,7 @@ impl Client {
     /// kinds of calls at the first such call, and one for each queue and durability besides
     /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
     /// lost ones. In a cluster, client and worker open them to each master that they use, and a
-    /// worker has one more for each queue, up to 64.
+    /// worker has one more for each queue that is not parked, up to 64.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

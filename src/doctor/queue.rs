@@ -113,11 +113,15 @@ impl<C: Codec> Queue<C> {
         // Before any other call, which would write the map back.
         let lost = self.router().lost_map().await;
         if let Ok(Some(map)) = lost {
-            checkup.lost_home(self.name(), &map, repair);
-            if !repair {
-                return Ok(());
+            let restored = match repair {
+                true => self.partition_into(map.new.len()).await,
+                false => Ok(()),
+            };
+            let is_repaired = repair && restored.is_ok();
+            checkup.lost_home(self.name(), &map, is_repaired);
+            if !is_repaired {
+                return restored;
             }
-            self.partition_into(map.new.len()).await?;
         }
         // `stats` only reads, so it works even on a server that refuses writes. If it fails because
         // a key has the wrong type or a count is invalid, `verify` and `audit` report that.

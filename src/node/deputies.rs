@@ -22,8 +22,10 @@ impl Coordinator {
     /// The home of a queue does not exist, or cannot be reached: looks for copies of its map, unless
     /// the map was read already.
     pub(crate) fn look_for_map(&mut self, number: QueueNumber) {
-        let group = self.queues.get(&number).map(|attended| attended.group);
-        let queue = group.and_then(|group| self.membership.queues.get_mut(&group));
+        let Some(group) = self.queues.get(&number).map(|attended| attended.group) else {
+            return;
+        };
+        let queue = self.membership.queues.get_mut(&group);
         let Some(queue) = queue.filter(|queue| !queue.entry.router.has_learned()) else {
             return;
         };
@@ -34,7 +36,8 @@ impl Coordinator {
         let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
         self.tasks.spawn(Task::Call, async move {
             let learned = router.learned().await;
-            let _ = group.map(|group| sender.send(Event::Mapped(group, Ok(learned))));
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Mapped(group, Ok(learned)));
         });
     }
 

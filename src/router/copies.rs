@@ -75,7 +75,9 @@ impl Router {
     /// at every key. `None` if the home has a map, or no other partition has a newer one.
     pub(crate) async fn lost_map(&self) -> Result<Option<PartitionMap>, Error> {
         let home = Arc::clone(self.current().home()).stored_map().await?;
-        if home.map.is_some() {
+        // One server loses all partitions together, unless somebody deletes keys.
+        let is_whole = home.incarnation.is_some() && !self.servers.is_cluster();
+        if home.map.is_some() || is_whole {
             return Ok(None);
         }
         let first: Vec<Tag> = (0..SEARCHED_TAGS).map(Tag::Numbered).collect();
