@@ -190,7 +190,8 @@ impl<V: BatchVerb> InFlightBatch<V> {
     /// time limit of its own.
     async fn ask_time(&self, lane: &Lane) -> Result<(), Error> {
         let _guard = lane.wait_lock.lock().await;
-        let answer = tokio::time::timeout(RESPONSE_LIMIT, lane.time())
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        let answer = tokio::time::timeout(RESPONSE_LIMIT, Box::pin(lane.time()))
             .await
             .unwrap_or_else(|_| {
                 let message =

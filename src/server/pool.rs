@@ -217,7 +217,7 @@ impl Server {
             }
             Ok(connection)
         };
-        self.unless_superseded(Applied::No, getting).await
+        self.unless_stuck(getting).await
     }
 
     fn no_connection(&self, error: PoolError) -> Error {
@@ -294,7 +294,7 @@ impl Server {
             self.check_role(&mut connection).await?;
             Ok(connection)
         };
-        self.unless_superseded(Applied::No, opening).await
+        self.unless_stuck(opening).await
     }
 
     /// Checks that the server is fit for queues. Skipped if the user may not call INFO.

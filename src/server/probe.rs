@@ -1,11 +1,14 @@
 //! Finds out whether a connection is dead although its server is alive: a firewall forgot the
 //! connection, or its replies were lost on the way.
 
+use std::pin::Pin;
 use std::time::{Duration, Instant};
 
 use redis::{AsyncConnectionConfig, RedisError, Value};
 use tokio::time::{sleep, sleep_until, timeout};
 
+use crate::error::{Applied, Error};
+use crate::server::failure;
 use crate::server::pool::Server;
 
 /// After this long without an answer, a call asks the server on a new connection. Also the pause
@@ -25,19 +28,42 @@ impl Server {
     pub(crate) async fn answers_elsewhere(&self) {
         let since = Instant::now();
         sleep(DOUBT_AFTER).await;
-        {
-            // One task asks at a time: a server that stands still is not flooded with connections.
-            let mut answered = self.answered.lock().await;
-            while answered.is_none_or(|asked| asked < since) {
-                let asked = Instant::now();
-                if self.answers_anew().await {
-                    *answered = Some(asked);
-                } else {
-                    sleep_until((asked + DOUBT_AFTER).into()).await;
-                }
+        // Boxed: keeps the futures of callers small and shallow, as rustc limits their depth.
+        let asking: Pin<Box<dyn Future<Output = ()> + Send + '_>> = Box::pin(self.ask(since));
+        asking.await;
+        sleep(GRACE).await;
+    }
+
+    /// Asks until the server has answered on a connection that was begun after `since`.
+    async fn ask(&self, since: Instant) {
+        // One task asks at a time: a server that stands still is not flooded with connections.
+        let mut answered = self.answered.lock().await;
+        while answered.is_none_or(|asked| asked < since) {
+            let asked = Instant::now();
+            if self.answers_anew().await {
+                *answered = Some(asked);
+            } else {
+                sleep_until((asked + DOUBT_AFTER).into()).await;
             }
         }
-        sleep(GRACE).await;
+    }
+
+    /// A connection, or an error as soon as another server is the master, or as a connection that was
+    /// begun later is open.
+    pub(crate) async fn unless_stuck<T>(
+        &self,
+        opening: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let opening = async {
+            tokio::select! {
+                biased;
+                opened = opening => opened,
+                () = self.answers_elsewhere() => {
+                    Err(failure::of_connecting(&self.address, only_elsewhere()))
+                }
+            }
+        };
+        self.unless_superseded(Applied::No, opening).await
     }
 
     /// Whether the server answers on a new connection, and serves scripts that write: CLIENT PAUSE

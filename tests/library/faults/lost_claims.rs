@@ -89,7 +89,10 @@ async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
         assert_eq!(handled.next().await?, "id");
         return Ok(());
     };
-    assert_eq!((stored.state, stored.crashes), (State::Scheduled, 0));
+    assert!(
+        stored.state != State::Leased && stored.crashes == 0,
+        "{stored:?}"
+    );
     Ok(())
 }
 
@@ -170,6 +173,9 @@ async fn grant_of_a_lost_reply_is_released_if_nobody_waits() -> Result<()> {
     proxy.let_in();
     stats_until(&setup.queue, "the release", |stats| stats.leased == 0).await?;
     let stored = setup.queue.get("id").await?.context("it is there")?;
-    assert_eq!((stored.state, stored.crashes), (State::Scheduled, 0));
+    assert!(
+        stored.state != State::Leased && stored.crashes == 0,
+        "{stored:?}"
+    );
     Ok(puller.shutdown().await?)
 }
