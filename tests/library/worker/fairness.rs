@@ -103,19 +103,23 @@ const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn equal_queues_take_turns_for_fewer_handlers() -> Result<()> {
-    let loads = vec![(200, 1, 10 * MS); 4];
+    let loads = vec![(1_000, 1, 10 * MS); 4];
     let done = work(2, &loads, |work| started(work) >= 200).await?;
+    // The test may look late, so a count alone says nothing. A fair part is 25 %.
+    let all: usize = done.iter().map(|queue| queue.started).sum();
     for queue in &done {
-        assert!((30..=80).contains(&queue.started), "{done:?}");
+        assert!((15..=35).contains(&(100 * queue.started / all)), "{done:?}");
     }
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn weights_hold_for_a_single_handler() -> Result<()> {
-    let loads = [(200, 1, 10 * MS), (200, 10, 10 * MS)];
+    let loads = [(1_000, 1, 10 * MS), (2_000, 10, 10 * MS)];
     let done = work(1, &loads, |work| started(work) >= 110).await?;
-    assert!((4..=25).contains(&done[0].started), "{done:?}");
+    // A fair part is 9 %.
+    let percent = 100 * done[0].started / (done[0].started + done[1].started);
+    assert!((4..=20).contains(&percent), "{done:?}");
     Ok(())
 }
 
