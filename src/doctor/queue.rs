@@ -81,7 +81,8 @@ impl<C: Codec> Queue<C> {
 
     async fn checkup(&self, repair: bool, with_audit: bool) -> Result<Checkup, Error> {
         let mut checkup = Checkup::default();
-        match self.examined(repair, with_audit, &mut checkup).await {
+        // Boxed: rustc limits the depth of nested futures.
+        match Box::pin(self.examined(repair, with_audit, &mut checkup)).await {
             Ok(()) => {}
             Err(error) if error.code() == Some("WRONGTYPE") => {
                 self.foreign_keys(&mut checkup).await?

@@ -54,7 +54,7 @@ impl Server {
         &self,
         opening: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let opening = async {
+        let opening = Box::pin(async {
             tokio::select! {
                 biased;
                 opened = opening => opened,
@@ -62,7 +62,7 @@ impl Server {
                     Err(failure::of_connecting(&self.address, only_elsewhere()))
                 }
             }
-        };
+        });
         self.unless_superseded(Applied::No, opening).await
     }
 
