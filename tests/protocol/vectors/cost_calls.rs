@@ -48,7 +48,7 @@ fn push(ids: Vec<Text>, options: &str) -> Vec<Text> {
 
 /// New schedules, as many as one call takes.
 fn new_schedules(stock: &mut Stock, spec: &str, pattern: &str, fires: &str) -> Vec<Text> {
-    let items = (0..32).flat_map(|_| {
+    let items = (0..24).flat_map(|_| {
         let name = stock.fresh();
         words![name, spec, pattern, "", fires, payload()]
     });
@@ -77,7 +77,7 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
         }
         "again" => call(held(stock, &["+5"])),
         "amend" => {
-            let (some, others) = (stock.schedules(64), stock.schedules(64));
+            let (some, others) = (stock.schedules(48), stock.schedules(48));
             let with = |change: &str, names: &[Text]| [words![change], names.to_vec()].concat();
             vec![
                 ("pause", T0, with("pause", &some)),
@@ -118,7 +118,7 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             let ids = ids.concat().into_iter();
             ids.map(|id| ("", T0, vec![id])).collect()
         }
-        "held" => call(vec![stock.claim(1).0]),
+        "held" => call(words!["late000000000003"]),
         "history" => ["minutes", "hours", "days"]
             .into_iter()
             .map(|unit| (unit, T0, words![unit]))
