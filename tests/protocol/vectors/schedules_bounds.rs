@@ -262,7 +262,9 @@ fn replace_allows_1000_earlier_ticks() -> Result<()> {
     ensure!(counts == [0, 999, 1, 0], "{counts:?}");
     let (id, token) = (format!("s@{}", T0 - 900), token('t'));
     queue.ok("ack", now, words![token, 1, id])?;
-    ensure!(ticks(&mut queue, now + SECOND)?.contains(&tick(now + SECOND)));
+    let ids = [(); 2].map(|()| ticks(&mut queue, now + SECOND));
+    let [_, ids] = ids;
+    ensure!(ids?.contains(&tick(now + SECOND)));
     Ok(())
 }
 
