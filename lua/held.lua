@@ -50,5 +50,5 @@ for from = 1, #granted, 200 do
   end
 end
 local ready = closed and 0 or math.max(0, old_length - 1)
-return {finish(false, true), ready, tonumber(#ids > 0 and deadline or -1), ids, payloads, details, tonumber(max_attempts or 20),
-  more}
+return {finish(false, true), ready, tonumber(#ids > 0 and deadline or -1), ids, payloads, details,
+  tonumber(max_attempts or 20), more}
