@@ -153,11 +153,16 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
         ],
         "reap" => call(words![MANY as u64]),
         "refill" => {
-            let items = stock
-                .refills
-                .iter()
-                .flat_map(|[name, version, last]| words![name, version, last, fires(512)]);
-            call(items.collect())
+            // Newer rules replace the list.
+            let fires = fires(512).replace("2026a", "2026b");
+            let count = stock.refills.len().min(8);
+            let items = stock.refills.drain(..count);
+            let items = items.flat_map(|[name, version, last]| words![name, version, last, &fires]);
+            let items: Vec<_> = items.collect();
+            match items.is_empty() {
+                true => call(words!["none", 1, 1, fires]),
+                false => call(items),
+            }
         }
         "release" => call(held(stock, &[])),
         "remap" => call(words!["forward", "7|-|- 203"]),
@@ -176,7 +181,9 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             for spec in changed.iter_mut().skip(4).step_by(6) {
                 *spec = "zone=UTC missed=all".into();
             }
-            let stays = stock.schedules(1_000);
+            // Other calls need those that were copied.
+            let copies = (0..4).map(|at| format!("copy{at}").into());
+            let stays = stock.schedules(972).into_iter().chain(copies).collect();
             let prune = [
                 words!["set", "", "prune"],
                 each(stays, &["", "", "", "", ""]),

@@ -127,7 +127,7 @@ fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
     }
     let mut stock = Stock::default();
     if has("schedule") {
-        let refilled = (0..8).map(|at| format!("team/service/schedule{:08}", 4 * at));
+        let refilled = (0..104).map(|at| format!("team/service/schedule{:08}", 4 * at));
         for name in refilled {
             let reply = queue.ok("schedules", T0, words![&name])?;
             let item = reply.part(2)?.part(0).context("a schedule")?.clone();
