@@ -67,4 +67,5 @@ for i = 1, #windowed do
   memory[#memory + 1] = windowed[i]
 end
 --- use: push_end
+end_claims()
 return {finish(true), 'OK', replies}

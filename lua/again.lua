@@ -44,4 +44,5 @@ end
 if changed > 0 then
   redis.call('HINCRBY', META, 'repeated', changed)
 end
+end_claims()
 return {finish(changed > 0), replies}

@@ -40,4 +40,5 @@ end
 if died > 0 then
   redis.call('HINCRBY', META, 'died', died)
 end
+end_claims()
 return {finish(changed > 0), replies}

@@ -5,7 +5,8 @@
 --        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
 --        A timer of a schedule is not granted, but its tick, which this call makes.
 -- KEYS   the ten of the queue
--- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
+-- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list. A call grants 500 at most
+--        if messages of the queue have options or failed before
 --        | token: 16 random bytes, new for each claim | lease: 1 to 86,400,000 ms
 -- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
 --        left: 0 while the queue is closed
@@ -56,6 +57,11 @@ local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1,
 if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
 local max_attempts, longest, selective =
   unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+local read_attrs
+if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
+  --- use: attrs
+  read_attrs, share = parse_attrs, math.min(share, 500)
+end
 local limits
 if selective then
   --- use: limits
@@ -66,12 +72,6 @@ if selective then
     return {finish(true), 0, -1, {}, {}, {}}
   end
 end
-local read_attrs
-if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
-  --- use: attrs
-  read_attrs = parse_attrs
-end
-
 local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
   --- use: fire

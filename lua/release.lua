@@ -39,4 +39,5 @@ end
 if changed > 0 then
   redis.call('HINCRBY', META, 'released', changed)
 end
+end_claims()
 return {finish(changed > 0), replies}

@@ -62,4 +62,5 @@ count_expired()
 if died > 0 then
   redis.call('HINCRBY', META, 'died', died)
 end
+end_claims()
 return {finish(changed > 0), replies}

@@ -27,7 +27,8 @@ local function add(s)
   local version, last, final = string.match(s.fires or '', '^(%S+) (%d+) (%d)\n')
   local list = version and open_list(s.fires)
   items[#items + 1] = {s.name, s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered,
-    int(s.version), s.spec, s.options, s.pattern, version or '', tonumber(last or 0), tonumber(final or 0), list and list.n or 0}
+    int(s.version), s.spec, s.options, s.pattern, version or '', tonumber(last or 0), tonumber(final or 0),
+    list and list.n or 0}
   return list and string.sub(s.fires, list.from) or ''
 end
 if #ARGV == 2 then

@@ -52,4 +52,5 @@ if changed > expired then
   redis.call('HINCRBY', META, 'snoozed', changed - expired)
 end
 count_expired()
+end_claims()
 return {finish(changed > 0), replies}

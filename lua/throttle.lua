@@ -72,4 +72,5 @@ end
 for i = 1, #replies do
   replies[i] = replies[i] == true and 'OK ' .. int(opens) or replies[i]
 end
+end_claims()
 return {finish(returned > 0 or longer), closes and 'OK ' .. int(opens) or replies}

@@ -47,7 +47,10 @@ function limits.choose(candidates, runs, room, read_attrs)
         cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
       end
     end
-    if late_ms > 0 then
+    if late_ms > 0 and #limits.expired == 250 then -- the next claim goes on
+      looked = i - 1
+      break
+    elseif late_ms > 0 then
       limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
     elseif #ids == limits.share or cost > left then
       looked, limits.next_cost = i - 1, cost

@@ -1,6 +1,6 @@
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
--- the text costs.
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy
+-- of the text costs.
 local MOST_SETS = 1000
 local function read_sets()
   local sets = {}

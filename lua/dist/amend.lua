@@ -3,7 +3,7 @@
 -- amend: pauses, resumes or removes schedules. Ticks that they made stay. A paused schedule makes no ticks; its fires
 --        until the resume count as paused.
 -- KEYS   the ten of the queue
--- ARGV   now | pause, resume or remove | per schedule, 1 to 64: name
+-- ARGV   now | pause, resume or remove | per schedule, 1 to 48: name
 -- Reply  {header, {OK <next> | GONE, ...}}; next: 0 if it does not fire now
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(schedules log n); if timers are ready, one scan of the ready list
@@ -124,8 +124,8 @@ local function finish(changed, quiet, head, deadline, length)
     paused and 1 or 0, epoch}
 end
 local change = ARGV[2]
-if #ARGV < 3 or #ARGV > 66 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
-  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 64 names of schedules')
+if #ARGV < 3 or #ARGV > 50 or change ~= 'pause' and change ~= 'resume' and change ~= 'remove' then
+  return redis.error_reply('BADARGS amend takes now, pause, resume or remove, then 1 to 48 names of schedules')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', MESSAGES)
@@ -252,8 +252,8 @@ local function count_lists(s, was_low, was_dry)
   end
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
--- the text costs.
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy
+-- of the text costs.
 local MOST_SETS = 1000
 local function read_sets()
   local sets = {}

@@ -6,7 +6,8 @@
 --        Messages that expired are not granted: they die, or are dropped (-> dead or absent), 250 or more a call.
 --        A timer of a schedule is not granted, but its tick, which this call makes.
 -- KEYS   the ten of the queue
--- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list
+-- ARGV   now | n: free handlers, 0 to 1,000; 0 only fills the wake-up list. A call grants 500 at most
+--        if messages of the queue have options or failed before
 --        | token: 16 random bytes, new for each claim | lease: 1 to 86,400,000 ms
 -- Reply  {header, ready messages left, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts}
 --        left: 0 while the queue is closed
@@ -172,6 +173,22 @@ local share = math.min(count, math.max(1, math.floor((ready + due) / math.max(1,
 if paused or ready + due < 1 or count == 0 then return {finish(false), ready, -1, {}, {}, {}} end
 local max_attempts, longest, selective =
   unpack(redis.call('HMGET', META, 'max_attempts', 'largest_payload_bytes', 'selective'))
+local read_attrs
+if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
+  local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+    local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+    return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+  end
+  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+  local function set_attrs(id, failures, crashes, due, options, reason)
+    if failures + crashes == 0 and not due and options == '' and reason == '' then
+      return redis.call('HDEL', ATTRS, id)
+    end
+    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+  end
+  read_attrs, share = parse_attrs, math.min(share, 500)
+end
 local limits
 if selective then
   -- What the queue's rate and max_leased, and the expiries of its messages, say of this grant. These are functions, made
@@ -262,7 +279,10 @@ if selective then
           cost = limits.step and math.min(limits.burst, tonumber(string.match(options, 'cost=(%d+)') or 1)) or 1
         end
       end
-      if late_ms > 0 then
+      if late_ms > 0 and #limits.expired == 250 then -- the next claim goes on
+        looked = i - 1
+        break
+      elseif late_ms > 0 then
         limits.expired[#limits.expired + 1] = {i, id, failures, crashes, options, reason, late_ms}
       elseif #ids == limits.share or cost > left then
         looked, limits.next_cost = i - 1, cost
@@ -377,23 +397,6 @@ if selective then
     return {finish(true), 0, -1, {}, {}, {}}
   end
 end
-local read_attrs
-if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
-  local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
-    local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
-    return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
-  end
-  local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
-  local function set_attrs(id, failures, crashes, due, options, reason)
-    if failures + crashes == 0 and not due and options == '' and reason == '' then
-      return redis.call('HDEL', ATTRS, id)
-    end
-    local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
-    redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
-  end
-  read_attrs = parse_attrs
-end
-
 local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
   -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or

@@ -5,7 +5,8 @@
 -- ARGV   now | state: scheduled, ready, leased or dead
 --        | cursor: empty for the first page, then as replied; or '<ms>:' for a page that begins at this time. Of ready
 --        a number below 1,000,000 is no time but a place in the list, as replied
---        | limit: 1 to 1,000 | perhaps newest: the latest time first, and from a time on earlier ones; or empty
+--        | limit: 1 to 1,000; a page has 500 at most | perhaps newest: the latest time first, and from a
+--        time on earlier ones; or empty
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}; of ready with five
 --        arguments also the place in the list where the page begins
 --        A page may have fewer messages than limit: timers of schedules are skipped.
@@ -158,6 +159,7 @@ if #ARGV ~= 4 and not (#ARGV == 5 and (newest or ARGV[5] == ''))
   return redis.error_reply('BADARGS peek takes now, state (scheduled, ready, leased or dead), cursor (as replied, '
     .. '<ms>: or empty), limit (1 to 1000), and perhaps newest')
 end
+limit = math.min(limit, 500)
 local items, looked, more = {}, 0, false
 local function add(id, at)
   if string.byte(id) == 4 then return end -- a timer of a schedule

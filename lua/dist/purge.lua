@@ -3,7 +3,8 @@
 -- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time. Timers of
 --        schedules stay.
 -- KEYS   the ten of the queue
--- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000
+-- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000; a call takes 256 at most,
+--        and fewer if timers are due before the messages
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
 -- Reply  {header, purged, left in that state; of those that are selected}. Of scheduled with a time, left counts also
 --        timers that are behind what this call read
@@ -174,6 +175,7 @@ if #ARGV ~= 3 and not (#ARGV == 4 and #ARGV[4] <= 15 and string.find(ARGV[4], '^
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000), and perhaps '
     .. 'at or before ms (at most 15 digits)')
 end
+limit = math.min(limit, 256)
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
@@ -224,17 +226,18 @@ else
   local zset, most, from, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', 0, nil
   timers = zset == DEAD and 0 or timers
   local skipped = 0
-  repeat -- timers may be before the messages: 10,000 at most
-    page = redis.call('ZRANGE', zset, '-inf', most, 'BYSCORE', 'LIMIT', from, timers > 0 and 1000 or limit)
+  local found = redis.call('ZCOUNT', zset, '-inf', most)
+  while from < found and #ids == 0 do -- timers may be before the messages: 10,000 at most
+    page = redis.call('ZRANGE', zset, from, math.min(found, from + (timers > 0 and 1000 or limit)) - 1)
     for _, id in ipairs(page) do
-      if is_timer(id) then
+      if string.byte(id) == 4 then -- a timer
         skipped = skipped + 1
-      elseif #ids < limit then
+      elseif #ids < math.min(limit, math.max(32, limit - skipped / 40)) then
         ids[#ids + 1] = id
       end
     end
-    from = from + #page
-  until #ids > 0 or #page == 0 or timers == 0
+    from = timers > 0 and from + #page or found
+  end
   if timers > 0 and before then
     timers = skipped
   elseif timers > 0 then -- those that are in SCHEDULED

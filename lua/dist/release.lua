@@ -158,12 +158,19 @@ local function refusal_of(id, token)
   end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
 end
-local function end_lease(id, claim)
+local ended = {} -- how many ids left the lease of each claim
+local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
     redis.call('ZREM', LEASES, id)
   else
-    release_from_claim(string.sub(claim, 1, 16), 1)
+    local token = string.sub(claim, 1, 16)
+    ended[token] = (ended[token] or 0) + 1
+  end
+end
+local function end_claims()
+  for token, count in pairs(ended) do
+    release_from_claim(token, count)
   end
 end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
@@ -207,4 +214,5 @@ end
 if changed > 0 then
   redis.call('HINCRBY', META, 'released', changed)
 end
+end_claims()
 return {finish(changed > 0), replies}

@@ -5,8 +5,8 @@
 -- KEYS   the ten of the queue; schedule makes them if they do not exist
 -- ARGV   now | set | revision: 0 to 2^53, or empty | words, or empty: prune; now (created ones make a tick at once);
 --        dry_run (writes nothing); forget (the set, if it has no schedules after this call)
---        | per schedule, up to 32: name, spec, pattern, options, fires, payload. Their fires have up to 32,768 bytes.
---        With prune up to 1,000, of which all but 32 have a name and empty others: such a schedule stays as it is
+--        | per schedule, up to 24: name, spec, pattern, options, fires, payload. Their fires have up to 24,576 bytes.
+--        With prune up to 1,000, of which all but 24 have a name and empty others: such a schedule stays as it is
 --        set, name: 1 to 100 letters, digits and . _ - : /
 --        spec: words of every=10..3155760000000 ms, anchor=MS; or zone=NAME with a cron pattern; missed=one|skip|all,
 --        within=MS, max=1..100000, overlap=allow|skip|replace, jitter=MS below every, start=MS, end=MS, limit=N
@@ -15,9 +15,10 @@
 --        fires: of a cron: '<tzdata version> <1: there are no more, else 0>', LF, at most 512 fires in ms, ascending,
 --        with a blank between; else empty
 -- Reply  {header, OK | STALE <revision> | INVALID,
---        {CREATED <next> | CHANGED <next> | KEPT <next> | STAYS | INVALID <why>, ...}, {name, ... of removed ones}, more}
+--        {CREATED <next> | CHANGED <next> | KEPT <next> | STAYS | INVALID <why>, ...},
+--        {name, ... of removed ones}, more}
 --        next: 0 if it never fires. STALE and INVALID: nothing was written
---        A call removes 32 at most, a dry run names 1,000; more is 1 if others are left to remove, else 0
+--        A call removes 24 at most, a dry run names 1,000; more is 1 if others are left to remove, else 0
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(given and removed schedules, their fires and log n; bytes of the set's names)
 -- Again  KEPT; with now no further tick
@@ -147,7 +148,10 @@ local asks = {}
 for word in string.gmatch(words or '', '[^ ]+') do
   asks[word] = true
 end
-local words_known = (asks.prune and 1 or 0) + (asks.now and 1 or 0) + (asks.dry_run and 1 or 0) + (asks.forget and 1 or 0)
+local words_known = 0
+for _, word in ipairs({'prune', 'now', 'dry_run', 'forget'}) do
+  words_known = words_known + (asks[word] and 1 or 0)
+end
 -- `stays`: prune does not remove these. `whole`: how many are given with more than a name.
 local stays, whole, fires_bytes = {}, 0, 0
 for i = 5, count <= 1000 and #ARGV or 0, 6 do
@@ -157,12 +161,14 @@ for i = 5, count <= 1000 and #ARGV or 0, 6 do
   end
 end
 local function is_name(text) return #text >= 1 and #text <= 100 and not string.find(text, '[^%w%._:/-]') end
-if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or whole > 32 or fires_bytes > 32768 or not is_name(set) or #revision > 16
+if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or whole > 24 or fires_bytes > 24576 or not is_name(set)
+  or #revision > 16
   or not string.find(revision, '^%d*$') or tonumber(revision ~= '' and revision or 0) > 9007199254740992
   or select(2, string.gsub(words, '[^ ]+', '')) ~= words_known then
   return redis.error_reply('BADARGS schedule takes now, set (1 to 100 letters, digits and . _ - : /), revision (0 to '
-    .. '2^53, or empty), words of prune, now, dry_run, forget, then name, spec, pattern, options, fires, payload for 0 to 32 '
-    .. 'schedules, whose fires have at most 32768 bytes; with prune also up to 1000 names, each with five empty texts')
+    .. '2^53, or empty), words of prune, now, dry_run, forget, then name, spec, pattern, options, fires, payload for '
+    .. '0 to 24 schedules, whose fires have at most 24576 bytes; with prune also up to 1000 names, '
+    .. 'each with five empty texts')
 end
 if slash ~= '' and not epoch then -- only remap creates a partition beside the home
   return redis.error_reply('BEHIND this partition has ' .. (epoch and 'an old' or 'no') .. ' map of the queue: call '
@@ -312,8 +318,8 @@ local function count_lists(s, was_low, was_dry)
   end
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
--- the text costs.
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy
+-- of the text costs.
 local MOST_SETS = 1000
 local function read_sets()
   local sets = {}
@@ -601,7 +607,7 @@ end
 -- First everything is judged, and nothing is written.
 local max_payload = tonumber(redis.call('HGET', META, 'max_payload_bytes') or 1048576)
 local removed, more = {}, 0
-local most = asks.dry_run and 1000 or 32
+local most = asks.dry_run and 1000 or 24
 local listed = string.sub(old_set.text or '', old_set.first, old_set.first + 101 * (most + 1002)) -- so many decide it
 for name in string.gmatch(asks.prune and listed or '', '[^\n]+') do
   if #removed == most and not stays[name] then

@@ -257,8 +257,8 @@ local function count_lists(s, was_low, was_dry)
   end
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
--- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy of
--- the text costs.
+-- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy
+-- of the text costs.
 local MOST_SETS = 1000
 local function read_sets()
   local sets = {}
@@ -301,7 +301,8 @@ local function add(s)
   local version, last, final = string.match(s.fires or '', '^(%S+) (%d+) (%d)\n')
   local list = version and open_list(s.fires)
   items[#items + 1] = {s.name, s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered,
-    int(s.version), s.spec, s.options, s.pattern, version or '', tonumber(last or 0), tonumber(final or 0), list and list.n or 0}
+    int(s.version), s.spec, s.options, s.pattern, version or '', tonumber(last or 0), tonumber(final or 0),
+    list and list.n or 0}
   return list and string.sub(s.fires, list.from) or ''
 end
 if #ARGV == 2 then

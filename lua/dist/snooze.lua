@@ -166,12 +166,19 @@ local function refusal_of(id, token)
   end
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'LOST' or 'GONE'
 end
-local function end_lease(id, claim)
+local ended = {} -- how many ids left the lease of each claim
+local function end_lease(id, claim) -- end_claims must follow
   redis.call('HDEL', CLAIMS, id)
   if has_own_lease(claim) then
     redis.call('ZREM', LEASES, id)
   else
-    release_from_claim(string.sub(claim, 1, 16), 1)
+    local token = string.sub(claim, 1, 16)
+    ended[token] = (ended[token] or 0) + 1
+  end
+end
+local function end_claims()
+  for token, count in pairs(ended) do
+    release_from_claim(token, count)
   end
 end
 -- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
@@ -324,4 +331,5 @@ if changed > expired then
   redis.call('HINCRBY', META, 'snoozed', changed - expired)
 end
 count_expired()
+end_claims()
 return {finish(changed > 0), replies}

@@ -12,12 +12,12 @@ use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
 /// How many schedules one call declares, and how many bytes of fires it has.
-const PIECE: usize = 32;
-const PIECE_BYTES: usize = 32_768;
+const PIECE: usize = 24;
+const PIECE_BYTES: usize = 24_576;
 /// How many fires the lists of one apply have together. Each list has 64 at least, so that those of
-/// 32 crons fit into a call: workers, or [`refill_schedules`](crate::Queue::refill_schedules), add
+/// 24 crons fit into a call: workers, or [`refill_schedules`](crate::Queue::refill_schedules), add
 /// the rest.
-const FIRES_OF_APPLY: usize = 2_048;
+const FIRES_OF_APPLY: usize = 1_536;
 const LEAST_FIRES: usize = 64;
 
 type Item = [Vec<u8>; 6];

@@ -205,8 +205,8 @@ impl ScheduleSet {
         self
     }
 
-    /// Creates and changes the given schedules of the set, up to 1,000. Up to 32 are applied in one
-    /// call: all or nothing. More of them, and the removal of more than 32, take several calls. The
+    /// Creates and changes the given schedules of the set, up to 1,000. Up to 24 are applied in one
+    /// call: all or nothing. More of them, and the removal of more than 24, take several calls. The
     /// server judges all of them before it changes the first; if the connection then fails between
     /// two calls, some are applied: repeat it, which harms nothing.
     ///

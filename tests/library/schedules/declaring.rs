@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use dueq::{Applied, ErrorKind, Limits, Overlap, Role, Schedule, Settled};
 
 use super::{every, info, names};
@@ -175,5 +175,40 @@ async fn schedules_need_the_rights_of_their_calls() -> Result<()> {
         .prune(true)
         .apply([beyond])
         .await?;
+    Ok(())
+}
+
+/// A set that takes several calls.
+#[tokio::test]
+async fn a_large_set_is_judged_before_it_is_changed() -> Result<()> {
+    let setup = setup().await?;
+    let names = |count: usize| (0..count).map(|at| format!("s{at:03}"));
+    let set = |count| names(count).map(|name| every(DAY_MS, &name));
+    let apply = || setup.queue.schedules("billing").prune(true);
+    // A bad one in the last call changes nothing.
+    let bad = every(DAY_MS, "last").payload(vec![0; 2 << 20]);
+    let refused = apply().apply(set(60).chain([bad])).await;
+    let error = refused.err().context("it is too long")?;
+    assert_eq!(error.refused_schedules()[0].0, "last", "{error}");
+    let stored = async || {
+        anyhow::Ok(
+            setup
+                .queue
+                .list_schedules(None, 1_000)
+                .await?
+                .schedules
+                .len(),
+        )
+    };
+    assert_eq!(stored().await?, 0);
+    assert_eq!(apply().apply(set(60)).await?.created.len(), 60);
+    let changes = apply().dry_run(true).apply(set(30)).await?;
+    assert_eq!((changes.kept.len(), changes.removed.len()), (30, 30));
+    let changes = apply().apply(set(30)).await?;
+    assert_eq!((changes.kept.len(), changes.removed.len()), (30, 30));
+    // One call declares all, and another one removes what the first left.
+    let changes = apply().apply(set(1)).await?;
+    assert_eq!((changes.kept.len(), changes.removed.len()), (1, 29));
+    assert_eq!(stored().await?, 1);
     Ok(())
 }

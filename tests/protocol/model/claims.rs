@@ -7,6 +7,8 @@ use crate::model::world::{Now, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 
 const CLAIM_BYTES: usize = 4_194_304;
+/// How many timers of schedules a claim takes. The next claim takes the others.
+const TIMERS_OF_CLAIM: usize = 64;
 
 impl World {
     pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
@@ -40,7 +42,7 @@ impl World {
         }
         let is_frozen = self.is_frozen;
         let mut grant = (self.is_selective && !is_frozen).then(|| self.read_limits(now, share));
-        let candidates = match &mut grant {
+        let mut candidates = match &mut grant {
             None => available[..share].to_vec(),
             Some(grant) if grant.share == 0 => {
                 self.charge(now, grant, &[]);
@@ -51,6 +53,9 @@ impl World {
             }
             Some(grant) => self.choose(now, grant, &available),
         };
+        let mut timers = candidates.iter().enumerate().filter(|(_, id)| is_timer(id));
+        let cut = timers.nth(TIMERS_OF_CLAIM).map(|(position, _)| position);
+        candidates.truncate(cut.unwrap_or(candidates.len()));
         let mut positions = Vec::new();
         let deadline = now.ceil() + lease;
         let (mut granted, mut payloads, mut details) =

@@ -134,7 +134,14 @@ impl World {
 
     pub(super) fn declare(&mut self, now: Now, call: &Declaration, after: &State) -> Result<Reply> {
         let answer = |header: Reply, word: &str, replies: Vec<String>, removed: Vec<String>| {
-            Reply::List(vec![header, word.into(), texts(replies), texts(removed)])
+            let more = 0i64.into();
+            Reply::List(vec![
+                header,
+                word.into(),
+                texts(replies),
+                texts(removed),
+                more,
+            ])
         };
         let stored = self.sets.get(&call.set).copied().flatten();
         if let (Some(revision), Some(stored)) = (call.revision, stored)

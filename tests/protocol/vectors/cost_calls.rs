@@ -48,7 +48,7 @@ fn push(ids: Vec<Text>, options: &str) -> Vec<Text> {
 
 /// New schedules, as many as one call takes.
 fn new_schedules(stock: &mut Stock, spec: &str, pattern: &str, fires: &str) -> Vec<Text> {
-    let items = (0..32).flat_map(|_| {
+    let items = (0..24).flat_map(|_| {
         let name = stock.fresh();
         words![name, spec, pattern, "", fires, payload()]
     });
@@ -77,7 +77,7 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
         }
         "again" => call(held(stock, &["+5"])),
         "amend" => {
-            let (some, others) = (stock.schedules(64), stock.schedules(64));
+            let (some, others) = (stock.schedules(48), stock.schedules(48));
             let with = |change: &str, names: &[Text]| [words![change], names.to_vec()].concat();
             vec![
                 ("pause", T0, with("pause", &some)),
@@ -118,7 +118,7 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             let ids = ids.concat().into_iter();
             ids.map(|id| ("", T0, vec![id])).collect()
         }
-        "held" => call(vec![stock.claim(1).0]),
+        "held" => call(words!["late000000000003"]),
         "history" => ["minutes", "hours", "days"]
             .into_iter()
             .map(|unit| (unit, T0, words![unit]))
@@ -153,11 +153,16 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
         ],
         "reap" => call(words![MANY as u64]),
         "refill" => {
-            let items = stock
-                .refills
-                .iter()
-                .flat_map(|[name, version, last]| words![name, version, last, fires(512)]);
-            call(items.collect())
+            // Newer rules replace the list.
+            let fires = fires(512).replace("2026a", "2026b");
+            let count = stock.refills.len().min(8);
+            let items = stock.refills.drain(..count);
+            let items = items.flat_map(|[name, version, last]| words![name, version, last, &fires]);
+            let items: Vec<_> = items.collect();
+            match items.is_empty() {
+                true => call(words!["none", 1, 1, fires]),
+                false => call(items),
+            }
         }
         "release" => call(held(stock, &[])),
         "remap" => call(words!["forward", "7|-|- 203"]),
@@ -176,7 +181,9 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             for spec in changed.iter_mut().skip(4).step_by(6) {
                 *spec = "zone=UTC missed=all".into();
             }
-            let stays = stock.schedules(1_000);
+            // Other calls need those that were copied.
+            let copies = (0..4).map(|at| format!("copy{at}").into());
+            let stays = stock.schedules(972).into_iter().chain(copies).collect();
             let prune = [
                 words!["set", "", "prune"],
                 each(stays, &["", "", "", "", ""]),

@@ -2,7 +2,7 @@
 -- KEYS  the ten of the queue;  ARGV  now | kind | from | to
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, _, _, META = unpack(KEYS)
 local now, kind, from, to = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local payload, long = string.rep('x', 100), string.rep('-', 80)
+local payload, long = string.rep('x', 100), string.rep('-', 20)
 local function int(number) return string.format('%.0f', number) end
 local function store(id, attrs)
   redis.call('HSET', MESSAGES, id, payload)
@@ -13,14 +13,15 @@ end
 local granted = {}
 for i = from, to do
   local id = kind .. string.format('%08d', i)
-  if kind == 'leased' or kind == 'late' then -- claims of 1,000 ids
+  if kind == 'leased' or kind == 'late' then -- claims of 500 ids; of messages without options 1,000
+    local most = kind == 'late' and 1000 or 500
     id = id .. long
-    local token = string.format('%s%0' .. (16 - #kind) .. 'd', kind, math.floor(i / 1000))
-    store(id, '0 0 - max_attempts=5 window=60000')
-    redis.call('HSET', CLAIMS, id, token .. int(now - 1000) .. 'w')
+    local token = string.format('%s%0' .. (16 - #kind) .. 'd', kind, math.floor(i / most))
+    store(id, kind == 'leased' and '0 0 - max_attempts=5 window=60000')
+    redis.call('HSET', CLAIMS, id, token .. int(now - 1000) .. (kind == 'leased' and 'w' or ''))
     granted[#granted + 1] = id
-    if #granted == 1000 then
-      redis.call('HSET', CLAIMS, '\1' .. token, table.concat(granted, '\n'), '\2' .. token, 1000)
+    if #granted == most then
+      redis.call('HSET', CLAIMS, '\1' .. token, table.concat(granted, '\n'), '\2' .. token, most)
       redis.call('ZADD', LEASES, now + (kind == 'late' and -1 or 3600000), '\1' .. token)
       granted = {}
     end

@@ -15,7 +15,7 @@ const JITTER: u64 = 36_000 * DAY;
 
 /// Declares this many schedules of a set, as many in a call as one call takes.
 pub(super) fn declare_many(queue: &mut Queue, set: &str, schedules: &[Vec<Text>]) -> Result<()> {
-    for some in schedules.chunks(32) {
+    for some in schedules.chunks(24) {
         let words = [words![set, "", ""], some.concat()].concat();
         let reply = queue.ok("schedule", T0, words)?;
         ensure!(reply.part(1)?.text()? == "OK", "{reply:?}");
@@ -123,6 +123,9 @@ fn a_kept_schedule_is_not_judged() -> Result<()> {
     ensure!(replies == ["KEPT 1700000060000"], "{replies:?}");
     let after = queue.contents()?;
     ensure!(after.len() == before.len() && show(&mut queue, "s")?.listed == 1);
+    let mut other = with("2026a 1\n1700000060000").to_vec();
+    other[5] = "other payload".into();
+    ensure!(declare(&mut queue, T0, &[other])? == ["CHANGED 1700000060000"]);
     Ok(())
 }
 
@@ -158,7 +161,7 @@ fn texts(reply: &Reply) -> Result<Vec<String>> {
 }
 
 #[test]
-fn prune_removes_32_a_call_and_says_whether_more_are_left() -> Result<()> {
+fn prune_removes_24_a_call_and_says_whether_more_are_left() -> Result<()> {
     let mut queue = with_many(100)?;
     queue.ok("promote", T0 + SECOND, words![1_000])?;
     let stays = [names(100)[10..40].to_vec(), names(100)[90..].to_vec()].concat();
@@ -166,7 +169,7 @@ fn prune_removes_32_a_call_and_says_whether_more_are_left() -> Result<()> {
     let dry = queue.ok("schedule", T0, call("prune dry_run"))?;
     ensure!(dry.part(3)?.list()?.len() == 60 && dry.part(4)?.int()? == 0);
     let mut removed = Vec::new();
-    for (count, more) in [(32, 1), (28, 0), (0, 0)] {
+    for (count, more) in [(24, 1), (24, 1), (12, 0), (0, 0)] {
         let reply = queue.ok("schedule", T0, call("prune"))?;
         let some = texts(reply.part(3)?)?;
         ensure!(some.len() == count && reply.part(4)?.int()? == more);
@@ -254,12 +257,14 @@ fn replace_allows_1000_earlier_ticks() -> Result<()> {
         queue.ok("trigger", now, [words!["s"], times.collect()].concat())?;
     }
     let granted = queue.ok("claim", now, words![1_000, token('t'), 30 * SECOND])?;
-    ensure!(granted.deliveries()?.len() == 999, "the timer is the first");
+    ensure!(granted.deliveries()?.len() == 499, "the timer is the first");
     let counts = show(&mut queue, "s")?.counts;
     ensure!(counts == [0, 999, 1, 0], "{counts:?}");
-    let (id, token) = (format!("s@{}", T0 - 5), token('t'));
+    let (id, token) = (format!("s@{}", T0 - 900), token('t'));
     queue.ok("ack", now, words![token, 1, id])?;
-    ensure!(ticks(&mut queue, now + SECOND)?.contains(&tick(now + SECOND)));
+    let ids = [(); 2].map(|()| ticks(&mut queue, now + SECOND));
+    let [_, ids] = ids;
+    ensure!(ids?.contains(&tick(now + SECOND)));
     Ok(())
 }
 
