@@ -36,6 +36,7 @@ impl Coordinator {
         {
             if !queue.handling.is_needed() {
                 queue.claim.rest();
+                queue.held = None;
                 return;
             }
             match queue.claim.want(reason, now) {

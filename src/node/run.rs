@@ -62,6 +62,10 @@ pub(crate) async fn run(
         }
     };
     if !first_beats(&settings, &node, stopped).await? {
+        // No coordinator has seen them. A later pull must learn that the node has ended.
+        for entry in &settings.queues {
+            entry.handling.close();
+        }
         return Ok(());
     }
     #[cfg(not(any(test, feature = "harness")))]

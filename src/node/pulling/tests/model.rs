@@ -48,6 +48,8 @@ struct Waiting {
 impl Model {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
+        // For the pauses of the node.
+        fastrand::seed(seed);
         let mut node = coordinator();
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         node.sender = sender;
@@ -182,7 +184,8 @@ impl Model {
             kind if kind < 20 - kinds => (0, 0),
             0..8 => (0, 0),
             8..11 => (0, self.rng.usize(1..=claimed.asked)),
-            11..14 => (7, self.rng.usize(1..=claimed.asked)),
+            11 => (7, self.rng.usize(1..=claimed.asked)),
+            12..14 => (7, claimed.asked),
             14 => (7, 0),
             kind => {
                 claimed.result = Err(match kind {
@@ -259,6 +262,8 @@ impl Model {
                 None => panic!("the model keeps a sender"),
             }
         }
+        // They arrive in any order: the seed alone decides which is answered first.
+        self.in_flight.sort_by_key(|(number, ..)| *number);
         self.check();
         self.step += 1;
     }
