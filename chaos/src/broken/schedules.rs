@@ -98,11 +98,14 @@ pub const OF_SCHEDULES: [Variant; 10] = [
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
-        name: "audit_doubts_windows",
-        what: "audit does not know the claim of an id that a window remembers",
-        verb: "audit",
-        shipped: shipped!("audit"),
-        exchanges: &[("'^%d+%a*%+?$'", "'^[1-9]%d*%+?$'")],
+        name: "schedule_keeps_changed",
+        what: "schedule keeps a schedule whose interval has changed",
+        verb: "schedule",
+        shipped: shipped!("schedule"),
+        exchanges: &[(
+            "s.same = old and old.spec == s.spec and",
+            "s.same = old and",
+        )],
         seconds: SCHEDULE_SECONDS,
     },
 ];

@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::collect::Collection;
 use super::context::{Context, Epoch};
 use super::hypothesis::{Gone, Hypothesis, Status};
+use super::options::Expiry;
 use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
@@ -142,7 +143,8 @@ impl Ticks {
         at: (u64, u64),
     ) {
         match (call, answer) {
-            (Call::Claim { .. }, Answer::Claimed { items, .. }) => {
+            // Also what held shows: the claim that made it got no answer.
+            (_, Answer::Claimed { items, .. }) => {
                 for ClaimedItem(id, _, _, attempt, ..) in items {
                     if let (Some((name, _)), 1) = (parts(id), *attempt) {
                         self.born(name, place);
@@ -248,7 +250,7 @@ impl Ticks {
         start.wait_at_least(earliest_ms);
         start.due_ms = (dues.len() == 1 && !may_be_triggered).then_some(earliest_ms);
         // The payload and the options are those of its first delivery: all others must be alike.
-        let first = records.iter().find_map(|record| match record.what {
+        let of_claim = records.iter().find_map(|record| match record.what {
             What::Claim {
                 version,
                 bytes,
@@ -258,7 +260,14 @@ impl Ticks {
             } => Some((version, bytes, options, expiry)),
             _ => None,
         });
-        if let Some((version, bytes, options, expiry)) = first {
+        // What held shows has no options.
+        let of_held = || {
+            records.iter().find_map(|record| match record.what {
+                What::Held { version, bytes, .. } => Some((version, bytes, 0, Expiry::NONE)),
+                _ => None,
+            })
+        };
+        if let Some((version, bytes, options, expiry)) = of_claim.or_else(of_held) {
             start.version = u16::try_from(version).unwrap_or(u16::MAX);
             (start.bytes, start.options, start.expiry) = (bytes, options, expiry);
         }

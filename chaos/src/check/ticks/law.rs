@@ -17,7 +17,10 @@ pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mu
     };
     let mut fires: HashMap<&str, BTreeSet<u64>> = HashMap::new();
     for record in records {
-        let is_seen = matches!(record.what, What::Claim { .. } | What::Left { .. });
+        let is_seen = matches!(
+            record.what,
+            What::Claim { .. } | What::Held { .. } | What::Left { .. }
+        );
         let Some(id) = names.get(&record.id).filter(|_| is_seen) else {
             continue;
         };
