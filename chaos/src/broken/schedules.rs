@@ -99,7 +99,7 @@ pub const OF_SCHEDULES: [Variant; 10] = [
     },
     Variant {
         name: "schedule_keeps_changed",
-        what: "schedule keeps a schedule whose interval has changed",
+        what: "schedule keeps a schedule whose payload has changed",
         verb: "schedule",
         shipped: shipped!("schedule"),
         exchanges: &[(

@@ -162,11 +162,11 @@ impl Operator {
                 self.shortly().await;
                 self.queue.resume().await
             }
-            // It often opens by itself, while other actions go on.
+            // Mostly it opens by itself, while other actions go on.
             Act::Close => {
                 let period = Duration::from_millis(self.rng.u64(CLOSED_MS));
                 self.queue.pause_for(period).await?;
-                if self.rng.bool() {
+                if self.rng.u32(0..4) == 0 {
                     self.shortly().await;
                     self.queue.resume().await?;
                 }

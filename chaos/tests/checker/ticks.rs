@@ -395,3 +395,18 @@ fn a_queue_of_schedules_without_ticks_is_late() {
     silent(5_900).is_clean();
     silent(6_100).has(Kind::Late);
 }
+
+/// A read may follow a change that no call made; without a lost call it followed none.
+#[test]
+fn a_changed_schedule_that_is_kept_contradicts() {
+    let kept = |is_lost: bool| {
+        let mut story = declared("");
+        if is_lost {
+            story.unanswered(claim_without_answer(1_000), true);
+        }
+        story.other("promote", &["256"], &["1"]);
+        apply(&mut story, "8", " jitter=5", &["OK", "KEPT 1000001000"]);
+        story.verdict().count(Kind::Contradictions)
+    };
+    assert_eq!((kept(false), kept(true)), (1, 0));
+}

@@ -3,6 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::*;
+use crate::check::context::Queue;
+use crate::check::missing::MissingChange;
 
 /// Judges the declarations and the counts.
 pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict) {
@@ -141,7 +143,8 @@ fn declarations(all: &Collection, verdict: &mut Verdict) {
     told.sort_by_key(|told| (told.epoch, told.seq, !changed(told)));
     for told in told.chunk_by(|one, other| one.epoch == other.epoch) {
         let epoch = told.first().map_or(0, |told| usize::from(told.epoch));
-        of_epoch(&all.epochs[epoch], told, verdict);
+        let epoch = &all.epochs[epoch];
+        of_epoch(epoch, &all.queues[usize::from(epoch.queue)], told, verdict);
     }
 }
 
@@ -149,14 +152,18 @@ fn changed(told: &Told) -> bool {
     told.words.first().is_some_and(|word| word == "OK")
 }
 
-fn of_epoch(epoch: &Epoch, told: &[&Told], verdict: &mut Verdict) {
+fn of_epoch(epoch: &Epoch, queue: &Queue, told: &[&Told], verdict: &mut Verdict) {
+    let may_be_lost = |gap: &MissingChange| {
+        let mut lost = queue.lost.iter();
+        lost.any(|lost| gap.fits(lost.asked_us, lost.until_us))
+    };
     let (mut highest, mut known, mut last) = (0_u64, HashMap::<&str, &[String]>::new(), 0);
     for told in told {
         let Call::Other { verb, args } = &told.call else {
             continue;
         };
         // A call without an answer may have declared others.
-        if !epoch.gaps(last, told.seq).is_empty() {
+        if epoch.gaps(last, told.seq).iter().any(may_be_lost) {
             known.clear();
         }
         last = told.seq;
