@@ -69,6 +69,8 @@ pub(super) struct Ticks {
     dry: u64,
     has_crons: bool,
     told: Vec<Told>,
+    /// When calls that declare, pause or remove schedules were sent that got no answer.
+    lost_us: Vec<u64>,
     pub(super) stored: Vec<Stored>,
 }
 
@@ -187,6 +189,9 @@ impl Ticks {
         let Call::Other { verb, args } = call else {
             return;
         };
+        if matches!(verb.as_str(), "schedule" | "amend") {
+            self.lost_us.push(asked_us);
+        }
         match (verb.as_str(), &args[..]) {
             ("trigger", [name, now]) if now == "now" => {
                 let named = self.named.entry(name.clone()).or_default();

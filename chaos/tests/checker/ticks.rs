@@ -396,15 +396,28 @@ fn a_queue_of_schedules_without_ticks_is_late() {
     silent(6_100).has(Kind::Late);
 }
 
-/// A read may follow a change that no call made; without a lost call it followed none.
+/// Only a lost declaration may have come between, and no other lost call.
 #[test]
 fn a_changed_schedule_that_is_kept_contradicts() {
     let kept = |is_lost: bool| {
         let mut story = declared("");
+        story.unanswered(claim_without_answer(1_000), true);
         if is_lost {
-            story.unanswered(claim_without_answer(1_000), true);
+            let args = [
+                "chaos",
+                "7",
+                "",
+                "t",
+                "every=1000 jitter=5",
+                "",
+                "",
+                "",
+                "-",
+            ];
+            let args = args.map(str::to_owned).to_vec();
+            let verb = "schedule".to_owned();
+            story.unanswered(Call::Other { verb, args }, true);
         }
-        story.other("promote", &["256"], &["1"]);
         apply(&mut story, "8", " jitter=5", &["OK", "KEPT 1000001000"]);
         story.verdict().count(Kind::Contradictions)
     };
