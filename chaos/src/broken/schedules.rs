@@ -1,6 +1,6 @@
 //! Broken scripts of schedules and windows.
 
-use super::Variant;
+use super::{SECONDS, Variant};
 
 /// The length of a run that catches a script that breaks schedules, in seconds.
 const SCHEDULE_SECONDS: u64 = 6;
@@ -95,7 +95,7 @@ pub const OF_SCHEDULES: [Variant; 10] = [
             "redis.call('ZADD', SCHEDULED, unpack(timers))",
             "redis.call('ZADD', SCHEDULED, timers[1], timers[2])",
         )],
-        seconds: SCHEDULE_SECONDS,
+        seconds: SECONDS,
     },
     Variant {
         name: "schedule_keeps_changed",
@@ -103,8 +103,8 @@ pub const OF_SCHEDULES: [Variant; 10] = [
         verb: "schedule",
         shipped: shipped!("schedule"),
         exchanges: &[(
-            "s.same = old and old.spec == s.spec and",
-            "s.same = old and",
+            "and redis.call('HGET', MESSAGES, TIMER .. s.name) == s.payload",
+            "and redis.call('HEXISTS', MESSAGES, TIMER .. s.name) == 1",
         )],
         seconds: SCHEDULE_SECONDS,
     },
