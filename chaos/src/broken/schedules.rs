@@ -1,6 +1,6 @@
 //! Broken scripts of schedules and windows.
 
-use super::Variant;
+use super::{SECONDS, Variant};
 
 /// The length of a run that catches a script that breaks schedules, in seconds.
 const SCHEDULE_SECONDS: u64 = 6;
@@ -95,14 +95,17 @@ pub const OF_SCHEDULES: [Variant; 10] = [
             "redis.call('ZADD', SCHEDULED, unpack(timers))",
             "redis.call('ZADD', SCHEDULED, timers[1], timers[2])",
         )],
-        seconds: SCHEDULE_SECONDS,
+        seconds: SECONDS,
     },
     Variant {
-        name: "audit_doubts_windows",
-        what: "audit does not know the claim of an id that a window remembers",
-        verb: "audit",
-        shipped: shipped!("audit"),
-        exchanges: &[("'^%d+%a*%+?$'", "'^[1-9]%d*%+?$'")],
+        name: "schedule_keeps_changed",
+        what: "schedule keeps a schedule whose payload has changed",
+        verb: "schedule",
+        shipped: shipped!("schedule"),
+        exchanges: &[(
+            "and redis.call('HGET', MESSAGES, TIMER .. s.name) == s.payload",
+            "and redis.call('HEXISTS', MESSAGES, TIMER .. s.name) == 1",
+        )],
         seconds: SCHEDULE_SECONDS,
     },
 ];

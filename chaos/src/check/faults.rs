@@ -71,6 +71,8 @@ const KEEP_SUBSCRIPTIONS: [&str; 14] = [
 /// How long after a fault a message may still wait: connections are opened again, processes start,
 /// another node leads.
 const AFTERMATH_US: u64 = 3_000_000;
+/// The same after a pause: the fallback interval.
+const RESUMED_US: u64 = 1_000_000;
 /// The same for queues that are parked, or whose limits may delay claims.
 const SETTLE_US: u64 = 10_000_000;
 
@@ -240,7 +242,8 @@ impl Collection {
         let mut spans = match rule {
             Rule::Named => {
                 let of_masters = self.partitions.touched_us(queue).iter().copied();
-                let mut spans = after(of_masters.chain(own), AFTERMATH_US);
+                let mut spans = after(of_masters, AFTERMATH_US);
+                spans.extend(after(own, RESUMED_US));
                 spans.extend(faults.delays().into_iter().filter(|_| !self.is_cluster()));
                 // The processes catch up in as much time.
                 let twice = |(from_us, to_us): &Span| (*from_us, to_us + (to_us - from_us));

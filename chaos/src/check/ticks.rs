@@ -13,6 +13,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use super::collect::Collection;
 use super::context::{Context, Epoch};
 use super::hypothesis::{Gone, Hypothesis, Status};
+use super::options::Expiry;
 use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, ClaimedItem};
@@ -68,6 +69,8 @@ pub(super) struct Ticks {
     dry: u64,
     has_crons: bool,
     told: Vec<Told>,
+    /// When calls that declare, pause or remove schedules were sent that got no answer.
+    lost_us: Vec<u64>,
     pub(super) stored: Vec<Stored>,
 }
 
@@ -142,7 +145,8 @@ impl Ticks {
         at: (u64, u64),
     ) {
         match (call, answer) {
-            (Call::Claim { .. }, Answer::Claimed { items, .. }) => {
+            // Also what held shows: the claim that made it got no answer.
+            (_, Answer::Claimed { items, .. }) => {
                 for ClaimedItem(id, _, _, attempt, ..) in items {
                     if let (Some((name, _)), 1) = (parts(id), *attempt) {
                         self.born(name, place);
@@ -185,6 +189,9 @@ impl Ticks {
         let Call::Other { verb, args } = call else {
             return;
         };
+        if matches!(verb.as_str(), "schedule" | "amend") {
+            self.lost_us.push(asked_us);
+        }
         match (verb.as_str(), &args[..]) {
             ("trigger", [name, now]) if now == "now" => {
                 let named = self.named.entry(name.clone()).or_default();
@@ -248,7 +255,7 @@ impl Ticks {
         start.wait_at_least(earliest_ms);
         start.due_ms = (dues.len() == 1 && !may_be_triggered).then_some(earliest_ms);
         // The payload and the options are those of its first delivery: all others must be alike.
-        let first = records.iter().find_map(|record| match record.what {
+        let of_claim = records.iter().find_map(|record| match record.what {
             What::Claim {
                 version,
                 bytes,
@@ -258,7 +265,14 @@ impl Ticks {
             } => Some((version, bytes, options, expiry)),
             _ => None,
         });
-        if let Some((version, bytes, options, expiry)) = first {
+        // What held shows has no options.
+        let of_held = || {
+            records.iter().find_map(|record| match record.what {
+                What::Held { version, bytes, .. } => Some((version, bytes, 0, Expiry::NONE)),
+                _ => None,
+            })
+        };
+        if let Some((version, bytes, options, expiry)) = of_claim.or_else(of_held) {
             start.version = u16::try_from(version).unwrap_or(u16::MAX);
             (start.bytes, start.options, start.expiry) = (bytes, options, expiry);
         }

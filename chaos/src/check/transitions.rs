@@ -63,7 +63,16 @@ impl Hypothesis {
             }
             What::ReadState(_) => {}
             // The reply to its claim was lost.
-            What::Held { token, .. } => life.token = Some(token),
+            What::Held {
+                token,
+                due_ms,
+                attempt,
+                ..
+            } => {
+                (life.token, life.due_ms) = (Some(token), Some(due_ms));
+                let crashes = attempt.saturating_sub(1 + life.failures);
+                life.take_slack(crashes, record, context);
+            }
             What::Left { crashes, .. } => life.take_slack(crashes, record, context),
         }
         // Between two answers without a change, the same crashes would be counted twice.

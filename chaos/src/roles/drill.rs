@@ -168,7 +168,7 @@ async fn empty_the_home(options: &Options, operator: &Queue, diary: &Diary) -> R
     let queue = QUEUE.to_owned();
     diary.write(&Event::Emptied { queue, incarnation });
     redis::cmd("DEL")
-        .arg(&keys)
+        .arg(keys)
         .query_async::<()>(&mut redis)
         .await?;
     let ids = (0..IDS).map(|number| format!("back-{number}"));

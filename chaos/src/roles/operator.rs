@@ -63,11 +63,15 @@ pub(super) async fn run(
                     deck.extend(Act::ALL.map(|act| (place, act)));
                 }
                 operator.rng.shuffle(&mut deck);
-                // More often than others, because each is short; and once at the start. Not the
+                // More often than others, because each is short; and once at the start, the busy
+                // queues first. Not the
                 // queue with a reserve: others may take its handlers while it is paused, and the
                 // checker could not judge the reserve.
                 let planned = planned_queues(queues.len());
-                for place in (0..queues.len()).filter(|place| planned[*place].reserve == 0) {
+                for place in (0..queues.len())
+                    .rev()
+                    .filter(|place| planned[*place].reserve == 0)
+                {
                     deck.insert(deck.len() / 2, (place, Act::Pause));
                     deck.insert(deck.len() / 2, (place, Act::Close));
                     deck.push((place, Act::Pause));
@@ -158,11 +162,11 @@ impl Operator {
                 self.shortly().await;
                 self.queue.resume().await
             }
-            // It often opens by itself, while other actions go on.
+            // Mostly it opens by itself, while other actions go on.
             Act::Close => {
                 let period = Duration::from_millis(self.rng.u64(CLOSED_MS));
                 self.queue.pause_for(period).await?;
-                if self.rng.bool() {
+                if self.rng.u32(0..4) == 0 {
                     self.shortly().await;
                     self.queue.resume().await?;
                 }

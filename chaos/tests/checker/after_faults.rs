@@ -4,7 +4,7 @@
 use dueq_chaos::check::Kind;
 use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, Phase, Role, State, Verb};
 
-use crate::story::{Story, assert_clean, assert_has, claim_without_answer, settle};
+use crate::story::{Story, assert_clean, assert_has, claim_without_answer, push, settle};
 
 /// A fault with this detail from one time to another; the story goes on at the later one.
 fn fault(story: &mut Story, name: &str, detail: &str, from_ms: u64, to_ms: u64) {
@@ -218,6 +218,35 @@ fn a_worker_starts_what_its_lost_claim_was_granted() {
     };
     found(true).is_clean();
     found(false).has(Kind::NeverStarted);
+}
+
+/// Only `held` shows its due time: neither the push nor the claim was answered.
+#[test]
+fn what_a_lost_claim_was_granted_keeps_its_due_time() {
+    let claimed_again = |due_ms| {
+        let mut story = Story::new();
+        story.unanswered(push("a", "+0", 0, ""), true);
+        story.at(10).unanswered(claim_without_answer(1_000), true);
+        let item = ClaimedItem("a".into(), 1, Story::server(3), 1, 100, String::new());
+        let held = Call::Other {
+            verb: "held".into(),
+            args: vec!["ffffffffffffffff".into()],
+        };
+        let answer = Answer::Claimed {
+            deadline_ms: Story::server(1_010),
+            items: vec![item],
+            paused: false,
+        };
+        story.at(100).call(held, answer, false);
+        story
+            .at(110)
+            .settle(Verb::Release, "a", "ffffffffffffffff", "OK");
+        let token = story.at(120).claim("a", due_ms, 1);
+        story.ack("a", &token);
+        story
+    };
+    claimed_again(3).is_clean();
+    claimed_again(4).has(Kind::WrongDue);
 }
 
 /// The node of a worker acks a message, is refused, and perhaps acks it again.

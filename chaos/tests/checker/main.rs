@@ -8,6 +8,7 @@ mod failovers;
 mod follow_ups;
 mod histories;
 mod http;
+mod late_ticks;
 mod limits;
 mod operators;
 mod partitions;

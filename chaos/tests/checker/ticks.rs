@@ -1,13 +1,13 @@
 //! Histories of schedules and their ticks.
 
 use dueq_chaos::check::Kind;
-use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, Phase, Verb};
+use dueq_chaos::history::{Answer, Call, ClaimedItem, Event, Verb};
 use dueq_chaos::queues::TICKS;
 
 use crate::story::{Story, claim_without_answer};
 
 /// A schedule `t` with a fire every second, from the first second on.
-fn declared(more: &str) -> Story {
+pub(crate) fn declared(more: &str) -> Story {
     let mut story = Story::new();
     story.queue = TICKS;
     apply(&mut story, "7", more, &["OK", "CREATED 1000001000"]);
@@ -25,18 +25,24 @@ fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
     story.call(what, Answer::Other(strings(answer)), answer[0] == "OK");
 }
 
-fn id(ms: u64) -> String {
+pub(crate) fn id(ms: u64) -> String {
     format!("t@{}", Story::server(ms))
 }
 
 /// A claim grants the tick of this fire.
-fn tick(story: &mut Story, ms: u64, attempt: u32) -> String {
+pub(crate) fn tick(story: &mut Story, ms: u64, attempt: u32) -> String {
     let due_ms = Story::server(ms);
     story.grant(&[ClaimedItem(id(ms), 0, due_ms, attempt, 1, "tick".into())])
 }
 
 /// What remains of the schedule: the times of its last and next fire, made and missed fires.
-fn stored(story: &mut Story, last: u64, next: u64, made: u64, missed: u64) -> &mut Story {
+pub(crate) fn stored(
+    story: &mut Story,
+    last: u64,
+    next: u64,
+    made: u64,
+    missed: u64,
+) -> &mut Story {
     let [last, next, since] = [last, next, 1_000].map(Story::server);
     story.write(Event::Schedule {
         queue: TICKS.into(),
@@ -342,56 +348,30 @@ fn a_backfill_makes_a_tick_again_with_the_payload_of_its_time() {
     }
 }
 
-/// A schedule of a fire each second is paused at this time, and its next fire is at the other.
-fn stood_still(next_ms: u64, paused_ms: u64, explain: &dyn Fn(&mut Story)) -> Story {
-    let mut story = declared("");
-    let token = tick(story.at(1_005), 1_000, 1);
-    story.at(1_010).ack(&id(1_000), &token);
-    explain(&mut story);
-    story
-        .at(paused_ms)
-        .other("amend", &["pause", "t"], &["OK 0"]);
-    let (last, fires) = (next_ms - 1_000, next_ms / 1_000 - 1);
-    stored(&mut story, last, next_ms, 1, fires - 1);
-    story
-}
-
+/// Only a lost declaration may have come between, and no other lost call.
 #[test]
-fn a_schedule_that_stands_still_is_late() {
-    stood_still(2_000, 7_100, &|_| {}).has(Kind::Late);
-    stood_still(2_000, 6_900, &|_| {}).is_clean();
-    // Others looked at the fires between.
-    stood_still(9_000, 9_900, &|_| {}).is_clean();
-    // It was paused before.
-    stood_still(2_000, 20_000, &|story| {
-        story.at(1_500).other("amend", &["pause", "t"], &["OK 0"]);
-    })
-    .is_clean();
-    stood_still(2_000, 20_000, &|story| {
-        story.at(1_500).other("amend", &["pause", "t"], &["OK 0"]);
-        story
-            .at(2_500)
-            .other("amend", &["resume", "t"], &["OK 1000003000"]);
-    })
-    .has(Kind::Late);
-    // The server was away.
-    stood_still(2_000, 9_000, &|story| {
-        story.at(3_000).fault("server_stop", 1, Phase::Begin);
-        story.at(4_000).fault("server_stop", 1, Phase::End);
-    })
-    .is_clean();
-}
-
-#[test]
-fn a_queue_of_schedules_without_ticks_is_late() {
-    let silent = |calm_ms: u64| {
+fn a_changed_schedule_that_is_kept_contradicts() {
+    let kept = |is_lost: bool| {
         let mut story = declared("");
-        let token = tick(story.at(1_005), 1_000, 1);
-        story.at(1_010).ack(&id(1_000), &token);
-        story.at(calm_ms).write(Event::Calm);
-        stored(&mut story, 1_000, 2_000, 1, 0);
-        story
+        story.unanswered(claim_without_answer(1_000), true);
+        if is_lost {
+            let args = [
+                "chaos",
+                "7",
+                "",
+                "t",
+                "every=1000 jitter=5",
+                "",
+                "",
+                "",
+                "-",
+            ];
+            let args = args.map(str::to_owned).to_vec();
+            let verb = "schedule".to_owned();
+            story.unanswered(Call::Other { verb, args }, true);
+        }
+        apply(&mut story, "8", " jitter=5", &["OK", "KEPT 1000001000"]);
+        story.verdict().count(Kind::Contradictions)
     };
-    silent(5_900).is_clean();
-    silent(6_100).has(Kind::Late);
+    assert_eq!((kept(false), kept(true)), (1, 0));
 }

@@ -5,7 +5,7 @@
 use super::*;
 use crate::check::faults::{Rule, outside_us};
 
-/// The longest time without a tick that nothing excuses.
+/// The longest time without a tick that nothing excuses: five times the fallback interval of 1 s.
 const LONGEST_US: u64 = 5_000_000;
 
 pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Verdict) {

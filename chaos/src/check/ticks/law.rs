@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::*;
+use crate::check::excuses::UNDER_WAY_US;
 
 /// Judges the declarations and the counts.
 pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mut Verdict) {
@@ -17,7 +18,10 @@ pub(in crate::check) fn judge(all: &Collection, records: &[Record], verdict: &mu
     };
     let mut fires: HashMap<&str, BTreeSet<u64>> = HashMap::new();
     for record in records {
-        let is_seen = matches!(record.what, What::Claim { .. } | What::Left { .. });
+        let is_seen = matches!(
+            record.what,
+            What::Claim { .. } | What::Held { .. } | What::Left { .. }
+        );
         let Some(id) = names.get(&record.id).filter(|_| is_seen) else {
             continue;
         };
@@ -137,8 +141,7 @@ fn declarations(all: &Collection, verdict: &mut Verdict) {
     // A call that changed nothing has the `seq` of the change before it.
     told.sort_by_key(|told| (told.epoch, told.seq, !changed(told)));
     for told in told.chunk_by(|one, other| one.epoch == other.epoch) {
-        let epoch = told.first().map_or(0, |told| usize::from(told.epoch));
-        of_epoch(&all.epochs[epoch], told, verdict);
+        of_epoch(&all.ticks.lost_us, told, verdict);
     }
 }
 
@@ -146,17 +149,19 @@ fn changed(told: &Told) -> bool {
     told.words.first().is_some_and(|word| word == "OK")
 }
 
-fn of_epoch(epoch: &Epoch, told: &[&Told], verdict: &mut Verdict) {
-    let (mut highest, mut known, mut last) = (0_u64, HashMap::<&str, &[String]>::new(), 0);
+fn of_epoch(lost_us: &[u64], told: &[&Told], verdict: &mut Verdict) {
+    let mut before_us = 0;
+    let (mut highest, mut known) = (0_u64, HashMap::<&str, &[String]>::new());
     for told in told {
         let Call::Other { verb, args } = &told.call else {
             continue;
         };
         // A call without an answer may have declared others.
-        if !epoch.gaps(last, told.seq).is_empty() {
+        let may_be = |asked_us: &u64| *asked_us < told.at.1 && before_us < asked_us + UNDER_WAY_US;
+        if lost_us.iter().any(may_be) {
             known.clear();
         }
-        last = told.seq;
+        before_us = told.at.1;
         if verb == "amend" {
             let names = args.iter().skip(1).filter(|_| args[0] == "remove");
             names.for_each(|name| {
