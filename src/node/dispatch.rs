@@ -36,7 +36,6 @@ impl Coordinator {
         {
             if !queue.handling.is_needed() {
                 queue.claim.rest();
-                queue.held = None;
                 return;
             }
             match queue.claim.want(reason, now) {

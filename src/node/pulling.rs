@@ -71,7 +71,6 @@ impl Coordinator {
         }
         if let Some(queue) = self.queues.get_mut(&number) {
             queue.claim.succeeded(false);
-            queue.held = None;
         }
         if for_promote {
             // The claim was to take its place.
