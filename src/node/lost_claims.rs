@@ -24,6 +24,8 @@ use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::tasks::Task;
 use crate::partition::Partition;
 use crate::protocol::replies::Header;
+#[cfg(feature = "harness")]
+use crate::server::harness;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
@@ -70,6 +72,10 @@ pub(crate) struct Recovered {
 impl LostClaims {
     /// A claim ended with this error. It may have granted messages.
     pub(crate) fn failed(&mut self, number: QueueNumber, claim: Option<OwnClaim>, error: &Error) {
+        #[cfg(feature = "harness")]
+        if harness::omits(harness::Omission::LostClaims) {
+            return;
+        }
         if let Some(claim) = claim.filter(|_| may_have_granted(error)) {
             let was_empty = false;
             self.0.insert(number, LostClaim { claim, was_empty });

@@ -1,5 +1,5 @@
 //! For programs that test dueq: they observe every script call, may replace scripts by broken ones,
-//! and may shorten the lists of crons.
+//! may shorten the lists of crons, and may leave something out.
 //!
 //! Behind the feature `harness`, which is outside of semantic versioning. All are set once for the
 //! whole process, before the first call; later calls that set them are refused.
@@ -49,6 +49,25 @@ pub enum Reply {
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(1);
 static LIST: OnceLock<usize> = OnceLock::new();
+static OMITTED: OnceLock<Omission> = OnceLock::new();
+
+/// What a process leaves out on purpose: a checker must notice it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Omission {
+    /// To look for what a claim without a reply was granted.
+    LostClaims,
+    /// To repeat a settlement that was refused for want of a right.
+    RefusedSettlements,
+}
+
+/// This process leaves something out from now on. `false` if it was set before.
+pub fn omit(omission: Omission) -> bool {
+    OMITTED.set(omission).is_ok()
+}
+
+pub(crate) fn omits(omission: Omission) -> bool {
+    OMITTED.get() == Some(&omission)
+}
 
 /// This process lists at most so many fires of a cron, so that lists run dry. `false` if it was set
 /// before.

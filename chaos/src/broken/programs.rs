@@ -1,5 +1,7 @@
 //! Broken servers and consumers of HTTP, and scripts on which only they depend.
 
+use crate::faults::Kind;
+
 use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
 
 /// How a process is broken.
@@ -16,6 +18,10 @@ pub enum Program {
     AnswersHandledTwice,
     /// A worker gives free handlers to the queue that it names first, whatever waits in the others.
     OrderWithoutTurns,
+    /// A worker claims again after a claim without an answer, and forgets its grants.
+    LostClaimsForgotten,
+    /// A worker drops a settlement that was refused for want of rights.
+    RefusedSettlementsDropped,
 }
 
 /// Something that a run or a drill must catch.
@@ -52,6 +58,15 @@ impl Broken {
         match self {
             Self::Script(variant) => variant.seconds,
             Self::Program(broken) => broken.seconds,
+        }
+    }
+
+    /// The faults of the run; most of what is broken needs none.
+    pub fn faults(&self) -> &'static [Kind] {
+        match self.program() {
+            Some(Program::LostClaimsForgotten) => &[Kind::NetCut, Kind::KillEveryone],
+            Some(Program::RefusedSettlementsDropped) => &[Kind::RightsTaken],
+            _ => &[],
         }
     }
 
@@ -102,12 +117,26 @@ pub const OF_HTTP: [BrokenProgram; 4] = [
 ];
 
 /// Caught by a run on one server.
-pub const OF_WORKERS: [BrokenProgram; 1] = [BrokenProgram {
-    name: "worker_starves_last",
-    what: "a worker gives the last queues a handler only while nothing waits in the others",
-    program: Program::OrderWithoutTurns,
-    seconds: SECONDS,
-}];
+pub const OF_WORKERS: [BrokenProgram; 3] = [
+    BrokenProgram {
+        name: "worker_starves_last",
+        what: "a worker gives the last queues a handler only while nothing waits in the others",
+        program: Program::OrderWithoutTurns,
+        seconds: SECONDS,
+    },
+    BrokenProgram {
+        name: "worker_forgets_lost_claims",
+        what: "a worker does not look for what its claim without an answer was granted",
+        program: Program::LostClaimsForgotten,
+        seconds: SECONDS,
+    },
+    BrokenProgram {
+        name: "worker_drops_refused",
+        what: "a worker does not repeat a settlement that was refused for want of rights",
+        program: Program::RefusedSettlementsDropped,
+        seconds: SECONDS,
+    },
+];
 
 /// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
 pub const OF_TOKENS: [Variant; 2] = [

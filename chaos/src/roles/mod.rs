@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dueq::harness::Omission;
 use dueq::{Client, Queue};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -27,6 +28,7 @@ use tracing_subscriber::layer::{Context as LayerContext, SubscriberExt};
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::broken::Program;
 use crate::history::{Event, Role};
 use crate::queues::{planned_queues, served_queues};
 use crate::recorder::Diary;
@@ -143,6 +145,12 @@ pub async fn run(options: Options) -> Result<()> {
             .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
     dueq::harness::shorten_lists(LIST);
+    let omission = match options.broken {
+        Some(Program::LostClaimsForgotten) => Some(Omission::LostClaims),
+        Some(Program::RefusedSettlementsDropped) => Some(Omission::RefusedSettlements),
+        _ => None,
+    };
+    omission.map(dueq::harness::omit);
     let is_cluster = options.url.contains("cluster://");
     let diary = Diary::begin(&options.history, role, &options.name, is_cluster)?;
     if options.older.is_some() {

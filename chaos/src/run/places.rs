@@ -84,9 +84,11 @@ impl Places<'_> {
             Role::Operator => "operator",
             _ => "canceller",
         });
+        if role == Role::Worker {
+            arguments = self.arguments("worker");
+        }
         if role == Role::Worker && options.broken == Some(Program::OrderWithoutTurns) {
             // Claims by hand would serve the queues that get no handler.
-            arguments = self.arguments("worker");
             arguments.extend(["--concurrency", "12", "--by-hand", "0"].map(str::to_owned));
         }
         if role == Role::Producer {
