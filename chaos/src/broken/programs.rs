@@ -64,7 +64,6 @@ impl Broken {
     /// The faults of the run; most of what is broken needs none.
     pub fn faults(&self) -> &'static [Kind] {
         match self.program() {
-            Some(Program::LostClaimsForgotten) => &[Kind::NetCut, Kind::KillEveryone],
             Some(Program::RefusedSettlementsDropped) => &[Kind::RightsTaken],
             _ => &[],
         }
