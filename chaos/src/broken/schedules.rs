@@ -72,10 +72,16 @@ pub const OF_SCHEDULES: [Variant; 10] = [
         what: "schedule moves the next fire of a schedule that it keeps",
         verb: "schedule",
         shipped: shipped!("schedule"),
-        exchanges: &[(
-            "  if s.same then\n",
-            "  if s.same then\n    if changed and old.state == 'active' then\n      remove_timer(old) old.next = s.next write_schedule(old) place_timer(old)\n    end\n",
-        )],
+        exchanges: &[
+            (
+                "(is_name_only and 'STAYS' or kept(unpack(ARGV, at + 1, at + 6)))",
+                "is_name_only and 'STAYS'",
+            ),
+            (
+                "  if changed and not s.same then\n",
+                "  if changed and s.same and old.state == 'active' then\n    old.next = s.next write_schedule(old) place_timer(old, old)\n  end\n  if changed and not s.same then\n",
+            ),
+        ],
         seconds: SCHEDULE_SECONDS,
     },
     Variant {
