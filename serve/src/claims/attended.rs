@@ -123,6 +123,14 @@ impl Attended {
         self.lock().check_node();
     }
 
+    /// How many handlers no claim of the node has: all of them while no claim is in flight. `None`
+    /// before the first claim.
+    pub(crate) fn free_handlers(&self) -> Option<usize> {
+        let state = self.lock();
+        let node = state.node.as_ref()?;
+        Some(node.health().free_handlers())
+    }
+
     /// Ends the node. No claim runs.
     pub(crate) async fn end(&self) {
         let node = {

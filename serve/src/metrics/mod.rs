@@ -70,6 +70,13 @@ pub(crate) fn page(app: &App, principal: &Principal, snapshot: &Snapshot) -> Str
         "Claims that wait for messages.",
         app.meters.claims.value() as f64,
     );
+    if let Some(free) = app.claims.attended.free_handlers() {
+        text.gauge(
+            "dueq_serve_free_handlers",
+            "Handlers that no claim in flight has; 1048576 if none is in flight.",
+            free as f64,
+        );
+    }
     text.gauge(
         "dueq_serve_bodies",
         "Bodies in memory: of requests, and of answers with deliveries.",

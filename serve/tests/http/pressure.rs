@@ -21,7 +21,7 @@ async fn metric(instance: &Instance, name: &str) -> Result<f64> {
         .parse()?)
 }
 
-async fn until(instance: &Instance, name: &str, wanted: f64) -> Result<()> {
+pub(crate) async fn until(instance: &Instance, name: &str, wanted: f64) -> Result<()> {
     let end = std::time::Instant::now() + Duration::from_secs(90);
     loop {
         let value = metric(instance, name).await?;

@@ -17,6 +17,7 @@ use tokio::time::timeout;
 
 use super::{JSON, LIMIT, begin, deliveries, waiting};
 use crate::instance::{Answer, Instance, to_end};
+use crate::pressure::until;
 
 const CALLERS: usize = 30;
 /// More messages than any partition needs for a claim of the largest size.
@@ -166,6 +167,12 @@ async fn many_claims_leave_every_handler_free() -> Result<()> {
         assert!(at(1_000) <= most, "{:?}", at(1_000));
         // Also those of callers that vanished have ended.
         waiting(&load.instance, 0).await?;
+        until(
+            &load.instance,
+            "dueq_serve_free_handlers",
+            f64::from(1 << 20),
+        )
+        .await?;
         reaches_the_most(&load.instance, &load.queue).await?;
         let other = load.instance.client.queue(&format!("flat-{vanishes}"))?;
         reaches_the_most(&load.instance, &other).await?;
