@@ -172,7 +172,8 @@ for from = 1, #granted, 200 do
         end
         ids[n], bytes = id, bytes + length
         payloads[n] = (found or redis.call('HMGET', MESSAGES, id))[found and i or 1] or ''
-        details[n] = (string.match(claim, '^0*(%d+)', 17) or '0') .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        local due = string.match(claim, '^0*(%d+)', 17) or '0'
+        details[n] = due .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
       end
     end
   end

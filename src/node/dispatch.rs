@@ -9,6 +9,7 @@ use crate::node::attended_queue::AttendedQueue;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::{Claimed, Event, Reply};
+use crate::node::granting::deliveries;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::lost_claims::{Recovered, may_have_granted};
 use crate::node::queue_number::QueueNumber;
@@ -16,7 +17,6 @@ use crate::node::shares::Want;
 use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::tasks::Task;
 use crate::partition::Partition;
-use crate::protocol::results::claim::Granted;
 use crate::telemetry::events;
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a
@@ -391,13 +391,5 @@ pub(crate) async fn release(partition: &Arc<Partition>, event: Event) {
     }
 }
 
-/// What was granted, as deliveries of the partition.
-pub(crate) fn deliveries(
-    partition: &Arc<Partition>,
-    granted: Vec<Granted>,
-) -> impl Iterator<Item = Delivery> {
-    let granted = granted.into_iter();
-    granted.map(|granted| Delivery::new(Arc::clone(partition), granted))
-}
 #[cfg(test)]
 mod tests;

@@ -8,13 +8,13 @@ use crate::node::attended_queue::{AttendedQueue, now_ms};
 use crate::node::claim_lease::ClaimLease;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
-use crate::node::dispatch::deliveries;
 use crate::node::event::Claimed;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::queue_number::QueueNumber;
 use crate::node::slots::{HandlerPermits, MAX_CLAIM};
 use crate::node::timers::Action;
-use crate::protocol::results::claim::Claim;
+use crate::partition::Partition;
+use crate::protocol::results::claim::{Claim, Granted};
 use crate::protocol::results::roles::Moved;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
@@ -162,4 +162,13 @@ fn leaves_messages(claim: &Claim) -> bool {
         .head_ms
         .is_some_and(|head_ms| head_ms <= now_ms(header));
     !header.paused && (claim.left > 0 || is_due)
+}
+
+/// What was granted, as deliveries of the partition.
+pub(crate) fn deliveries(
+    partition: &Arc<Partition>,
+    granted: Vec<Granted>,
+) -> impl Iterator<Item = Delivery> {
+    let granted = granted.into_iter();
+    granted.map(|granted| Delivery::new(Arc::clone(partition), granted))
 }

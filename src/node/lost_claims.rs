@@ -15,8 +15,9 @@ use crate::model::lease_token::LeaseToken;
 use crate::model::outcomes::Extended;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
-use crate::node::dispatch::{deliveries, release};
+use crate::node::dispatch::release;
 use crate::node::event::{Event, Reply};
+use crate::node::granting::deliveries;
 use crate::node::pulls::{BoundPulls, Grant};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
@@ -158,6 +159,18 @@ impl Recovered {
 }
 
 impl LostGrant {
+    /// The same with another answer.
+    #[cfg(test)]
+    pub(crate) fn with(self, answer: Result<(Header, Vec<Delivery>), Error>) -> Self {
+        let result = answer.map(|(header, leased)| Recovered {
+            header,
+            sent: Instant::now(),
+            leased,
+            unsure: Vec::new(),
+        });
+        Self { result, ..self }
+    }
+
     /// The messages, for nobody is left who could handle them.
     pub(crate) fn all(self) -> Vec<Delivery> {
         self.result.map(Recovered::all).unwrap_or_default()

@@ -173,9 +173,9 @@ fn doctor_finds_why_due_messages_are_not_delivered() -> Result<()> {
     worker.wait()?;
     let busy = busy?;
     assert!(
-        busy["problem"]
-            .as_str()
-            .is_some_and(|problem| problem.contains("1 workers or servers for claims over HTTP are alive")),
+        busy["problem"].as_str().is_some_and(
+            |problem| problem.contains("1 workers or servers for claims over HTTP are alive")
+        ),
         "{busy}"
     );
     Ok(())

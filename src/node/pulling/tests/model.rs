@@ -12,6 +12,7 @@ use crate::error::{Applied, ErrorKind};
 use crate::model::lease_token::LeaseToken;
 use crate::node::event::Claimed;
 use crate::node::handling::Handling;
+use crate::node::lost_claims::LostGrant;
 use crate::node::pulls::{Grant, Ticket};
 use crate::node::share_groups::ShareGroups;
 use crate::node::shares::{Order, ShareSettings};
@@ -28,12 +29,18 @@ struct Model {
     pulls: Arc<Pulls>,
     group: QueueNumber,
     events: UnboundedReceiver<Event>,
-    /// Claims that the model has not answered, and the steps in which they were sent.
-    in_flight: Vec<(QueueNumber, Claimed, u64)>,
+    /// Claims and look-ups that the model has not answered, and the steps in which they were sent.
+    in_flight: Vec<(QueueNumber, Sent, u64)>,
     waiting: Vec<Waiting>,
     step: u64,
     last_roster: u64,
     now: Instant,
+}
+
+enum Sent {
+    Claim(Claimed),
+    /// A read of the lease of a claim whose token was held.
+    LookUp(LostGrant),
 }
 
 struct Waiting {
@@ -179,7 +186,11 @@ impl Model {
             return;
         }
         let index = self.rng.usize(..self.in_flight.len());
-        let (number, mut claimed, sent) = self.in_flight.swap_remove(index);
+        let (number, call, sent) = self.in_flight.swap_remove(index);
+        let mut claimed = match call {
+            Sent::Claim(claimed) => claimed,
+            Sent::LookUp(grant) => return self.looked_up(number, grant, sent),
+        };
         let (left, granted) = match self.rng.u8(..20) {
             kind if kind < 20 - kinds => (0, 0),
             0..8 => (0, 0),
@@ -209,6 +220,20 @@ impl Model {
             granted,
         });
         self.node.claimed(number, claimed, self.now);
+    }
+
+    /// Answers a look-up: it fails, or the lease holds some messages or none.
+    fn looked_up(&mut self, number: QueueNumber, grant: LostGrant, sent: u64) {
+        let found = match self.rng.usize(0..4) {
+            0 => {
+                self.asked(number, sent);
+                Err(Error::new(ErrorKind::Unavailable, Applied::No, "away"))
+            }
+            1 => Ok(Vec::new()),
+            _ => Ok((0..self.rng.u8(1..=5)).map(Delivery::unconnected).collect()),
+        };
+        let grant = grant.with(found.map(|leased| (header(false), leased)));
+        self.node.looked_up(number, grant, self.now);
     }
 
     /// A claim of this partition, sent in this step, found no further message, or failed.
@@ -255,7 +280,12 @@ impl Model {
         while self.in_flight.len() < claims {
             match self.events.recv().await {
                 Some(Event::Reply(number, Reply::Claimed(claimed))) => {
-                    self.in_flight.push((number, *claimed, self.step));
+                    self.in_flight
+                        .push((number, Sent::Claim(*claimed), self.step));
+                }
+                Some(Event::Reply(number, Reply::LookedUp(grant))) => {
+                    self.in_flight
+                        .push((number, Sent::LookUp(*grant), self.step));
                 }
                 // Such as of a partition that the node has left.
                 Some(event) => self.node.handle(event),
