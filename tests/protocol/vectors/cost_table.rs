@@ -1,7 +1,8 @@
 //! No call that a client sends takes 5 ms of Redis's time, in any state of the queue: a table of all
 //! verbs and of states in which much waits.
 //!
-//! `DUEQ_COST=1000000` is how many messages a state has; 50,000 unless set.
+//! `DUEQ_COST=1000000` is how many messages a state has, and allows no more than 5 ms. Without it, a
+//! state has 50,000 messages, and a call may take twice as long: the test runs beside others.
 
 use anyhow::{Context, Result, ensure};
 
@@ -149,11 +150,10 @@ fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
 #[test]
 fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
     let many = std::env::var("DUEQ_COST").map_or(Ok(50_000), |many| many.parse())?;
-    // On a machine with other load the same call measures up to half as much more.
-    let allowed = if std::env::var_os("DUEQ_COST").is_some() {
-        1.0
-    } else {
-        1.5
+    // Beside other programs the same call measures up to twice as much.
+    let allowed = match std::env::var_os("DUEQ_COST") {
+        Some(_) => 1.0,
+        None => 2.0,
     };
     let only = std::env::var("DUEQ_COST_VERB").ok();
     let mut queue = Queue::start()?;
