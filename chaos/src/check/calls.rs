@@ -3,6 +3,7 @@
 use super::order::Change;
 use super::reads::ReadState;
 use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
+use super::ticks::is_dry_run;
 use crate::history::{Answer, Call, Verb};
 
 pub(super) fn token_of(token: &str) -> u64 {
@@ -154,12 +155,13 @@ pub(super) fn changes(call: &Call, answer: &Answer) -> Change {
             }
         }
         (Call::Other { verb, .. }, Answer::Claimed { .. }) if verb == "held" => Change::No,
-        (Call::Other { verb, .. }, Answer::Other(words)) => match verb.as_str() {
+        (Call::Other { verb, args }, Answer::Other(words)) => match verb.as_str() {
             "promote" | "purge" | "requeue" => yes(words.first().is_some_and(|word| word != "0")),
             // A lease without messages ends without being counted.
             "reap" if words.first().is_some_and(|word| word == "0") => Change::Perhaps,
             "reap" => Change::Yes,
             "get" | "peek" | "stats" | "schedules" => Change::No,
+            "schedule" if is_dry_run(args) => Change::No,
             "schedule" => yes(words.first().is_some_and(|word| word == "OK")),
             "trigger" => yes(words.iter().any(|word| word.starts_with("CREATED "))),
             "refill" => yes(words.iter().any(|word| word.starts_with("OK "))),

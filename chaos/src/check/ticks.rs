@@ -106,12 +106,18 @@ fn declared(args: &[String]) -> impl Iterator<Item = (&str, &str, &[String])> {
     items.map(|item| (&*item[0], &*item[1], item))
 }
 
+/// Whether a call of `schedule` only judges: a large set is judged before it is declared.
+pub(super) fn is_dry_run(args: &[String]) -> bool {
+    args.get(2).is_some_and(|words| words.contains("dry_run"))
+}
+
 impl Ticks {
     pub(super) fn invoked(&mut self, call: &Call) {
         let Call::Other { verb, args } = call else {
             return;
         };
         match (verb.as_str(), &args[..]) {
+            ("schedule", args) if is_dry_run(args) => {}
             ("schedule", args) => {
                 for (name, spec, item) in declared(args) {
                     let named = self.named.entry(name.to_owned()).or_default();
@@ -172,6 +178,7 @@ impl Ticks {
                         self.dry += u64::from(is_over);
                     }
                 }
+                "schedule" if is_dry_run(args) => {}
                 "schedule" | "amend" => self.told.push(Told {
                     epoch: place.0,
                     seq: place.1,
@@ -189,7 +196,7 @@ impl Ticks {
         let Call::Other { verb, args } = call else {
             return;
         };
-        if matches!(verb.as_str(), "schedule" | "amend") {
+        if verb == "amend" || verb == "schedule" && !is_dry_run(args) {
             self.lost_us.push(asked_us);
         }
         match (verb.as_str(), &args[..]) {

@@ -75,7 +75,7 @@ pub(super) fn answered(call: u64, verb: &str, id: &str, reply: &Reply) -> Option
         ("trigger" | "amend" | "refill", [Reply::List(words)]) => {
             Answer::Other(words.iter().map(word).collect())
         }
-        ("schedule", [outcome, Reply::List(items), Reply::List(removed)]) => Answer::Other(
+        ("schedule", [outcome, Reply::List(items), Reply::List(removed), ..]) => Answer::Other(
             std::iter::once(word(outcome))
                 .chain(items.iter().map(word))
                 .chain(removed.iter().map(|name| format!("REMOVED {}", word(name))))

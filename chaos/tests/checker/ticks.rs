@@ -231,6 +231,21 @@ fn declarations_that_are_judged_wrongly() {
     }
 }
 
+#[test]
+fn a_dry_run_declares_nothing() {
+    let mut story = Story::new();
+    story.queue = TICKS;
+    let args = ["chaos", "7", "dry_run", "t", "every=1000", "", "", "", "-"];
+    let what = Call::Other {
+        verb: "schedule".into(),
+        args: args.map(str::to_owned).into(),
+    };
+    let judged = ["OK", "CREATED 1000001000"].map(str::to_owned);
+    story.call(what, Answer::Other(judged.into()), false);
+    apply(&mut story, "7", "", &["OK", "CREATED 1000001000"]);
+    story.is_clean();
+}
+
 /// A cron `t` with a fire every two seconds, of which a list has two.
 fn declared_cron(story: &mut Story, fires: &str, answer: &str) {
     let spec = "zone=Europe/Paris limit=3";

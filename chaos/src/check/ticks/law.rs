@@ -194,6 +194,9 @@ fn of_epoch(lost_us: &[u64], told: &[&Told], verdict: &mut Verdict) {
         }
         highest = highest.max(revision);
         for ((name, _, item), word) in declared(args).zip(told.words.iter().skip(1)) {
+            if word == "STAYS" {
+                continue; // a name only: prune leaves the schedule
+            }
             let is_kept = word.starts_with("KEPT ");
             let before = known.insert(name, item);
             // Of a cron the listed fires may differ: they are no part of the schedule.
