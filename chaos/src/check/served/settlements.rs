@@ -78,6 +78,7 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
         });
     }
     let handed: HashSet<Lease> = handed(all).map(Delivery::lease).collect();
+    let shown: HashSet<Lease> = served.held.iter().map(Delivery::lease).collect();
     for (lease, settlings) in &served.settled {
         let asked = served.asked.get(lease);
         for settling in settlings {
@@ -85,12 +86,15 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
             if asked.any(|asked| asked.verb == settling.verb && asked.t_us <= settling.t_us) {
                 continue;
             }
+            // The node extends what it finds of a claim whose reply was lost, or gives it back.
+            let is_shown = shown.contains(lease);
             let why = match grant_of(all, lease) {
+                _ if settling.verb == Verb::Extend && is_shown => continue,
                 _ if !settling.gives_back() => "no consumer asked for it",
-                None => "it was not granted",
+                None if !is_shown => "it was not granted",
                 _ if handed.contains(lease) => "a consumer has it",
                 Some(grant) if is_repeatable(all, grant) => "its claim can be repeated",
-                Some(_) => {
+                _ => {
                     verdict.http.given_back += 1;
                     continue;
                 }
