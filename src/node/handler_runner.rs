@@ -14,8 +14,6 @@ use crate::node::catch_panic::{catch_panic, panic_text};
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::handling::{HandleOne, HandlerContext, Handling};
 use crate::node::slots::HandlerPermits;
-#[cfg(feature = "harness")]
-use crate::server::harness;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 use crate::telemetry::metrics::{Count, Meters};
@@ -230,10 +228,6 @@ pub(crate) async fn end(
             || !matches!(kind, ErrorKind::InvalidInput | ErrorKind::Internal)
                 && Instant::now()
                     < *refused_until.get_or_insert_with(|| Instant::now() + context.lease);
-        #[cfg(feature = "harness")]
-        let may_pass = may_pass
-            && (kind != ErrorKind::Denied
-                || !harness::omits(harness::Omission::RefusedSettlements));
         if may_pass && !context.stop.is_cancelled() {
             if let Some(first) = instead.take_if(|_| !is_away) {
                 // Every settlement is refused now: the handler's own may succeed later.

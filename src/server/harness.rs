@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::{RedisError, Value};
 
@@ -49,24 +49,15 @@ pub enum Reply {
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static CALLS: AtomicU64 = AtomicU64::new(1);
 static LIST: OnceLock<usize> = OnceLock::new();
-static OMITTED: OnceLock<Omission> = OnceLock::new();
+static FORGETS_LOST_CLAIMS: AtomicBool = AtomicBool::new(false);
 
-/// What a process leaves out on purpose: a checker must notice it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Omission {
-    /// To look for what a claim without a reply was granted.
-    LostClaims,
-    /// To repeat a settlement that was refused for want of a right.
-    RefusedSettlements,
+/// This process forgets claims without a reply from now on, so that a checker must notice it.
+pub fn forget_lost_claims() {
+    FORGETS_LOST_CLAIMS.store(true, Ordering::Relaxed);
 }
 
-/// This process leaves something out from now on. `false` if it was set before.
-pub fn omit(omission: Omission) -> bool {
-    OMITTED.set(omission).is_ok()
-}
-
-pub(crate) fn omits(omission: Omission) -> bool {
-    OMITTED.get() == Some(&omission)
+pub(crate) fn forgets_lost_claims() -> bool {
+    FORGETS_LOST_CLAIMS.load(Ordering::Relaxed)
 }
 
 /// This process lists at most so many fires of a cron, so that lists run dry. `false` if it was set

@@ -1,7 +1,5 @@
 //! Broken servers and consumers of HTTP, and scripts on which only they depend.
 
-use crate::faults::Kind;
-
 use super::{LIMIT_SECONDS, OF_MAPS, OF_SCHEDULES, SECONDS, VARIANTS, Variant};
 
 /// How a process is broken.
@@ -20,9 +18,6 @@ pub enum Program {
     OrderWithoutTurns,
     /// A worker claims again after a claim without an answer, and forgets its grants.
     LostClaimsForgotten,
-    /// A worker drops a settlement that was refused for want of rights. For runs by hand: one of 10 s
-    /// does not always refuse a settlement in time.
-    RefusedSettlementsDropped,
 }
 
 /// Something that a run or a drill must catch.
@@ -59,14 +54,6 @@ impl Broken {
         match self {
             Self::Script(variant) => variant.seconds,
             Self::Program(broken) => broken.seconds,
-        }
-    }
-
-    /// The faults of the run; most of what is broken needs none.
-    pub fn faults(&self) -> &'static [Kind] {
-        match self.program() {
-            Some(Program::RefusedSettlementsDropped) => &[Kind::RightsTaken],
-            _ => &[],
         }
     }
 

@@ -1,5 +1,5 @@
-//! Whether a worker keeps what it was granted and what it has handled: through a lost answer to its
-//! claim, and through a refusal of its settlement.
+//! Whether a worker asks by its token what a claim without an answer has granted, and repeats a
+//! settlement that was refused.
 
 use std::collections::{HashMap, HashSet};
 

@@ -18,7 +18,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::harness::Omission;
 use dueq::{Client, Queue};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -145,12 +144,9 @@ pub async fn run(options: Options) -> Result<()> {
             .with_context(|| format!("the scripts in {}", folder.display()))?;
     }
     dueq::harness::shorten_lists(LIST);
-    let omission = match options.broken {
-        Some(Program::LostClaimsForgotten) => Some(Omission::LostClaims),
-        Some(Program::RefusedSettlementsDropped) => Some(Omission::RefusedSettlements),
-        _ => None,
-    };
-    omission.map(dueq::harness::omit);
+    if matches!(options.broken, Some(Program::LostClaimsForgotten)) {
+        dueq::harness::forget_lost_claims();
+    }
     let is_cluster = options.url.contains("cluster://");
     let diary = Diary::begin(&options.history, role, &options.name, is_cluster)?;
     if options.older.is_some() {

@@ -86,7 +86,7 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
             if asked.any(|asked| asked.verb == settling.verb && asked.t_us <= settling.t_us) {
                 continue;
             }
-            // The node extends what it finds of a claim whose reply was lost, or gives it back.
+            // After a lost reply to its claim, a server's node extends or releases what `held` showed.
             let is_shown = shown.contains(lease);
             let why = match grant_of(all, lease) {
                 _ if settling.verb == Verb::Extend && is_shown => continue,
