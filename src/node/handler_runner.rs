@@ -204,7 +204,8 @@ pub(crate) async fn end(
         return "by_handler";
     }
     let _settling = delivery.settling();
-    let mut instead = None;
+    let mut is_replaced = false;
+    let mut is_admitted = false;
     let mut was_repeated = false;
     let mut failures = 0;
     let mut refused_until = None;
@@ -214,13 +215,20 @@ pub(crate) async fn end(
             Err(error) => error,
         };
         let kind = error.kind();
+        let refuses_follow_ups = refuses_follow_ups(&settlement, &error);
+        if refuses_follow_ups && !is_admitted {
+            // Perhaps every call was refused, such as without rights: then no failure is charged.
+            is_admitted = delivery.extend(context.lease).await.is_ok();
+            if is_admitted {
+                continue;
+            }
+        }
         // An invalid settlement, such as a delay of 101 years, counts as a failure of the handler.
         // Otherwise the lease would have to run out, which counts as a crash. So does an ack whose
-        // follow-up messages the queue cannot take.
-        if instead.is_none()
-            && (kind == ErrorKind::InvalidInput || refuses_follow_ups(&settlement, &error))
-        {
-            instead = Some(std::mem::replace(&mut settlement, Settlement::retry(error)));
+        // follow-up messages are refused although other calls are not.
+        if !is_replaced && (kind == ErrorKind::InvalidInput || refuses_follow_ups && is_admitted) {
+            is_replaced = true;
+            settlement = Settlement::retry(error);
             continue;
         }
         let is_away = matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout);
@@ -229,12 +237,9 @@ pub(crate) async fn end(
                 && Instant::now()
                     < *refused_until.get_or_insert_with(|| Instant::now() + context.lease);
         if may_pass && !context.stop.is_cancelled() {
-            if let Some(first) = instead.take_if(|_| !is_away) {
-                // Every settlement is refused now: the handler's own may succeed later.
-                settlement = first;
-            }
             let name = delivery.partition().queue_name();
             events::call_failed(name, "settle", &error, "it is repeated");
+            is_admitted = false;
             failures += 1;
             let pause = reconnect_delays().delay(failures, fastrand::f64());
             let pause = tokio::time::sleep(pause);

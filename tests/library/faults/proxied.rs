@@ -11,6 +11,7 @@ use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, sta
 pub(super) const UPSERT: &str = include_str!("../../../lua/dist/upsert.lua");
 pub(super) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 pub(super) const ACK: &str = include_str!("../../../lua/dist/ack.lua");
+pub(super) const ACK_PUSH: &str = include_str!("../../../lua/dist/ack_push.lua");
 pub(super) const CANCEL: &str = include_str!("../../../lua/dist/cancel.lua");
 pub(super) const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 pub(super) const RESCHEDULE: &str = include_str!("../../../lua/dist/reschedule.lua");

@@ -6,6 +6,8 @@ use anyhow::{Context, Result};
 use dueq::{Client, Delivery, IntoSettlement, Message, Settlement};
 use tokio::sync::watch;
 
+use super::proxied::ACK_PUSH;
+use crate::support::proxy::Proxy;
 use crate::support::{LONG, Running, Setup, seen, setup, stats_until, until};
 
 /// How the server refuses the worker's user, and how it stops to.
@@ -88,6 +90,40 @@ async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
         worker.stop().await?;
     }
     Ok(())
+}
+
+/// Between the refusal and the call that follows it the rights return: nothing says that the
+/// follow-up was the reason.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn follow_ups_refused_with_everything_else_charge_no_failure() -> Result<()> {
+    let (setup, _) = with_user().await?;
+    let [take, give] = REFUSALS[0];
+    let proxy = Proxy::start(setup.server.port()).await?;
+    let url = proxy.url().replace("//", "//app:secret@");
+    let queue = Client::connect(&url).await?.queue("orders")?;
+    setup
+        .command::<String>(&["SCRIPT", "LOAD", ACK_PUSH])
+        .await?;
+    let (go, gone) = watch::channel(false);
+    let (sender, mut started) = seen();
+    let handler = move |delivery: Delivery| {
+        let _ = sender.send(delivery.attempt());
+        let mut gone = gone.clone();
+        async move {
+            let _ = gone.wait_for(|gone| *gone).await;
+            Settlement::ack_and(vec![Message::new("").id("next").due(LONG)])
+        }
+    };
+    let worker = Running::start(queue.worker().lease(LONG), handler);
+    setup.queue.push_message(Message::new("").id("id")).await?;
+    assert_eq!(started.next().await?, 1);
+    setup.command::<()>(take).await?;
+    proxy.after_call_of(ACK_PUSH, give);
+    go.send_replace(true);
+    let is_settled = |stats: &dueq::Stats| stats.acked + stats.retried >= 1;
+    let stats = stats_until(&setup.queue, "the settlement", is_settled).await?;
+    assert_eq!((stats.acked, stats.retried, stats.scheduled), (1, 0, 1));
+    worker.stop().await
 }
 
 /// The first extension, at a third of the lease, is refused.
