@@ -79,6 +79,90 @@ fn architecture_names_every_part_of_src() {
     }
 }
 
+/// The names in backticks of a text.
+fn quoted(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+#[test]
+fn architecture_lists_the_files_of_each_folder() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (map, mut count) = (read("ARCHITECTURE.md"), 0);
+    for section in map.split("\n### ").skip(1) {
+        let (folder, rest) = section.split_once('\n').expect("a title");
+        let Ok(entries) = fs::read_dir(root.join(folder)) else {
+            continue;
+        };
+        let rows = rest.split("\n## ").next().unwrap_or_default();
+        let cells = rows.lines().filter_map(|line| line.strip_prefix("| `"));
+        let cells = cells.filter_map(|line| line.split("` |").next());
+        let listed: Vec<_> = cells.flat_map(|cell| cell.split("`, `")).collect();
+        for name in &listed {
+            let exists = [root.join(folder).join(name), root.join(name)];
+            assert!(
+                exists[0].exists() || exists[0].with_extension("rs").exists() || exists[1].exists(),
+                "ARCHITECTURE.md lists {name}, which is not in {folder}"
+            );
+        }
+        for entry in entries {
+            let path = entry.expect("a readable folder").path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let name = name.expect("a name in UTF-8");
+            let is_listed = |row: &&str| row.split('/').next() == Some(name);
+            assert!(
+                ["mod", "lib"].contains(&name) || listed.iter().any(is_listed),
+                "ARCHITECTURE.md does not list {name} of {folder}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} files: the test misses sections");
+}
+
+#[test]
+fn architecture_names_paths_that_exist() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (map, mut count) = (read("ARCHITECTURE.md"), 0);
+    for name in quoted(&map).filter(|name| !name.contains(' ')) {
+        let is_pattern = name.contains("VERB") || name.contains("NAME");
+        let Some((folder, _)) = name.split_once('/').filter(|_| !is_pattern) else {
+            continue;
+        };
+        if !folder.is_empty() && root.join(folder).is_dir() {
+            assert!(root.join(name).exists(), "ARCHITECTURE.md names {name}");
+            count += 1;
+        }
+    }
+    assert!(count > 100, "{count} paths: the test misses paths");
+}
+
+#[test]
+fn crate_page_lists_all_features_and_settlements() {
+    let (page, manifest) = (read("src/lib.md"), read("Cargo.toml"));
+    let (_, features) = manifest.split_once("\n[features]\n").expect("features");
+    let features = features.split("\n[").next().unwrap_or_default();
+    for (name, _) in features.lines().filter_map(|line| line.split_once(" = ")) {
+        assert!(
+            name == "default" || page.contains(&format!("\n| `{name}` |")),
+            "src/lib.md has no row for the feature {name}"
+        );
+    }
+    let settlements = read("src/model/settlement.rs");
+    let (_, variants) = settlements
+        .split_once("pub enum Settlement {\n")
+        .expect("the settlements");
+    let variants = variants.split("\n}").next().unwrap_or_default();
+    for line in variants.lines() {
+        let name = line.strip_prefix("    ").unwrap_or_default();
+        let name = name.split([' ', '(', ',']).next().unwrap_or_default();
+        assert!(
+            !name.starts_with(char::is_uppercase)
+                || page.contains(&format!("[`Settlement::{name}`]")),
+            "src/lib.md does not name the settlement {name}"
+        );
+    }
+}
+
 #[test]
 fn troubleshooting_covers_every_error() {
     let (contract, guide) = (
