@@ -67,7 +67,7 @@ pub enum ErrorKind {
     /// The user or password is wrong, or the user lacks a right.
     Denied,
     /// The server is too old or may evict keys; or the queue has a layout that this version does
-    /// not know, or is on another node of the server's cluster.
+    /// not know, or is on another server of the cluster.
     Unsupported,
     /// The server replied with another error, or with something that is not the protocol.
     Server,
