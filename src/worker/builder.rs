@@ -31,8 +31,9 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// Handlers run on the tokio runtime in which [`spawn`](Worker::spawn) or [`run`](Worker::run) is
 /// called, each in a `tracing` span `dueq.handle`. The worker's own tasks run on a thread of their
 /// own, and a second thread is its timer. So a handler that blocks a thread of the runtime delays
-/// no lease and no other queue, as long as another thread of the runtime is free. The number of
-/// queues adds no thread and no connection.
+/// no lease and no other queue, as long as another thread of the runtime is free. More queues add
+/// no thread. On one server they add no connection; in a cluster each adds a blocking one, up to
+/// 64.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
