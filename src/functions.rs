@@ -60,7 +60,7 @@ impl Functions {
 }
 
 impl Client {
-    /// Which Functions library the server has; in a cluster, the oldest of all primaries.
+    /// Which Functions library the server has; in a cluster, the oldest of all masters.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -78,13 +78,13 @@ impl Client {
         Ok(Functions::of(oldest.flatten()))
     }
 
-    /// Loads this crate's Functions library on the server, or on all primaries of its cluster,
+    /// Loads this crate's Functions library on the server, or on all masters of its cluster,
     /// unless a newer one is there. Returns which one was there before; in a cluster, the oldest.
     ///
     /// From then on any Redis client can `FCALL dueq_push 10 KEYS... ARGV...`, also after a
     /// restart: Redis stores functions with its data and copies them to replicas, but not to
-    /// primaries that join a cluster later. This crate itself does not use them. Harmless to
-    /// repeat. If it fails halfway through a cluster, some primaries have the library.
+    /// masters that join a cluster later. This crate itself does not use them. Harmless to
+    /// repeat. If it fails halfway through a cluster, some masters have the library.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -69,14 +69,14 @@ const COMMON: &str = "Common options";
 
 #[derive(Args)]
 struct Common {
-    /// The server [default: redis://127.0.0.1/]
+    /// The Redis server [default: redis://127.0.0.1/]
     #[arg(long, global = true, help_heading = COMMON, value_name = "URL", env = "REDIS_URL", hide_env_values = true)]
     redis: Option<String>,
-    /// The CA certificates (PEM) that the server's certificate is checked against, instead of this
+    /// The CA certificates (PEM) that the certificate of Redis is checked against, instead of this
     /// machine's
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CACERT", hide_env_values = true)]
     cacert: Option<PathBuf>,
-    /// The client certificate (PEM), if the server asks for one
+    /// The client certificate (PEM), if Redis asks for one
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_CERT", hide_env_values = true)]
     cert: Option<PathBuf>,
     /// The key (PEM) of the client certificate

@@ -38,7 +38,8 @@ pub struct Config {
     pub signing_key: Option<PathBuf>,
     /// How many requests each caller may send a second.
     pub rate_limit: Option<u32>,
-    /// How many bytes of request bodies are in memory at most.
+    /// How many bytes of bodies, deliveries and long payloads are in memory at most, as they are
+    /// sent: what is decoded from a JSON body comes on top.
     pub max_body_bytes: usize,
     /// The address of a server of its own.
     pub listen: SocketAddr,

@@ -13,7 +13,7 @@ pub enum Error {
     Io {
         /// What was refused.
         what: String,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
 }

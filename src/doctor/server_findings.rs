@@ -91,7 +91,7 @@ impl Checkup {
         self.fact("role", role);
         if role == "slave" {
             let consequence = "every call that writes fails with READONLY";
-            let remedy = redis_cli("ROLE") + ", then use the URL of the primary";
+            let remedy = redis_cli("ROLE") + ", then use the URL of the master";
             self.wrong(
                 "replica",
                 "role",

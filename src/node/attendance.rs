@@ -33,7 +33,7 @@ const LARGE_ROSTER: usize = 200;
 /// or longer.
 const WATCH_JITTER: Duration = Duration::from_millis(25);
 
-/// The time between two beats of a node of this rank; `None` in a queue of one partition.
+/// The time between two beats of a node of this rank, which is `None` in a queue of one partition.
 pub(crate) fn beat_interval(rank: Option<usize>, is_leader: bool) -> Duration {
     match rank {
         Some(2..) if !is_leader => LATE_RANK_INTERVAL,

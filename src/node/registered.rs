@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::partition::Partition;
 
-/// The partitions in which Redis counts the node as alive, by their wake-up lists: if the coordinator
-/// panics, the worker leaves them for it.
+/// The partitions in which Redis counts the node as alive, by their wake-up lists. If the coordinator
+/// panics, the worker tells Redis in its place that the node leaves them.
 #[derive(Default)]
 pub(crate) struct Registered(Mutex<HashMap<String, Arc<Partition>>>);
 
@@ -16,7 +16,7 @@ impl Registered {
         self.lock().insert(key, Arc::clone(partition));
     }
 
-    /// The node has left this partition.
+    /// Forgets a partition that the node has left.
     pub(crate) fn remove(&self, partition: &Partition) {
         self.lock().remove(&partition.keys().wake);
     }

@@ -86,7 +86,7 @@ fn judge(report: &mut Report, requests: &[Request]) {
     );
 }
 
-/// How many of the messages are the first ones of the others, too.
+/// How many messages of `firsts` are also among as many first ones of `rest`.
 fn same(firsts: &[Request], rest: &[Request]) -> usize {
     let ids = |requests: &[Request]| -> BTreeSet<String> {
         requests.iter().map(|request| request.id.clone()).collect()

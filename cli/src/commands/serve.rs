@@ -36,13 +36,11 @@ nothing, and there is no CORS.
 Each action of an operator is a JSON line in --audit-log, or on standard error, before it is done,
 and another line has its outcome. If the first line cannot be written, the action is refused.
 
-Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies together have
-256 MiB.
+Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies and deliveries
+in memory together have 256 MiB.
 
 Stop: Ctrl-C or SIGTERM. /readyz answers 503 from then on, and running requests have 30 s. A second
 signal ends them. SIGHUP reads the tokens file and the certificate again, and reopens the audit log.
-
-Each option has a variable: --public-url is DUEQ_SERVE_PUBLIC_URL, and so on.
 
 Examples:
   dueq serve

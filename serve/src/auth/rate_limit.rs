@@ -46,7 +46,7 @@ impl RateLimit {
         };
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MAX_REMEMBERED && !buckets.contains_key(caller) {
-            // A full bucket is like none.
+            // A caller with a full bucket need not be remembered.
             buckets.retain(|_, bucket| refill(bucket) < rate);
             if buckets.len() >= MAX_REMEMBERED {
                 buckets.clear();

@@ -61,7 +61,7 @@ fn version_of(folder: &Path) -> Option<String> {
 }
 
 impl ZoneRules {
-    /// Finds a time zone by the name of a place.
+    /// Finds a time zone by an IANA name of a place, or `UTC`. Refuses abbreviations such as `CET`.
     pub(super) fn zone(&self, name: &str) -> Result<TimeZone, Error> {
         let zone = self.database.get(name).ok();
         let zone = zone.filter(|zone| zone.iana_name().is_some_and(is_place));

@@ -75,7 +75,8 @@ impl World {
         ])
     }
 
-    /// Gives the message this due time and no other. Returns whether it is near.
+    /// Gives the message this due time, and forgets its original one. Returns whether it is so near
+    /// that the queue remembers the change.
     pub(super) fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });

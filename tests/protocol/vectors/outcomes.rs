@@ -71,7 +71,7 @@ fn without_a_window_nothing_is_remembered_of_an_ack() -> Result<()> {
 }
 
 #[test]
-fn a_cancelled_message_is_cancelled_for_12_s() -> Result<()> {
+fn outcome_of_a_cancelled_message_is_readable_for_12_s() -> Result<()> {
     for options in ["", "window=3600000"] {
         let mut queue = Queue::start()?;
         push(&mut queue, T0, options)?;

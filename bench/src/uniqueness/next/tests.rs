@@ -66,7 +66,7 @@ fn one_more_run_is_sound_also_after_a_crash_of_it() {
 #[test]
 fn delivery_that_ends_between_the_pushes_is_sound() {
     use Event::{Claimed, Kept, Stored};
-    // The first push was kept, the lease ran out, and the second push replaced the message.
+    // The first push was kept, the lease ran out, and the second push replaced the waiting message.
     let mut history = with_events(&[
         Stored(0),
         Claimed,

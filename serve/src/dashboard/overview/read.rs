@@ -132,7 +132,7 @@ async fn read(
                 .map(|bar| from_ms.saturating_add(bar * BAR_MS))
                 .collect();
             let dues = queue.dues(&times).await?;
-            // Before the first time is what is due now.
+            // The first count is of the messages that are due now: no bar shows them.
             let mut bars = dues.counts.iter().copied().skip(1);
             let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
             Value::Due(Due(bars), dues.now_ms)
