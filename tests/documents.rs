@@ -164,6 +164,40 @@ fn links_lead_to_files_and_headings() -> Result<()> {
 }
 
 #[test]
+fn contents_list_each_section() -> Result<()> {
+    let mut count = 0;
+    for (path, text) in documents()? {
+        let (head, _) = text.split_once("\n## ").unwrap_or_default();
+        let listed: Vec<_> = head
+            .lines()
+            .flat_map(targets)
+            .filter_map(|target| target.strip_prefix('#'))
+            .collect();
+        if !head.contains("\n- [") || listed.is_empty() {
+            continue;
+        }
+        let mut in_code = false;
+        for line in text.lines() {
+            in_code ^= line.starts_with("```");
+            let title = line.strip_prefix("## ").filter(|_| !in_code);
+            for anchor in title
+                .iter()
+                .flat_map(|title| anchors(&format!("# {title}")))
+            {
+                ensure!(
+                    listed.contains(&anchor.as_str()),
+                    "{}: the contents lack {anchor}",
+                    path.display()
+                );
+            }
+        }
+        count += 1;
+    }
+    ensure!(count > 10, "{count} pages: the test misses contents");
+    Ok(())
+}
+
+#[test]
 fn broken_links_are_found() {
     let text = "# One page\n## Verb × state\n## A `b`: c_d\n## One page\n```\n## No\n```\n";
     let documents = BTreeMap::from([(PathBuf::from("docs/a.md"), text.to_owned())]);
