@@ -239,3 +239,29 @@ fn reliability_and_security_name_tests_that_exist() {
         assert!(count > least, "{page}: found only {count} test names");
     }
 }
+
+#[test]
+fn reliability_names_every_guarantee() {
+    let (contract, page) = (
+        read("docs/protocol/guarantees.md"),
+        read("docs/reliability/README.md"),
+    );
+    let titles: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("**")?.split(". ").next())
+        .flat_map(|names| names.split(", "))
+        .collect();
+    let names = contract
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .filter(|name| name.ends_with(|last: char| last.is_ascii_digit()));
+    let mut count = 0;
+    for name in names {
+        assert!(
+            titles.contains(&name),
+            "docs/reliability/README.md has no tests of {name}"
+        );
+        count += 1;
+    }
+    assert!(count > 30, "{count} guarantees: the test misses some");
+}
