@@ -18,7 +18,7 @@ use crate::server::rounds::Rounds;
 pub(crate) struct ServerLink {
     /// Push, cancel, reschedule, run_now and requeue.
     pub(crate) pushes: Arc<Lane>,
-    /// Ack, again, retry, release and bury.
+    /// Settlements.
     pub(crate) settles: Arc<Lane>,
     /// Claim.
     pub(crate) claims: Arc<Lane>,

@@ -167,7 +167,9 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
         }
     }
     if views.is_empty() {
-        return Err(failure.unwrap_or_else(|| Error::invalid("the URL names no node of a cluster")));
+        return Err(
+            failure.unwrap_or_else(|| Error::invalid("the URL names no server of a cluster"))
+        );
     }
     topology.apply(&views)?;
     asked.retain(|address, _| topology.is_known(address));

@@ -249,7 +249,7 @@ pub(crate) fn master_changed(old: &str, new: &str) {
 pub(crate) fn cluster_unknown(error: &Error) {
     warn!(name: "dueq.cluster_unknown", target: "dueq",
         %error,
-        "no node of the cluster named the masters: they are asked again");
+        "no server of the cluster named the masters: they are asked again");
 }
 
 pub(crate) fn map_copied(queue: &str, error: &Error) {
@@ -260,7 +260,7 @@ pub(crate) fn map_copied(queue: &str, error: &Error) {
 
 pub(crate) fn master_left(address: &str) {
     warn!(name: "dueq.master_left", target: "dueq", address,
-        "a node of the cluster serves no slots any more: its calls in flight end");
+        "a server of the cluster serves no slots any more: its calls in flight end");
 }
 
 pub(crate) fn server_unchecked(address: &str) {

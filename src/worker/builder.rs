@@ -32,8 +32,8 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// called, each in a `tracing` span `dueq.handle`. The worker's own tasks run on a thread of their
 /// own, and a second thread is its timer. So a handler that blocks a thread of the runtime delays
 /// no lease and no other queue, as long as another thread of the runtime is free. More queues add
-/// no thread. On one server they add no connection; in a cluster each adds a blocking one, up to
-/// 64.
+/// no thread, and no connection but in a cluster:
+/// [`connections_opened`](crate::Client::connections_opened).
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {

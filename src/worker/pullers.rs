@@ -29,10 +29,9 @@ const CONCURRENCY: usize = 1 << 20;
 /// For programs that hand messages on, such as a server for consumers in other languages.
 ///
 /// Created by [`Client::pullers`]; for a single queue, [`Queue::puller`] is shorter. It costs two
-/// threads and the connections of a worker, whatever the number of queues; a queue without pulls
-/// costs as much as an idle worker of it. Cheap to clone: clones are the same node. The node ends
-/// with [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are
-/// dropped.
+/// threads and the connections of a worker; a queue without pulls costs as much as an idle worker
+/// of it. Cheap to clone: clones are the same node. The node ends with
+/// [`shutdown`](Pullers::shutdown), or when its last clone and the last [`Puller`] of it are dropped.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {
