@@ -184,6 +184,26 @@ fn page_of_the_program_names_its_variables() {
 }
 
 #[test]
+fn page_of_http_lists_every_path() {
+    let (page, mut count) = (read("docs/guide/http.md"), 0);
+    let rows: String = page.lines().filter(|line| line.starts_with('|')).collect();
+    for (name, text) in files("serve/src/routes", "rs") {
+        for rest in text.split("path = \"/").skip(1) {
+            let path = rest.split('"').next().unwrap_or_default();
+            let path = path.replace("{queue}", "Q").replace("{name}", "NAME");
+            let path = path.replace("{id}", "ID").replace("{operation}", "ID");
+            let is_listed = |end: char| rows.contains(&format!(" /{path}{end}"));
+            assert!(
+                ['`', '?'].into_iter().any(is_listed),
+                "docs/guide/http.md does not list /{path} of {name}"
+            );
+            count += 1;
+        }
+    }
+    assert!(count > 30, "{count} paths: the test misses paths");
+}
+
+#[test]
 fn troubleshooting_covers_every_error() {
     let (contract, guide) = (
         read("docs/protocol/calling.md"),
