@@ -23,8 +23,9 @@ const USUAL_PAYLOAD: u64 = 1_048_576;
 
 #[derive(Args)]
 #[command(after_help = "\
-Declares the schedules of a TOML file in one step: all, or none. A schedule that is stored with the
-same content keeps its next fire and its counts. Nothing fires because of an apply, unless --now.
+Declares the schedules of a TOML file. If one is wrong, none is changed. More than 24 are several
+calls: after an interruption apply the file again. A schedule that is stored with the same content
+keeps its next fire and its counts. Nothing fires because of an apply, unless --now.
 
 A set belongs to one team or service: an apply of one set changes no schedule of another. An apply
 of a lower --revision than the stored one is refused (exit code 1), so that an old process of a

@@ -43,7 +43,7 @@ pub(crate) struct ScheduleCommand {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Declare the schedules of a file: create, change and remove them in one step
+    /// Declare the schedules of a file: create, change and remove them
     Apply(apply::Apply),
     /// List the schedules of a queue, with their counts
     Ls(list::Ls),

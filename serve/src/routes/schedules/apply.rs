@@ -1,4 +1,4 @@
-//! Declares the schedules of a set in one step.
+//! Declares the schedules of a set.
 
 use std::time::SystemTime;
 
@@ -111,9 +111,10 @@ pub(super) struct AppliedSchedules {
 
 /// Declare the schedules of a set
 ///
-/// All or none, in one step, up to 1,000. A schedule that is stored with the same content keeps its
+/// Up to 1,000. If one is wrong, none is changed. More than 24 are several calls of Redis: if one
+/// of them fails, send the call again. A schedule that is stored with the same content keeps its
 /// next fire and its counts. A set belongs to one team or service: the call changes no schedule of
-/// another set. The call can be repeated.
+/// another set.
 ///
 /// The first schedule gives the queue layout 4, which workers before release 0.2 refuse.
 #[utoipa::path(
