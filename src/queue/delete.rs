@@ -34,7 +34,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// As [`delete`](Queue::delete), but only the queue of this [`incarnation`](Queue::incarnation):
-    /// one that was created after it stays. The comparison and the deletion are one step in Redis.
+    /// one that was created after it stays. The comparison and the deletion are one step in Redis for
+    /// each partition.
     ///
     /// If the reply is lost, the same call answers `Absent` if the first one took effect.
     ///

@@ -180,7 +180,7 @@ impl Purge {
 
 #[derive(Args)]
 #[command(after_help = "\
-Removes all messages, limits and counters of the queue in one step. Running handlers finish, but the
+Removes all messages, limits and counters of the queue. Running handlers finish, but the
 server ignores their results. A queue of another layout is refused, and so is a queue with a key
 that another program uses. Without --yes the command removes nothing: it prints the numbers of
 messages, and the exit code is 1.
