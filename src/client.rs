@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use crate::error::Error;
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::model::durability::Durability;
+use crate::model::reached::Reached;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::options::ClientOptions;
-use crate::server::queue_scan::QueueScan;
+use crate::server::queue_scan::{QueueScan, names_reached};
 use crate::server::servers::Servers;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
@@ -179,6 +180,24 @@ impl Client {
             names.extend(found);
         }
         Ok(names.into_iter().collect())
+    }
+
+    /// As [`queues`](Client::queues), for programs that watch: the names on the servers that reply,
+    /// each step within 2 s. It names the masters of a cluster that do not.
+    ///
+    /// # Errors
+    /// If no server can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// client.queue("orders")?.push("rate it").await?;
+    /// let names = client.queues_reached().await?;
+    /// println!("{:?} {}", names.value, names.gap().unwrap_or_default());
+    /// # assert_eq!(names.value, ["orders"]);
+    /// # });
+    /// ```
+    pub async fn queues_reached(&self) -> Result<Reached<Vec<String>>, Error> {
+        names_reached(&self.servers).await
     }
 
     /// Scans for queues step by step, as [`queues`](Client::queues) does at once: for a program that

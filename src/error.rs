@@ -212,6 +212,14 @@ impl Error {
         }))
     }
 
+    /// The same with what it is about in front.
+    pub(crate) fn about(self, what: &str) -> Self {
+        Self(Arc::new(Inner {
+            message: format!("{what}: {self}"),
+            ..self.inner()
+        }))
+    }
+
     /// The same for a call after another one that was applied; `done` says which.
     pub(crate) fn beside(self, done: &str) -> Self {
         Self(Arc::new(Inner {

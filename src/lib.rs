@@ -48,6 +48,7 @@ pub use model::outcomes::{
 };
 pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
+pub use model::reached::{Reached, Unread};
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
 pub use model::schedule::{

@@ -45,6 +45,14 @@ impl Checkup {
         Ok(())
     }
 
+    /// A part of the queue does not reply.
+    pub(super) fn unread(&mut self, gap: String) {
+        let consequence =
+            "the messages there wait, also those that are due, and nothing else is checked";
+        let remedy = format!("{}    # names the master", dueq("doctor", &[]));
+        self.wrong("unread", "partitions", gap, consequence, remedy);
+    }
+
     /// The home has no map, and the other partitions have this one.
     pub(super) fn lost_home(&mut self, queue_name: &str, map: &PartitionMap, repaired: bool) {
         let count = map.new.len().to_string();

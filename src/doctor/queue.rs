@@ -126,12 +126,21 @@ impl<C: Codec> Queue<C> {
         }
         // `stats` only reads, so it works even on a server that refuses writes. If it fails because
         // a key has the wrong type or a count is invalid, `verify` and `audit` report that.
-        let mut stats = self.stats().await;
-        if let Err(error) = &stats
-            && error.is_retryable()
-        {
-            return Err(error.clone());
-        }
+        let mut stats = match self.stats_reached().await {
+            Ok(reached) => match reached.gap() {
+                Some(gap) => {
+                    checkup.unread(gap);
+                    checkup.deliveries(self.name(), &reached.value, false);
+                    return Ok(());
+                }
+                None => Ok(reached.value),
+            },
+            Err(error) if error.is_retryable() => {
+                checkup.unread(error.to_string());
+                return Ok(());
+            }
+            Err(error) => Err(error),
+        };
         if stats.as_ref().is_ok_and(is_late) {
             // If the server was stalled, the nodes were too: look again after their next beat. That
             // of a parked queue comes at the latest when its park time ends.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::doctor::checkup::Checkup;
+use crate::doctor::checkup::{Checkup, Unchecked};
 use crate::error::Error;
 use crate::protocol::verbs::Verb;
 use crate::server::link::ServerLink;
@@ -57,7 +57,7 @@ impl Client {
     /// Checks whether the server is fit to hold queues: version, eviction policy, persistence,
     /// replicas, memory, clients, buffers, round trip and Functions library. It changes nothing.
     /// Checks that the user has no right to make are listed as unchecked. In a cluster it checks
-    /// each master; the findings name it, and the facts are those of the first. It also compares
+    /// each master; one that does not reply within 2 s is the first finding. The findings name it, and the facts are those of the first. It also compares
     /// the masters' clocks and libraries, and checks the settings and the slots of the cluster.
     ///
     /// ```
@@ -68,19 +68,35 @@ impl Client {
     /// # });
     /// ```
     pub async fn examine(&self) -> Result<Checkup, Error> {
-        let links = self.servers().links().await?;
-        if let [only] = &links[..] {
+        let reached = self.servers().reached_links().await;
+        if let ([only], 1) = (&reached.value[..], reached.parts) {
             let mut checkup = examine(only).await?;
             checkup.of_functions(self).await?;
             return Ok(checkup);
         }
         let mut all = Checkup::default();
-        all.fact("masters", links.len());
-        for link in &links {
+        for one in &reached.unread {
+            all.wrong(
+                "away",
+                &one.name,
+                format!("{} does not reply: {}", one.name, one.error),
+                "its queues and partitions stand still: their messages wait, and pushes to them fail",
+                "start it again, or make its replica the master: redis-cli -h HOST -p PORT CLUSTER FAILOVER TAKEOVER",
+            );
+        }
+        all.fact("masters", reached.parts);
+        for link in &reached.value {
             all.add(&link.connector().address(), examine(link).await?);
         }
-        all.of_functions(self).await?;
-        all.masters(&links).await?;
+        if reached.unread.is_empty() {
+            all.of_functions(self).await?;
+            all.masters(&reached.value).await?;
+        } else {
+            all.unchecked.push(Unchecked {
+                what: "clocks, Functions libraries and slots",
+                why: "a master does not reply".to_owned(),
+            });
+        }
         Ok(all)
     }
 }

@@ -19,6 +19,7 @@ pub(crate) mod outcome;
 pub(crate) mod outcomes;
 pub(crate) mod partition_info;
 pub(crate) mod rate;
+pub(crate) mod reached;
 pub(crate) mod receipt;
 pub(crate) mod retry;
 pub(crate) mod schedule;

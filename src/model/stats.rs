@@ -104,8 +104,8 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds those of another partition of the same queue. `self` began with those of the home, which
-    /// counts the workers of all partitions, and has the limits that are not divided.
+    /// Adds those of another partition of the same queue. The home counts the workers of all
+    /// partitions, which are as many as any other counts, or more.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
             (&mut self.scheduled, other.scheduled),
@@ -139,6 +139,7 @@ impl Stats {
         ] {
             *sum = sum.saturating_add(part);
         }
+        self.nodes = self.nodes.max(other.nodes);
         self.overdue_ms = self.overdue_ms.max(other.overdue_ms);
         self.parked_ms = self.parked_ms.max(other.parked_ms);
         self.closed_ms = self.closed_ms.max(other.closed_ms);

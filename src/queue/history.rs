@@ -6,7 +6,6 @@ use crate::model::history::{History, Resolution, points};
 use crate::protocol::results::history;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
     /// What the queue has done in each minute, hour or day, over all its partitions and whoever did
@@ -32,9 +31,8 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
-        let word = |_| vec![resolution.word().as_bytes().to_vec()];
-        let replies = self.call_all(Verb::History, word, Repeat::Harmless).await;
-        let mut replies = replies.map_err(Error::of_read)?;
+        let word = resolution.word().as_bytes().to_vec();
+        let mut replies = self.read_all(Verb::History, &[word]).await?;
         let now_us = replies.iter().map(|reply| reply.header.now_us).max();
         let now_ms = u64::try_from(now_us.unwrap_or(0) / 1_000).unwrap_or(0);
         let partitions = replies.iter_mut().map(history::records);

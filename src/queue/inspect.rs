@@ -4,9 +4,11 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::limits::Limits;
 use crate::model::outcomes::State;
+use crate::model::reached::Reached;
 use crate::model::stats::Stats;
 use crate::model::stored::{Cursor, Page, Stored};
 use crate::protocol::limits::{MAX_ITEMS, MAX_PAYLOAD_BYTES};
+use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::list::Listing;
@@ -126,7 +128,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Counts of what the queue holds and has done, over all its partitions. If one of them cannot
-    /// be reached, the error names it.
+    /// be reached for 10 s, the error names it: [`stats_reached`](Queue::stats_reached) returns what
+    /// the others hold.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -136,19 +139,28 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn stats(&self) -> Result<Stats, Error> {
-        let replies = self
-            .call_all(Verb::Stats, |_| Vec::new(), Repeat::Harmless)
-            .await
-            .map_err(Error::of_read)?;
-        let mut stats: Option<Stats> = None;
-        for mut reply in replies {
-            let part = inspect::stats(&mut reply)?;
-            match &mut stats {
-                None => stats = Some(part),
-                Some(stats) => stats.add(&part),
-            }
-        }
-        Ok(stats.unwrap_or_default())
+        stats_of(self.read_all(Verb::Stats, &[]).await?)
+    }
+
+    /// As [`stats`](Queue::stats), for programs that watch: within 2 s it returns the counts of the
+    /// partitions that reply, and names the others.
+    ///
+    /// # Errors
+    /// If no partition can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let stats = orders.stats_reached().await?;
+    /// match stats.gap() {
+    ///     None => println!("{} ms overdue", stats.value.overdue_ms),
+    ///     Some(gap) => println!("at least {} ms overdue; {gap}", stats.value.overdue_ms),
+    /// }
+    /// # assert!(stats.unread.is_empty());
+    /// # });
+    /// ```
+    pub async fn stats_reached(&self) -> Result<Reached<Stats>, Error> {
+        let reached = self.reach_all(Verb::Stats, &[]).await?;
+        reached.map(stats_of)
     }
 
     /// Sets limits of the queue. Creates the queue if it does not exist. Each of P partitions gets
@@ -182,4 +194,17 @@ impl<C: Codec> Queue<C> {
             .await
             .map(drop)
     }
+}
+
+/// The sum over partitions.
+fn stats_of(replies: Vec<Reply>) -> Result<Stats, Error> {
+    let mut stats: Option<Stats> = None;
+    for mut reply in replies {
+        let part = inspect::stats(&mut reply)?;
+        match &mut stats {
+            None => stats = Some(part),
+            Some(stats) => stats.add(&part),
+        }
+    }
+    Ok(stats.unwrap_or_default())
 }

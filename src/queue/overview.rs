@@ -4,11 +4,12 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::dues::Dues;
 use crate::model::node_info::NodeInfo;
+use crate::model::reached::Reached;
 use crate::protocol::limits::MAX_DUES;
+use crate::protocol::replies::Reply;
 use crate::protocol::results::overview;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
-use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
     /// How many scheduled messages are due before, between and after these times: up to 60, in Unix
@@ -36,33 +37,25 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn dues(&self, times_ms: &[u64]) -> Result<Dues, Error> {
-        if times_ms.len() > MAX_DUES {
-            return Err(Error::invalid(format!(
-                "{} times: one call counts between up to {MAX_DUES}",
-                times_ms.len()
-            )));
-        }
-        if let Some(pair) = times_ms.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(Error::invalid(format!(
-                "the times {} and {}: each must be later than the one before",
-                pair[0], pair[1]
-            )));
-        }
-        let texts = times_ms.iter().map(|ms| ms.to_string().into_bytes());
-        let texts: Vec<_> = texts.collect();
-        let replies = self
-            .call_all(Verb::Dues, |_| texts.clone(), Repeat::Harmless)
-            .await
-            .map_err(Error::of_read)?;
-        let mut sum: Option<Dues> = None;
-        for reply in replies {
-            let part = overview::dues(reply)?;
-            match &mut sum {
-                None => sum = Some(part),
-                Some(sum) => sum.add(&part),
-            }
-        }
-        Ok(sum.unwrap_or_default())
+        dues_of(self.read_all(Verb::Dues, &texts(times_ms)?).await?)
+    }
+
+    /// As [`dues`](Queue::dues), for programs that watch: within 2 s it returns the counts of the
+    /// partitions that reply, and names the others.
+    ///
+    /// # Errors
+    /// Those of [`dues`](Queue::dues), if no partition can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let dues = orders.dues_reached(&[]).await?;
+    /// println!("the last message is due at {:?}", dues.value.last_ms);
+    /// # assert!(dues.unread.is_empty());
+    /// # });
+    /// ```
+    pub async fn dues_reached(&self, times_ms: &[u64]) -> Result<Reached<Dues>, Error> {
+        let reached = self.reach_all(Verb::Dues, &texts(times_ms)?).await?;
+        reached.map(dues_of)
     }
 
     /// The live nodes of the queue, sorted by their ids: those that reported within 3 s, or
@@ -83,14 +76,61 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
-        let replies = self
-            .call_all(Verb::Nodes, |_| Vec::new(), Repeat::Harmless)
-            .await
-            .map_err(Error::of_read)?;
-        let mut all = Vec::new();
-        for reply in replies {
-            all.extend(overview::nodes(reply)?);
-        }
-        Ok(NodeInfo::merged(all))
+        nodes_of(self.read_all(Verb::Nodes, &[]).await?)
     }
+
+    /// As [`nodes`](Queue::nodes), for programs that watch: within 2 s it returns the nodes that the
+    /// partitions know which reply, and names the others.
+    ///
+    /// # Errors
+    /// If no partition can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// let nodes = orders.nodes_reached().await?;
+    /// println!("{} nodes at least", nodes.value.len());
+    /// # assert!(nodes.unread.is_empty());
+    /// # });
+    /// ```
+    pub async fn nodes_reached(&self) -> Result<Reached<Vec<NodeInfo>>, Error> {
+        self.reach_all(Verb::Nodes, &[]).await?.map(nodes_of)
+    }
+}
+
+fn nodes_of(replies: Vec<Reply>) -> Result<Vec<NodeInfo>, Error> {
+    let mut all = Vec::new();
+    for reply in replies {
+        all.extend(overview::nodes(reply)?);
+    }
+    Ok(NodeInfo::merged(all))
+}
+
+/// The times as a call has them.
+fn texts(times_ms: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
+    if times_ms.len() > MAX_DUES {
+        return Err(Error::invalid(format!(
+            "{} times: one call counts between up to {MAX_DUES}",
+            times_ms.len()
+        )));
+    }
+    if let Some(pair) = times_ms.windows(2).find(|pair| pair[0] >= pair[1]) {
+        return Err(Error::invalid(format!(
+            "the times {} and {}: each must be later than the one before",
+            pair[0], pair[1]
+        )));
+    }
+    let texts = times_ms.iter().map(|ms| ms.to_string().into_bytes());
+    Ok(texts.collect())
+}
+
+fn dues_of(replies: Vec<Reply>) -> Result<Dues, Error> {
+    let mut sum: Option<Dues> = None;
+    for reply in replies {
+        let part = overview::dues(reply)?;
+        match &mut sum {
+            None => sum = Some(part),
+            Some(sum) => sum.add(&part),
+        }
+    }
+    Ok(sum.unwrap_or_default())
 }

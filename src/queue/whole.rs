@@ -1,19 +1,90 @@
 //! Calls on all partitions of a queue, the home first.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
+use crate::model::reached::{Reached, Unread};
 use crate::partition::Partition;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::Partitions;
 use crate::server::patience::Repeat;
+use crate::server::timeouts::REACH_LIMIT;
+
+/// How long a read that names what it could not reach waits for the map.
+const MAP_LIMIT: Duration = Duration::from_millis(1_500);
 
 impl<C: Codec> Queue<C> {
+    /// Reads every partition, or fails. A call is repeated while a master is away.
+    pub(super) async fn read_all(&self, verb: Verb, args: &[Vec<u8>]) -> Result<Vec<Reply>, Error> {
+        let known = Box::pin(self.router.learned()).await;
+        let read = self.read_each(known, verb, args, None).await?;
+        read.whole()
+    }
+
+    /// Reads the partitions that reply within 2 s, the home first if it does.
+    pub(super) async fn reach_all(
+        &self,
+        verb: Verb,
+        args: &[Vec<u8>],
+    ) -> Result<Reached<Vec<Reply>>, Error> {
+        let end = Instant::now() + REACH_LIMIT;
+        let known = timeout(MAP_LIMIT, Box::pin(self.router.learned())).await;
+        let known = known.unwrap_or_else(|_| self.router.current());
+        self.read_each(known, verb, args, Some(end)).await
+    }
+
+    /// Calls all partitions at once, again if the home's reply shows that the map is another one.
+    /// Fails if none replies.
+    async fn read_each(
+        &self,
+        mut partitions: Arc<Partitions>,
+        verb: Verb,
+        args: &[Vec<u8>],
+        end: Option<Instant>,
+    ) -> Result<Reached<Vec<Reply>>, Error> {
+        loop {
+            let calls = partitions.list().iter().map(|partition| {
+                let (partition, args) = (Arc::clone(partition), args.to_vec());
+                async move {
+                    let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
+                    let call = partition.call(verb, &args, Repeat::Harmless);
+                    match end {
+                        Some(end) => partition.within(end - Instant::now(), call).await,
+                        None => call.await,
+                    }
+                }
+            });
+            let results = at_once(calls).await;
+            if let Ok(home) = &results[0]
+                && home.header.epoch != partitions.epoch()
+            {
+                let confirm = self.router.confirm(&partitions, home.header.epoch);
+                let newest = match end {
+                    Some(end) => {
+                        partitions
+                            .home()
+                            .within(end - Instant::now(), confirm)
+                            .await
+                    }
+                    None => confirm.await,
+                };
+                let newest = newest?;
+                if !Arc::ptr_eq(&newest, &partitions) {
+                    partitions = newest;
+                    continue;
+                }
+            }
+            return reached(&partitions, results);
+        }
+    }
+
     /// Calls a script at every partition. The home is first, and its reply tells whether the map is
     /// still the one that this client knows. `args` gets the number of partitions.
     pub(super) async fn call_all(
@@ -90,11 +161,8 @@ impl<C: Codec> Queue<C> {
         args: &impl Fn(usize) -> Vec<Vec<u8>>,
         repeat: Repeat,
     ) -> Result<(Arc<Partitions>, Reply), Error> {
-        let mut partitions = self.router.current();
-        if !verb.only_reads(&[]) {
-            // It may create the home.
-            partitions = Box::pin(self.router.learned()).await;
-        }
+        // It may create the home.
+        let mut partitions = Box::pin(self.router.learned()).await;
         loop {
             let args = args(partitions.list().len());
             let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
@@ -130,6 +198,33 @@ pub(super) async fn at_once<T: Send + 'static>(
         }
     }
     results.into_iter().flatten().collect()
+}
+
+/// The replies of the partitions that were read.
+fn reached(
+    partitions: &Partitions,
+    results: Vec<Result<Reply, Error>>,
+) -> Result<Reached<Vec<Reply>>, Error> {
+    let (mut value, mut unread) = (Vec::new(), Vec::new());
+    for (result, partition) in results.into_iter().zip(partitions.list()) {
+        match result {
+            Ok(reply) => value.push(reply),
+            // Another partition would refuse it, too.
+            Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
+            Err(error) => unread.push(Unread {
+                name: format!("partition {} ({})", partition.index(), partition.tag()),
+                error,
+            }),
+        }
+    }
+    match unread.first() {
+        Some(first) if value.is_empty() => Err(first.error.clone()),
+        _ => Ok(Reached {
+            value,
+            unread,
+            parts: partitions.list().len(),
+        }),
+    }
 }
 
 /// The replies of all partitions, or an error that says which partitions have done the call.

@@ -11,7 +11,7 @@ use crate::partition::StoredMap;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::protocol::placement::SEARCHED_TAGS;
-use crate::router::{Partitions, Router};
+use crate::router::{HOME_LIMIT, Partitions, Router};
 use crate::server::route::RoutedLane;
 use crate::server::scan;
 
@@ -74,7 +74,8 @@ impl Router {
     /// The map of the other partitions if the home has lost it: for an operator's call, which looks
     /// at every key. `None` if the home has a map, or no other partition has a newer one.
     pub(crate) async fn lost_map(&self) -> Result<Option<PartitionMap>, Error> {
-        let home = Arc::clone(self.current().home()).stored_map().await?;
+        let home = Arc::clone(self.current().home());
+        let home = home.within(HOME_LIMIT, home.stored_map()).await?;
         // One server loses all partitions together, unless somebody deletes keys.
         let is_whole = home.incarnation.is_some() && !self.servers.is_cluster();
         if home.map.is_some() || is_whole {

@@ -1,12 +1,52 @@
 //! Finds the queues of a server step by step.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use tokio::time::timeout;
+
 use crate::error::Error;
+use crate::model::reached::{Reached, Unread};
 use crate::protocol::keys;
 use crate::server::link::ServerLink;
-use crate::server::scan;
 use crate::server::servers::Servers;
+use crate::server::timeouts::REACH_LIMIT;
+use crate::server::{failure, scan};
+
+/// The names on the servers that reply.
+pub(crate) async fn names_reached(servers: &Servers) -> Result<Reached<Vec<String>>, Error> {
+    let links = servers.reached_links().await;
+    let (mut names, mut unread) = (BTreeSet::new(), links.unread);
+    let glob = keys::meta_glob("*");
+    for link in links.value {
+        let mut cursor = 0;
+        loop {
+            let step = timeout(REACH_LIMIT, scan::step(&link.control, &glob, cursor)).await;
+            let address = link.connector().address();
+            match step.unwrap_or_else(|_| Err(failure::silent(&address, REACH_LIMIT))) {
+                Ok(step) => {
+                    cursor = step.cursor;
+                    names.extend(step.found.into_iter().map(|(name, _)| name));
+                }
+                Err(error) => {
+                    cursor = 0;
+                    unread.push(Unread::master(&address, error));
+                }
+            }
+            if cursor == 0 {
+                break;
+            }
+        }
+    }
+    match unread.first() {
+        Some(first) if unread.len() == links.parts => Err(first.error.clone()),
+        _ => Ok(Reached {
+            value: names.into_iter().collect(),
+            unread,
+            parts: links.parts,
+        }),
+    }
+}
 
 /// A scan for queues: see [`Client::scan_queues`](crate::Client::scan_queues).
 pub struct QueueScan {

@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
+use crate::model::reached::{Reached, Unread};
 use crate::protocol::keys::Keys;
 use crate::protocol::slot::{SLOTS, slot_of};
 use crate::server::cluster_url;
 use crate::server::connector::{Connector, prepared};
+use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
 use crate::server::link::ServerLink;
 use crate::server::options::ClientOptions;
@@ -21,6 +24,7 @@ use crate::server::patience::{Patience, Repeat};
 use crate::server::pool::Server;
 use crate::server::refresher::{self, Refresher};
 use crate::server::route::Route;
+use crate::server::timeouts::REACH_LIMIT;
 use crate::server::topology::Topology;
 use crate::telemetry::events;
 
@@ -129,6 +133,43 @@ impl Servers {
             Self::One(link) => (vec![Arc::clone(link)], None),
             // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
             Self::Cluster(cluster) => Box::pin(cluster.usable_links()).await,
+        }
+    }
+
+    /// A link to each server that replies within 2 s, and why the others do not.
+    pub(crate) async fn reached_links(&self) -> Reached<Vec<Arc<ServerLink>>> {
+        let links = match self {
+            Self::One(link) => vec![Arc::clone(link)],
+            Self::Cluster(cluster) => cluster.all_links(),
+        };
+        let asked: JoinSet<_> = links
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(place, link)| async move {
+                let reply = timeout(REACH_LIMIT, link.control.time()).await;
+                let reply = reply.unwrap_or_else(|_| {
+                    Err(failure::silent(&link.connector().address(), REACH_LIMIT))
+                });
+                (place, reply.map(|_| link))
+            })
+            .collect();
+        let mut replies = asked.join_all().await;
+        replies.sort_by_key(|(place, _)| *place);
+        let (mut value, mut unread) = (Vec::new(), Vec::new());
+        for (place, reply) in replies {
+            match reply {
+                Ok(link) => value.push(link),
+                Err(error) => {
+                    unread.push(Unread::master(&links[place].connector().address(), error));
+                }
+            }
+        }
+        let parts = links.len();
+        Reached {
+            value,
+            unread,
+            parts,
         }
     }
 
@@ -254,6 +295,16 @@ impl Cluster {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);
         let known = links.iter().find(|(known, _)| known.is_same(server));
         known.map(|(_, link)| Arc::clone(link))
+    }
+
+    /// A link to each master, whether it can be used or not.
+    fn all_links(&self) -> Vec<Arc<ServerLink>> {
+        self.refresher.ensure(&self.topology);
+        let masters = self.topology.masters();
+        masters
+            .iter()
+            .map(|server| self.make_link(server))
+            .collect()
     }
 
     async fn usable_links(&self) -> (Vec<Arc<ServerLink>>, Option<Error>) {

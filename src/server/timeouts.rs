@@ -19,3 +19,6 @@ pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a call is repeated before its error is reported.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a read waits that names what it could not reach, instead of repeating its calls.
+pub(crate) const REACH_LIMIT: Duration = Duration::from_secs(2);

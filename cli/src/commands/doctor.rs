@@ -78,8 +78,6 @@ impl Doctor {
         for name in self.names(&client, &mut report).await? {
             let checkup = match client.queue(&name)?.examine(self.repair).await {
                 Ok(checkup) => checkup,
-                // Report the findings so far. If the server is unreachable, the other queues are
-                // too.
                 Err(error) => {
                     report.unchecked(
                         Some(&name),
@@ -87,9 +85,6 @@ impl Doctor {
                         &common.remedy(&failure::with_queue(&error.to_string(), Some(&name))),
                     )?;
                     unread = true;
-                    if error.is_retryable() {
-                        break;
-                    }
                     continue;
                 }
             };
@@ -117,9 +112,10 @@ impl Doctor {
         if let Some(name) = &self.queue {
             return Ok(vec![name.clone()]);
         }
-        match client.queues().await {
-            Ok(names) => Ok(names),
-            Err(error) if error.kind() == ErrorKind::Denied => {
+        match client.queues_reached().await {
+            // The findings on the servers name a master that is away.
+            Ok(names) => Ok(names.value),
+            Err(error) if error.kind() == ErrorKind::Denied || error.is_retryable() => {
                 report.unchecked(None, "the list of queues: name a queue", &error.to_string())?;
                 Ok(Vec::new())
             }

@@ -12,7 +12,8 @@ use crate::{Common, existing, output, reach, time};
 #[derive(Args)]
 #[command(after_help = "\
 Prints a name a line. The command scans all keys of the server in small steps, which takes seconds
-on a large server: do not call it in a loop.
+on a large server: do not call it in a loop. If a master of a cluster does not reply, the command
+names it after the queues of the others; the exit code is 1.
 
 Examples:
   dueq queues
@@ -21,14 +22,18 @@ pub(crate) struct Queues {}
 
 impl Queues {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        for name in common.client_to_read().await?.queues().await? {
+        let names = common.client_to_read().await?.queues_reached().await?;
+        for name in &names.value {
             if common.json {
                 output::json_line(&serde_json::json!({ "queue": name }))?;
             } else {
                 output::line(&output::visible(name.as_bytes()))?;
             }
         }
-        Ok(Outcome::Done)
+        if let Some(gap) = names.gap() {
+            common.complain(&anyhow::anyhow!("{gap}"));
+        }
+        Ok(Outcome::done_if(names.unread.is_empty()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use dueq::{Client, Error, Stats as Counts};
+use dueq::{Client, Error, Queue, Reached, Stats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::limits;
@@ -18,8 +18,9 @@ const EVERY: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Prints how many messages are in each state, how many each call has handled since the queue was
 created, and the limits that `dueq configure` sets. Without a queue it prints a line for each queue.
-Watch overdue_ms: the age of the oldest due message that no worker has claimed. If a queue cannot be
-read, the command prints the reason and continues with the others; the exit code is 1.
+Watch overdue_ms: the age of the oldest due message that no worker has claimed. If a queue or one of
+its partitions does not reply within 2 s, the command says which and why, and prints the numbers of
+the others; the exit code is 1.
 
 If the queue delivers nothing at this moment, the last line, or the last column, says why:
   paused   until `dueq resume`
@@ -48,22 +49,11 @@ struct Shown {
 impl Stats {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let client = common.client_to_read().await?;
-        if let Some(name) = &self.queue {
-            let queue = common.queue_of(&client, name)?;
-            match existing::absence(&client, &queue).await {
-                Ok(Some(reason)) => return Err(anyhow::anyhow!(reason)),
-                Err(error) if error.downcast_ref().is_some_and(Error::is_retryable) => {
-                    return Err(error);
-                }
-                // The code below reports a queue that cannot be read.
-                _ => {}
-            }
-        }
         // Listen before the first output: its reader may send the signal at once.
         let mut interrupt = signal(SignalKind::interrupt())?;
         loop {
             let Shown { text, outcome } = match &self.queue {
-                Some(name) => one(&client, name, common).await?,
+                Some(name) => one(&common.queue_of(&client, name)?, &client, common).await?,
                 None => all(&client, common).await?,
             };
             if self.watch && !common.json {
@@ -83,25 +73,31 @@ impl Stats {
     }
 }
 
-async fn one(client: &Client, name: &str, common: &Common) -> anyhow::Result<Shown> {
-    let stats = match client.queue(name)?.stats().await {
+async fn one(queue: &Queue, client: &Client, common: &Common) -> anyhow::Result<Shown> {
+    let name = queue.name();
+    let stats = match queue.stats_reached().await {
         Ok(stats) => stats,
         Err(error) => {
-            common.complain(&anyhow::Error::msg(unread(name, error, common)?));
+            common.complain(&anyhow::Error::msg(unread(name, &error, common)));
             return Ok(Shown {
                 text: String::new(),
                 outcome: Outcome::Refused,
             });
         }
     };
+    match stats.gap() {
+        Some(gap) => common.complain(&anyhow::anyhow!("{gap}")),
+        None if stats.value == Counts::default() => existing::require(client, queue).await?,
+        None => {}
+    }
     let text = if common.json {
         object(name, &stats)
     } else {
-        table_of(name, &stats)
+        table_of(name, &stats.value)
     };
     Ok(Shown {
         text,
-        outcome: Outcome::Done,
+        outcome: Outcome::done_if(stats.unread.is_empty()),
     })
 }
 
@@ -132,12 +128,17 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
         "nodes",
         "",
     ]);
-    for name in client.queues().await? {
-        let stats = match client.queue(&name)?.stats().await {
-            Ok(stats) => stats,
+    let names = client.queues_reached().await?;
+    if let Some(gap) = names.gap() {
+        common.complain(&anyhow::anyhow!("{gap}"));
+        outcome = Outcome::Refused;
+    }
+    for name in names.value {
+        let reached = match client.queue(&name)?.stats_reached().await {
+            Ok(reached) => reached,
             // Continue with the other queues.
             Err(error) => {
-                let reason = unread(&name, error, common)?;
+                let reason = unread(&name, &error, common);
                 lines.push_str(&if common.json {
                     output::json(&serde_json::json!({ "queue": name, "error": reason }))
                 } else {
@@ -148,10 +149,12 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
                 continue;
             }
         };
+        outcome = outcome.and(Outcome::done_if(reached.unread.is_empty()));
         if common.json {
-            lines.push_str(&object(&name, &stats));
+            lines.push_str(&object(&name, &reached));
             continue;
         }
+        let stats = &reached.value;
         let numbers = [
             stats.scheduled,
             stats.due,
@@ -163,7 +166,8 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
         ];
         let mut row = vec![output::visible(name.as_bytes())];
         row.extend(numbers.map(|number| number.to_string()));
-        row.push(limits::stop(&stats).unwrap_or_default().to_owned());
+        let stop = limits::stop(stats).unwrap_or_default();
+        row.push(reached.gap().unwrap_or_else(|| stop.to_owned()));
         table.add_row(row);
     }
     align_right(&mut table, 1..8);
@@ -175,17 +179,13 @@ async fn all(client: &Client, common: &Common) -> anyhow::Result<Shown> {
     Ok(Shown { text, outcome })
 }
 
-/// The reason why a queue cannot be read. An error of the server, not of the queue, ends the
-/// command.
-fn unread(name: &str, error: Error, common: &Common) -> anyhow::Result<String> {
-    if error.is_retryable() {
-        return Err(error.into());
-    }
+/// The reason why a queue cannot be read.
+fn unread(name: &str, error: &Error, common: &Common) -> String {
     let reason = common.remedy(&failure::with_queue(&error.to_string(), Some(name)));
-    Ok(format!(
+    format!(
         "{name} cannot be read: {reason}; run dueq doctor {}",
         dueq::shell_word(name.as_bytes())
-    ))
+    )
 }
 
 fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
@@ -196,7 +196,8 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-fn object(name: &str, stats: &Counts) -> String {
+fn object(name: &str, reached: &Reached<Counts>) -> String {
+    let stats = &reached.value;
     let mut object: serde_json::Map<_, _> = counts(stats)
         .into_iter()
         .map(|(name, value, _)| (name.to_owned(), value.into()))
@@ -206,6 +207,10 @@ fn object(name: &str, stats: &Counts) -> String {
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
     object.insert("full".to_owned(), stats.full.into());
+    let unread = reached.unread.iter();
+    let unread =
+        unread.map(|one| serde_json::json!({ "name": one.name, "error": one.error.to_string() }));
+    object.insert("unread".to_owned(), unread.collect());
     format!("{}\n", output::json(&serde_json::Value::from(object)))
 }
 

@@ -1,6 +1,7 @@
 //! The program `dueq` as a person or a script uses it, on a private server.
 
 mod absent;
+mod away;
 mod bench;
 mod capacity;
 mod counts;

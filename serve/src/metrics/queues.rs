@@ -1,5 +1,6 @@
 //! `dueq_queue_*`: from the poller's snapshot. A scrape calls Redis for nothing.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dueq::Stats;
@@ -10,6 +11,8 @@ use crate::poll::{Entry, Snapshot};
 
 /// How many queues have series of their own: the first by name.
 const MAX_QUEUES: usize = 1_000;
+/// When Redis has not answered for longer, no queue is read.
+const SILENCE: Duration = Duration::from_secs(5);
 /// Counts are left out when Redis has not answered for longer, or when the queue has been unreadable
 /// for longer: a number that nobody updates looks like a queue in which nothing happens.
 const MAX_AGE: Duration = Duration::from_secs(30);
@@ -19,18 +22,12 @@ const MAX_TURN: Duration = Duration::from_secs(150);
 type Read = fn(&Stats) -> u64;
 
 /// Milliseconds that are shown as seconds, and other gauges.
-const GAUGES: [(&str, &str, bool, Read); 7] = [
+const GAUGES: [(&str, &str, bool, Read); 6] = [
     (
         "due",
         "Scheduled messages that are past their due time.",
         false,
         |stats| stats.due,
-    ),
-    (
-        "overdue_seconds",
-        "Age of the oldest due message that nobody has claimed.",
-        true,
-        |stats| stats.overdue_ms,
     ),
     (
         "paused",
@@ -103,12 +100,23 @@ pub(super) fn write(text: &mut Text, principal: &Principal, snapshot: &Snapshot)
         .filter(|(name, _)| principal.may_use(name))
         .collect();
     let omitted = allowed.len().saturating_sub(MAX_QUEUES);
-    let shown = allowed.into_iter().take(MAX_QUEUES);
-    let shown = shown.filter(|(_, entry)| !is_stale && is_current(entry));
-    let shown: Vec<(&str, &Stats)> = shown
-        .filter_map(|(name, entry)| Some((&**name, entry.stats()?)))
+    let shown: Vec<_> = allowed.into_iter().take(MAX_QUEUES).collect();
+    let is_silent = snapshot.age().is_none_or(|age| age > SILENCE);
+    write_overdue(text, &shown, is_silent);
+    let current = shown
+        .iter()
+        .filter(|(_, entry)| !is_stale && is_current(entry));
+    let read = current.filter_map(|(name, entry)| Some((&***name, *entry, entry.stats()?)));
+    let read: Vec<_> = read.collect();
+    let gauges: Vec<_> = read
+        .iter()
+        .map(|(name, _, stats)| (*name, *stats))
         .collect();
-    write_queues(text, &shown);
+    write_gauges(text, &gauges);
+    // The counts of some partitions are less than those of all: counters would seem to begin again.
+    let whole = read.iter().filter(|(_, entry, _)| entry.error().is_none());
+    let whole: Vec<_> = whole.map(|(name, _, stats)| (*name, *stats)).collect();
+    write_counters(text, &whole);
     let age = snapshot
         .age()
         .map_or(f64::INFINITY, |age| age.as_secs_f64());
@@ -140,7 +148,29 @@ fn is_current(entry: &Entry) -> bool {
     entry.age().is_some_and(|age| age <= most)
 }
 
-fn write_queues(text: &mut Text, queues: &[(&str, &Stats)]) {
+/// What an alert needs is there for each queue, whether it can be read or not.
+fn write_overdue(text: &mut Text, queues: &[(&Arc<str>, &Entry)], is_silent: bool) {
+    let name = "dueq_queue_unread";
+    let help = "1 if the queue, or a part of it, cannot be read.";
+    text.metric(name, "gauge", help);
+    for (queue, entry) in queues {
+        let is_unread = is_silent || entry.error().is_some();
+        text.sample(name, &[("queue", queue)], f64::from(u8::from(is_unread)));
+    }
+    let name = "dueq_queue_overdue_seconds";
+    let help = "Age of the oldest due message that nobody has claimed. Grows while a part of the queue cannot be read.";
+    text.metric(name, "gauge", help);
+    for (queue, entry) in queues {
+        let Some(overdue_ms) = entry.overdue_ms() else {
+            continue;
+        };
+        let unread = entry.age().filter(|_| is_silent && entry.error().is_none());
+        let overdue = overdue_ms as f64 / 1_000.0 + unread.unwrap_or_default().as_secs_f64();
+        text.sample(name, &[("queue", queue)], overdue);
+    }
+}
+
+fn write_gauges(text: &mut Text, queues: &[(&str, &Stats)]) {
     let name = "dueq_queue_messages";
     text.metric(name, "gauge", "Messages by state.");
     for (queue, stats) in queues {
@@ -161,6 +191,9 @@ fn write_queues(text: &mut Text, queues: &[(&str, &Stats)]) {
             text.sample(&name, &[("queue", queue)], value);
         }
     }
+}
+
+fn write_counters(text: &mut Text, queues: &[(&str, &Stats)]) {
     for (what, help, read) in COUNTERS {
         let name = format!("dueq_queue_{what}_total");
         text.metric(&name, "counter", help);
@@ -201,7 +234,19 @@ mod tests {
             };
             let page = page(&Snapshot::with_queue("orders", answered, asked, is_away));
             let context = format!("{answered_s} {asked_s}: {page}");
-            assert_eq!(page.contains("{queue=\"orders\""), has_series, "{context}");
+            let pushed = "dueq_queue_pushed_total{queue=\"orders\"";
+            assert_eq!(page.contains(pushed), has_series, "{context}");
+            let unread = format!(
+                "dueq_queue_unread{{queue=\"orders\"}} {}",
+                u8::from(answered_s > 5)
+            );
+            assert!(page.contains(&unread), "{context}");
+            let overdue = page
+                .lines()
+                .find(|line| line.starts_with("dueq_queue_overdue_seconds{"));
+            let overdue_s = overdue.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            let least_s = if answered_s > 5 { asked_s as f64 } else { 0.0 };
+            assert!(overdue_s >= Some(least_s), "{context}");
             let up = format!("dueq_redis_up {}\n", u8::from(!is_away));
             assert!(page.contains(&up), "{context}");
             assert!(page.contains("dueq_snapshot_age_seconds "), "{context}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::{Client, Error, QueueScan, Stats};
+use dueq::{Client, Error, QueueScan, Reached, Stats};
 use tokio::task::JoinSet;
 
 use crate::auth::QueuePattern;
@@ -11,14 +11,16 @@ use crate::poll::plan::{Answer, Plan, Step};
 use crate::poll::{Entry, Looks, Shared, Snapshot};
 use crate::shown::shown;
 
-/// How long a queue may take to answer. A call of the library is patient for longer.
+/// How long a step of a scan may take. A call of the library is patient for longer.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long no question may have been answered until Redis is away, and not only some of its servers.
+const AWAY: Duration = Duration::from_secs(3);
 /// Between two snapshots while answers come.
 const PUBLISH_PAUSE: Duration = Duration::from_millis(200);
 
 /// The end of a call.
 enum Done {
-    Asked(Arc<str>, Result<Box<Stats>, Failed>),
+    Asked(Arc<str>, Result<Box<Reached<Stats>>, Error>),
     Scanned(QueueScan, Result<Option<Vec<String>>, Failed>),
 }
 
@@ -107,9 +109,8 @@ impl Task {
     fn ask(&mut self, name: Arc<str>) {
         let client = self.client.clone();
         self.calls.spawn(async move {
-            let asked = async { client.queue(&name)?.stats().await };
-            let stats = within(asked).await.map(Box::new);
-            Done::Asked(name, stats)
+            let asked = async { client.queue(&name)?.stats_reached().await };
+            Done::Asked(Arc::clone(&name), asked.await.map(Box::new))
         });
     }
 
@@ -148,32 +149,37 @@ impl Task {
         }
     }
 
-    fn asked(&mut self, name: &Arc<str>, result: Result<Box<Stats>, Failed>, now: Instant) {
-        match result {
-            Ok(stats) if *stats == Stats::default() => {
-                self.next.queues.remove(name);
-                self.plan.asked(name, Answer::Absent, now);
-                self.answered(now);
-            }
-            Ok(stats) => {
-                let entry = Entry::known(*stats, now);
-                self.next.queues.insert(Arc::clone(name), Arc::new(entry));
-                self.plan.asked(name, Answer::Known, now);
-                self.answered(now);
-            }
-            Err(failed) => {
-                let known = self.next.queues.get(name);
-                let known = known.map(|known| Entry::clone(known)).unwrap_or_default();
-                let entry = known.failed(&failed.text());
-                self.next.queues.insert(Arc::clone(name), Arc::new(entry));
+    fn asked(&mut self, name: &Arc<str>, result: Result<Box<Reached<Stats>>, Error>, now: Instant) {
+        let known = self.next.queues.get(name);
+        let known = known.map(|known| Entry::clone(known)).unwrap_or_default();
+        let (entry, answer) = match result {
+            Ok(reached) => match reached.gap() {
+                Some(gap) => {
+                    let entry = known.unread(Some(reached.value), &shown(&gap), now);
+                    (entry, Answer::Known)
+                }
+                None if reached.value == Stats::default() => {
+                    self.next.queues.remove(name);
+                    self.plan.asked(name, Answer::Absent, now);
+                    return self.answered(now);
+                }
+                None => (Entry::known(reached.value, now), Answer::Known),
+            },
+            Err(error) => {
+                let failed = Failed::Redis(error);
+                let entry = known.unread(None, &failed.text(), now);
                 if failed.is_of_server() {
-                    self.plan.asked(name, Answer::Failed, now);
                     self.failed(&failed);
+                    (entry, Answer::Failed)
                 } else {
-                    self.plan.asked(name, Answer::Known, now);
-                    self.answered(now);
+                    (entry, Answer::Known)
                 }
             }
+        };
+        self.next.queues.insert(Arc::clone(name), Arc::new(entry));
+        self.plan.asked(name, answer, now);
+        if answer != Answer::Failed {
+            self.answered(now);
         }
     }
 
@@ -183,12 +189,16 @@ impl Task {
     }
 
     fn failed(&mut self, failed: &Failed) {
+        self.is_changed = true;
+        let answered = self.next.answered;
+        if answered.is_some_and(|answered| answered.elapsed() < AWAY) {
+            return;
+        }
         let text = failed.text();
         if self.next.failure.is_none() {
             tracing::warn!(name: "dueq_serve.poll_failed", error = %text, "the counts of the queues grow old");
         }
         self.next.failure = Some(text.into());
-        self.is_changed = true;
     }
 
     /// Publishes what has changed, not too often; at once if that ends somebody's wait. Who looks

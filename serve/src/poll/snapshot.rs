@@ -27,12 +27,20 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Default)]
 pub(crate) struct Entry {
     counts: Option<(Arc<Stats>, Instant)>,
-    /// Why the last question failed.
-    error: Option<Arc<str>>,
+    gap: Option<Gap>,
+}
+
+/// The queue, or a part of it, cannot be read.
+#[derive(Clone)]
+struct Gap {
+    why: Arc<str>,
+    since: Instant,
+    /// How long the oldest due message had waited before.
+    overdue_ms: u64,
 }
 
 impl Entry {
-    /// The counts of the last answer; `None` before the first one.
+    /// The counts of the last answer, of the parts that could be read; `None` before the first one.
     pub(crate) fn stats(&self) -> Option<&Stats> {
         self.counts.as_ref().map(|(stats, _)| &**stats)
     }
@@ -42,28 +50,44 @@ impl Entry {
         self.counts.as_ref().map(|(_, at)| at.elapsed())
     }
 
-    /// Why the queue cannot be read.
+    /// Why the queue, or a part of it, cannot be read.
     pub(crate) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
+        self.gap.as_ref().map(|gap| &*gap.why)
+    }
+
+    /// How long the oldest due message has waited. Grows while a part of the queue cannot be read:
+    /// nobody may have claimed what is due there.
+    pub(crate) fn overdue_ms(&self) -> Option<u64> {
+        let read = self.stats().map(|stats| stats.overdue_ms);
+        read.max(self.gap.as_ref().map(|gap| {
+            let passed = u64::try_from(gap.since.elapsed().as_millis());
+            gap.overdue_ms.saturating_add(passed.unwrap_or(u64::MAX))
+        }))
     }
 
     /// Whether both say the same, whatever their age.
     pub(crate) fn says(&self, other: &Self) -> bool {
-        self.stats() == other.stats() && self.error == other.error
+        self.stats() == other.stats() && self.error() == other.error()
     }
 
     pub(super) fn known(stats: Stats, at: Instant) -> Self {
         Self {
             counts: Some((Arc::new(stats), at)),
-            error: None,
+            gap: None,
         }
     }
 
-    /// The same with an error beside the last counts.
-    pub(super) fn failed(&self, error: &str) -> Self {
+    /// The same after an answer that does not have all counts, or none.
+    pub(super) fn unread(&self, stats: Option<Stats>, why: &str, at: Instant) -> Self {
+        let read = stats.map(|stats| (Arc::new(stats), at));
+        let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
         Self {
-            counts: self.counts.clone(),
-            error: Some(error.into()),
+            counts: read.or_else(|| self.counts.clone()),
+            gap: Some(Gap {
+                why: why.into(),
+                since: self.gap.as_ref().map_or(at, |gap| gap.since),
+                overdue_ms: self.gap.as_ref().map_or_else(before, |gap| gap.overdue_ms),
+            }),
         }
     }
 }

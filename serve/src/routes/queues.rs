@@ -1,10 +1,13 @@
 //! Which queues there are, and what one holds.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::http::header::ETAG;
 use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
@@ -19,6 +22,10 @@ mod stats;
 
 pub(crate) use list::{Listed, known};
 use stats::Stats;
+pub(crate) use stats::{Unread, unread};
+
+/// How long the answer waits for the tag. The library repeats the call for longer.
+const TAG_LIMIT: Duration = Duration::from_millis(500);
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(list::list_queues), routes!(read_queue)]
@@ -31,7 +38,8 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
 
 /// Read the counts and limits of a queue
 ///
-/// `ETag` names this creation of the queue: a deletion needs it.
+/// `ETag` names this creation of the queue: a deletion needs it. Partitions that do not reply within
+/// 2 s are named in `unread`.
 #[utoipa::path(
     get,
     path = "/v1/queues/{queue}",
@@ -46,16 +54,19 @@ async fn read_queue(State(app): State<Shared>, name: QueueName) -> Result<Respon
     app.poller.look([name.as_str()]);
     let queue = app.client.queue(name.as_str())?;
     // Before the counts: if another queue takes its place meanwhile, the tag is that of the old one.
-    let incarnation = queue.incarnation().await?;
-    let Some(incarnation) = incarnation else {
-        app.existing(&name).await?; // a damaged one has no incarnation
-        let stats = Stats::new(name.as_str(), &queue.stats().await?);
-        return Ok(Json(stats).into_response());
+    // While the master of its first partition is away, the others are read without a tag.
+    let incarnation = match timeout(TAG_LIMIT, queue.incarnation()).await {
+        Ok(incarnation) => incarnation?,
+        Err(_) => None,
     };
-    let stats = Stats::new(name.as_str(), &queue.stats().await?);
-    let tag = HeaderValue::from_str(&format!("\"{incarnation}\""));
-    let tag = tag.map(|tag| [(ETAG, tag)]);
-    Ok((tag.ok(), Json(stats)).into_response())
+    let stats = queue.stats_reached().await?;
+    if incarnation.is_none() && stats.unread.is_empty() {
+        app.existing(&name).await?; // a damaged one has no incarnation
+    }
+    let tag = incarnation.map(|incarnation| format!("\"{incarnation}\""));
+    let tag = tag.and_then(|tag| Some([(ETAG, HeaderValue::from_str(&tag).ok()?)]));
+    let stats = Stats::new(name.as_str(), &stats);
+    Ok((tag, Json(stats)).into_response())
 }
 
 impl crate::app::App {

@@ -72,3 +72,67 @@ async fn queue_whose_slot_moves_stays_in_lists_and_searches() -> Result<()> {
     list_until(&instance, is_read).await?;
     Ok(())
 }
+
+/// A third of a queue stands still: the numbers of the rest are there, and what alerts need grows.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_fires_while_a_master_is_away() -> Result<()> {
+    let options = ["--cluster-require-full-coverage", "no"];
+    let mut cluster = Cluster::start_with(3, &options).await?;
+    let instance = Instance::before(&cluster.url()).await?;
+    let queue = instance.client.queue("orders")?;
+    queue.partition_into(6).await?;
+    for number in 0..60 {
+        queue.push("x").id(format!("order:{number}")).await?;
+    }
+    let (_, home) = cluster.place("orders").await?;
+    list_until(&instance, |list| {
+        list["queues"][0]["counts"]["pushed"] == 60
+    })
+    .await?;
+    cluster.masters[(home + 1) % 3].kill()?;
+    let is_unread = |list: &serde_json::Value| {
+        let orders = &list["queues"][0];
+        orders["error"].is_string() && orders["counts"]["overdue_ms"].as_u64() > Some(5_000)
+    };
+    list_until(&instance, is_unread).await?;
+    let page = instance.ask("GET /metrics", &[], "").await?.body;
+    let sample = |name: &str| {
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|value| value.trim().parse::<f64>().ok())
+    };
+    assert_eq!(
+        sample("dueq_queue_unread{queue=\"orders\"}"),
+        Some(1.0),
+        "{page}"
+    );
+    assert!(
+        sample("dueq_queue_overdue_seconds{queue=\"orders\"}") > Some(5.0),
+        "{page}"
+    );
+    assert_eq!(sample("dueq_redis_up"), Some(1.0), "{page}");
+    assert!(
+        sample("dueq_queue_due{queue=\"orders\"}") > Some(0.0),
+        "{page}"
+    );
+    assert!(
+        !page.contains("dueq_queue_pushed_total{"),
+        "a part would seem a reset: {page}"
+    );
+    let orders = instance
+        .ask("GET /v1/queues/orders", &[], "")
+        .await?
+        .json()?;
+    assert_eq!(
+        orders["unread"].as_array().map(Vec::len),
+        Some(2),
+        "{orders}"
+    );
+    let backlog = instance
+        .ask("GET /v1/queues/orders/backlog", &[], "")
+        .await?
+        .json()?;
+    assert_eq!(backlog["unread"], 2, "{backlog}");
+    assert!(backlog["due_now"].as_u64() > Some(0), "{backlog}");
+    assert!(backlog["overdue_s"].as_f64() > Some(5.0), "{backlog}");
+    Ok(())
+}

@@ -33,10 +33,12 @@ pub(super) struct Backlog {
     scheduled: u64,
     /// Messages that were given up.
     dead: u64,
-    /// For how long the oldest due message has waited.
+    /// For how long the oldest due message has waited. Grows while a part of the queue cannot be read.
     overdue_s: f64,
     /// Live workers.
     nodes: u64,
+    /// How many partitions could not be read: their messages are in no number.
+    unread: usize,
     /// 1 if an operator paused the queue, or it is closed for some time; else 0.
     closed: u64,
 }
@@ -59,11 +61,22 @@ pub(super) async fn backlog(
     State(app): State<Shared>,
     name: QueueName,
 ) -> Result<Json<Backlog>, Problem> {
-    let queue = app.existing(&name).await?;
-    let now_ms = queue.dues(&[]).await?.now_ms;
+    app.poller.look([name.as_str()]);
+    let queue = app.client.queue(name.as_str())?;
+    let reached = queue.stats_reached().await?;
+    if reached.value == dueq::Stats::default() && reached.unread.is_empty() {
+        app.existing(&name).await?;
+    }
+    let stats = &reached.value;
+    let now_ms = queue.dues_reached(&[]).await?.value.now_ms;
     let times = AHEAD_MS.map(|ahead_ms| now_ms + ahead_ms);
-    let dues = queue.dues(&times).await?;
-    let stats = queue.stats().await?;
+    let dues = queue.dues_reached(&times).await?.value;
+    let snapshot = app.poller.snapshot();
+    let polled = snapshot
+        .get(name.as_str())
+        .filter(|_| !reached.unread.is_empty());
+    let polled_ms = polled.and_then(|entry| entry.overdue_ms());
+    let overdue_ms = stats.overdue_ms.max(polled_ms.unwrap_or(0));
     // What is due by then: the first slot has everything before, also what is overdue.
     let mut due_by = dues.counts.iter().scan(stats.ready, |sum, count| {
         *sum += count;
@@ -81,7 +94,8 @@ pub(super) async fn backlog(
         due_in_900_s: next(),
         scheduled: stats.scheduled,
         dead: stats.dead,
-        overdue_s: stats.overdue_ms as f64 / 1_000.0,
+        overdue_s: overdue_ms as f64 / 1_000.0,
+        unread: reached.unread.len(),
         nodes: stats.nodes,
         closed: u64::from(stats.paused || stats.closed_ms > 0),
     }))

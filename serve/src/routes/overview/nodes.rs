@@ -8,12 +8,16 @@ use utoipa::ToSchema;
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Document, Problem};
+use crate::routes::queues::{Unread, unread};
 
 /// The live nodes of a queue.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Nodes {
     queue: String,
     nodes: Vec<Node>,
+    /// What could not be read. Missing if everything was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<Unread>,
 }
 
 /// A live node: the machinery of one worker.
@@ -49,11 +53,12 @@ pub(super) async fn nodes(
     State(app): State<Shared>,
     name: QueueName,
 ) -> Result<Json<Nodes>, Problem> {
-    let nodes = app.client.queue(name.as_str())?.nodes().await?;
-    if nodes.is_empty() {
+    let reached = app.client.queue(name.as_str())?.nodes_reached().await?;
+    if reached.value.is_empty() && reached.unread.is_empty() {
         app.existing(&name).await?;
     }
-    let nodes = nodes.into_iter().map(|node| Node {
+    let unread = unread(&reached);
+    let nodes = reached.value.into_iter().map(|node| Node {
         id: node.id,
         silent_ms: node.silent_ms,
         parked_ms: node.parked_ms,
@@ -63,5 +68,6 @@ pub(super) async fn nodes(
     Ok(Json(Nodes {
         queue: name.as_str().to_owned(),
         nodes: nodes.collect(),
+        unread,
     }))
 }

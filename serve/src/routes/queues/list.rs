@@ -58,7 +58,7 @@ pub(crate) struct Listed {
     counts: Option<Counts>,
     /// How old the counts are.
     age_ms: Option<u64>,
-    /// Why the server cannot read the queue now.
+    /// Why the server cannot read the queue, or a part of it, now. Meanwhile `overdue_ms` grows.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -185,7 +185,10 @@ impl Listed {
         let stats = entry.and_then(Entry::stats);
         Self {
             queue: queue.to_owned(),
-            counts: stats.map(Counts::new),
+            counts: stats.map(|stats| Counts {
+                overdue_ms: entry.and_then(Entry::overdue_ms).unwrap_or_default(),
+                ..Counts::new(stats)
+            }),
             age_ms: entry.and_then(Entry::age).map(ms),
             error: entry.and_then(Entry::error).map(str::to_owned),
         }

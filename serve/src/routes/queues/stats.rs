@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::routes::limits::Limits;
+use crate::shown::shown;
 
 /// The counts and limits of a queue.
 #[derive(Serialize, ToSchema)]
@@ -70,10 +71,32 @@ pub(super) struct Stats {
     dry_lists: u64,
     #[serde(flatten)]
     limits: Limits,
+    /// What could not be read, and so is not in the counts. Missing if everything was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<Unread>,
+}
+
+/// A part of a queue that could not be read.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Unread {
+    /// `partition INDEX (TAG)`.
+    name: String,
+    /// Why.
+    error: String,
+}
+
+/// The parts that could not be read.
+pub(crate) fn unread<T>(reached: &dueq::Reached<T>) -> Vec<Unread> {
+    let unread = reached.unread.iter().map(|one| Unread {
+        name: one.name.clone(),
+        error: shown(&one.error.to_string()),
+    });
+    unread.collect()
 }
 
 impl Stats {
-    pub(super) fn new(queue: &str, stats: &dueq::Stats) -> Self {
+    pub(super) fn new(queue: &str, reached: &dueq::Reached<dueq::Stats>) -> Self {
+        let stats = &reached.value;
         Self {
             queue: queue.to_owned(),
             paused: stats.paused,
@@ -106,6 +129,7 @@ impl Stats {
             low_lists: stats.low_lists,
             dry_lists: stats.dry_lists,
             limits: Limits::new(stats),
+            unread: unread(reached),
         }
     }
 }

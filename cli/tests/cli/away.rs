@@ -1,0 +1,73 @@
+//! A master of the cluster is away: commands that read print what they reach, and name the rest.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use dueq::Client;
+use dueq_testkit::cluster::Cluster;
+use serde_json::Value;
+
+use crate::{DUEQ, text};
+
+#[test]
+fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    let (mut cluster, away) = runtime.block_on(async {
+        let cluster = Cluster::start_with(3, &["--cluster-require-full-coverage", "no"]).await?;
+        let client = Client::connect(&cluster.url()).await?;
+        let queue = client.queue("orders")?;
+        queue.partition_into(6).await?;
+        for number in 0..60 {
+            queue.push("").id(format!("order:{number}")).await?;
+        }
+        let (_, home) = cluster.place("orders").await?;
+        let away = (home + 1) % 3;
+        for number in 0.. {
+            let name = format!("other-{number}");
+            client.queue(&name)?.push("").await?;
+            if cluster.place(&name).await?.1 == away {
+                break;
+            }
+        }
+        anyhow::Ok((cluster, away))
+    })?;
+    let address = format!("127.0.0.1:{}", cluster.masters[away].port());
+    let url = cluster.masters[(away + 1) % 3].url();
+    cluster.masters[away].kill()?;
+    let read = |words: &[&str]| -> Result<(String, String)> {
+        let start = Instant::now();
+        let mut dueq = Command::new(DUEQ);
+        let output = dueq.env("REDIS_URL", &url).args(words).output()?;
+        // Calls are repeated for 10 s.
+        assert!(start.elapsed() < Duration::from_secs(9), "{words:?}");
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+        Ok((text(&output.stdout), text(&output.stderr)))
+    };
+    let (stdout, stderr) = read(&["stats", "orders", "--json"])?;
+    let stats: Value = serde_json::from_str(&stdout)?;
+    let scheduled = stats["scheduled"].as_u64().context("a count")?;
+    assert!((1..60).contains(&scheduled), "{stats}");
+    assert_eq!(stats["unread"].as_array().map(Vec::len), Some(2), "{stats}");
+    assert!(
+        stderr.contains("2 of 6 cannot be read: partition "),
+        "{stderr}"
+    );
+    let (stdout, stderr) = read(&["stats"])?;
+    assert!(stdout.contains("orders"), "{stdout}");
+    assert!(stderr.contains(&address), "{stderr}");
+    let (stdout, stderr) = read(&["queues"])?;
+    assert!(stdout.lines().any(|line| line == "orders"), "{stdout}");
+    assert!(stderr.contains(&address), "{stderr}");
+    let (stdout, _) = read(&["doctor", "--json"])?;
+    let findings = stdout
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let findings: Vec<_> = findings.filter(|line| !line["finding"].is_null()).collect();
+    assert_eq!(findings[0]["finding"], "away", "{stdout}");
+    assert!(
+        findings.iter().any(|line| line["queue"] == "orders"),
+        "{stdout}"
+    );
+    Ok(())
+}
