@@ -161,25 +161,6 @@ fn what_was_used_while_handlers_were_free_is_no_debt() {
 }
 
 #[test]
-fn claims_longer_than_handlers_are_charged_in_part() {
-    let mut usage = super::usage::Usage::default();
-    usage.settle(1, 1, at(0));
-    usage.settle(1, 1, at(300));
-    assert!(
-        (usage.virtual_time - 0.1).abs() < 1e-9,
-        "a third of the time"
-    );
-    usage.running = 1;
-    usage.settle(1, 1, at(400));
-    usage.running = 0;
-    usage.settle(1, 1, at(600));
-    assert!(
-        (usage.virtual_time - 0.2).abs() < 1e-9,
-        "twice the time is free"
-    );
-}
-
-#[test]
 fn a_reserve_stays_free_for_its_queue() {
     let mut shares = shares(4, Order::Weighted, [(A, reserve(2)), (B, weight(100))]);
     assert_eq!(shares.free_for(B), 2);

@@ -1,9 +1,9 @@
 //! The handler time that a queue has used.
 //!
 //! Each queue has a virtual time: the seconds that its handlers ran, divided by its weight. A handler
-//! that waits for the reply to a claim is free of charge, for up to twice the time that the queue's
-//! handlers run; beyond that a third of the time is charged. Otherwise a queue whose claims take much
-//! longer than its handlers would hold nearly all handlers to run its part of the time.
+//! that waits for the reply to a claim is free of charge, but a queue is charged with at least a third
+//! of the time for which it has handlers. Otherwise a queue whose claims take much longer than its
+//! handlers would hold nearly all handlers to run its part of the time.
 
 use std::time::Instant;
 
@@ -13,8 +13,8 @@ use super::Ended;
 const FIRST_MEAN: f64 = 0.1;
 /// Of how many handlers the mean time is known: the times of older ones are halved again and again.
 const MEAN_OVER: f64 = 32.0;
-/// How many seconds of waiting for each handler of the queue stay free of charge at most.
-const MAX_FREE: f64 = 1.0;
+/// The part of the time with handlers that is charged at least.
+const LEAST_CHARGED: f64 = 1.0 / 3.0;
 
 /// What a queue used. Times are seconds.
 #[derive(Default)]
@@ -26,11 +26,11 @@ pub(super) struct Usage {
     pub(super) running: usize,
     /// Until when they are charged; `None` before the first.
     settled: Option<Instant>,
-    /// The decayed sum of handler times, and of how many handlers that ended.
+    /// The decayed sums of handler times, of the times for which the queue had handlers, and of how
+    /// many handlers that ended.
     sum: f64,
+    held: f64,
     ended: f64,
-    /// How long handlers may wait for claims before that is charged.
-    free: f64,
 }
 
 impl Usage {
@@ -39,16 +39,13 @@ impl Usage {
         let since = self.settled.unwrap_or(now);
         let seconds = now.saturating_duration_since(since).as_secs_f64();
         self.settled = Some(now.max(since));
-        if seconds == 0.0 || held == 0 {
-            return;
-        }
         let used = seconds * self.running as f64;
-        let waited = seconds * held.saturating_sub(self.running) as f64;
         self.sum += used;
-        self.free = (self.free + 2.0 * used - waited).min(MAX_FREE * held as f64);
-        let charged = used + (-self.free / 3.0).max(0.0);
-        self.free = self.free.max(0.0);
-        self.virtual_time += charged / f64::from(weight);
+        self.held += seconds * held as f64;
+        if used > 0.0 {
+            let price = LEAST_CHARGED * self.held / self.sum.max(used);
+            self.virtual_time += used * price.max(1.0) / f64::from(weight);
+        }
     }
 
     /// Handlers have ended, some time before the last `settle`.
@@ -56,9 +53,11 @@ impl Usage {
         self.running = self.running.saturating_sub(ended.ran);
         self.virtual_time -= ended.ago / f64::from(weight);
         self.sum -= ended.ago;
+        self.held -= ended.ago;
         self.ended += ended.ran as f64;
         while self.ended > MEAN_OVER {
             self.sum /= 2.0;
+            self.held /= 2.0;
             self.ended /= 2.0;
         }
     }

@@ -1,160 +1,353 @@
-//! How the queues of one worker share its handlers over time.
+//! How the queues of one worker share its handlers over time. Handlers sleep, and their messages are
+//! due again at once, so that every queue always has a backlog.
+//!
+//! `DUEQ_SHARES=1 cargo test --release -p dueq --test library fairness -- --nocapture` prints the
+//! table of docs/performance/log.md, in 6 minutes. Without it, a few rows run at once.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use dueq::{Delivery, Share};
+use anyhow::{Context, Result, bail, ensure};
+use dueq::{Batch, Client, Delivery, Pullers, Queue, Settlement, Share, WorkerHandle, in_batches};
+use tokio::task::{JoinSet, LocalSet};
 
 use crate::support::{LONG, Setup, messages, push_all, setup, until};
 
-/// What the handlers of each queue have done.
-#[derive(Clone, Default)]
-struct Work(Arc<Mutex<BTreeMap<String, Done>>>);
+/// The difference to the weights that is allowed, in percent of all handler time.
+const POINTS: f64 = 3.0;
+/// The most messages of a batch.
+const BATCH: usize = 5;
 
-#[derive(Clone, Default, Debug)]
+/// What runs, queues, their weights and the times of their handlers in ms (each in turn), handlers of
+/// a node, nodes, partitions, seconds. The weight of a queue is the number of its pulls on a node.
+const SHORT: &str = "
+    handlers 4 1 10 2 1 1 3
+    handlers 2 1:10 10 1 1 1 3
+    handlers 3 6:3:1 20:100:500 20 1 1 3
+    handlers 80 1 50 64 1 1 3";
+
+/// Those with one handler run at once.
+const ALL: &str = "
+    handlers 2 6:3 10 1 1 1 60
+    handlers 4 6:3:1:2 10:100:1000 1 1 1 90
+    handlers 4 6:3:1:2 1000:100:10 1 3 1 90
+    handlers 2 1 10:1000 1 3 4 60
+    handlers 50 1 10 1 1 1 60
+    handlers 50 1 10:100:1000 1 1 1 90
+    batches 4 6:3:1:2 10:100:1000 1 1 4 90
+    handlers 2 6:3 10:1000 10 1 1 10
+    handlers 2 3:6 10:1000 10 3 4 10
+    handlers 4 6:3:1:2 10:100:1000 10 1 4 10
+    handlers 50 6:3:1 10 10 1 1 10
+    handlers 50 1 10:100:1000 10 1 1 20
+    batches 50 1 10:100:1000 10 3 1 20
+    handlers 2 6:3 10 64 1 1 8
+    handlers 4 6:3:1:2 10:100:1000 64 1 1 10
+    handlers 4 6:3:1:2 1000:100:10 64 3 4 10
+    handlers 50 6:3:1:2 10:100:1000 64 1 4 20
+    batches 4 6:3:1:2 10:100:1000 64 3 1 10
+    batches 2 6:3 10 64 1 4 8
+    pulls 50 1 10 50 1 1 8
+    pulls 4 6:3:1:2 100:1000 12 1 1 10
+    pulls 4 6:3:1:2 100:1000 12 3 4 10";
+
+struct Row {
+    text: &'static str,
+    kind: &'static str,
+    loads: Vec<Load>,
+    handlers: usize,
+    nodes: usize,
+    partitions: usize,
+    seconds: u64,
+}
+
+#[derive(Clone, Copy)]
+struct Load {
+    weight: u32,
+    time: Duration,
+}
+
+impl Row {
+    fn new(text: &'static str) -> Result<Self> {
+        let words: Vec<_> = text.split_whitespace().collect();
+        let [kind, numbers @ ..] = &words[..] else {
+            bail!("{text}");
+        };
+        let numbers = numbers.iter().map(|word| {
+            let parts = word.split(':').map(str::parse);
+            parts.collect::<Result<Vec<u64>, _>>().context(text)
+        });
+        let numbers = numbers.collect::<Result<Vec<_>>>()?;
+        let [queues, weights, times, rest @ ..] = &numbers[..] else {
+            bail!("{text}");
+        };
+        let load = |number: usize| Load {
+            weight: weights[number % weights.len()] as u32,
+            time: Duration::from_millis(times[number % times.len()]),
+        };
+        Ok(Self {
+            text,
+            kind,
+            loads: (0..queues[0] as usize).map(load).collect(),
+            handlers: rest[0][0] as usize,
+            nodes: rest[1][0] as usize,
+            partitions: rest[2][0] as usize,
+            seconds: rest[3][0],
+        })
+    }
+}
+
+/// What the handlers of each queue have done.
+#[derive(Clone)]
+struct Work(Arc<Mutex<Vec<Done>>>);
+
+#[derive(Clone, Debug)]
 struct Done {
-    started: usize,
-    ended: Duration,
-    running: Vec<Instant>,
-    /// By how much the sleeps of the handlers took longer than they should.
-    late: Duration,
+    starts: Vec<Instant>,
+    running: usize,
+    /// Handler time until `changed`.
+    seconds: f64,
+    changed: Instant,
+    /// By how much the sleeps of the handlers took longer than they should, in seconds.
+    late: f64,
 }
 
 impl Done {
-    /// Handler time, also of those that run.
-    fn seconds(&self) -> f64 {
-        let running = self.running.iter().map(Instant::elapsed).sum::<Duration>();
-        (self.ended + running).as_secs_f64()
+    fn settle(&mut self, now: Instant) {
+        self.seconds += self.running as f64 * (now - self.changed).as_secs_f64();
+        self.changed = now;
     }
 }
 
 impl Work {
-    fn change<T>(&self, queue: &str, change: impl FnOnce(&mut Done) -> T) -> T {
-        let mut work = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        change(work.entry(queue.to_owned()).or_default())
+    fn new(queues: usize) -> Self {
+        let none = Done {
+            starts: Vec::new(),
+            running: 0,
+            seconds: 0.0,
+            changed: Instant::now(),
+            late: 0.0,
+        };
+        Self(Arc::new(Mutex::new(vec![none; queues])))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Done>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, queue: usize, change: impl FnOnce(&mut Done)) {
+        let done = &mut self.lock()[queue];
+        done.settle(Instant::now());
+        change(done);
     }
 
     /// A handler that sleeps.
-    fn handler(
-        &self,
-        time: Duration,
-    ) -> impl Fn(Delivery) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync + use<>
-    {
-        let work = self.clone();
-        move |delivery: Delivery| {
-            let (work, queue) = (work.clone(), delivery.queue().to_owned());
-            Box::pin(async move {
-                let start = Instant::now();
-                work.change(&queue, |done| {
-                    done.started += 1;
-                    done.running.push(start);
-                });
-                tokio::time::sleep(time).await;
-                work.change(&queue, |done| {
-                    done.running.retain(|running| *running != start);
-                    done.ended += start.elapsed();
-                    done.late += start.elapsed().saturating_sub(time);
-                });
-            })
+    async fn handle(self, queue: usize, time: Duration) -> Settlement {
+        self.change(queue, |done| {
+            done.starts.push(Instant::now());
+            done.running += 1;
+        });
+        let start = Instant::now();
+        tokio::time::sleep(time).await;
+        let late = start.elapsed().saturating_sub(time).as_secs_f64();
+        self.change(queue, |done| {
+            done.running -= 1;
+            done.late += late;
+        });
+        Settlement::again(Duration::ZERO)
+    }
+
+    /// As of now.
+    fn snapshot(&self) -> Vec<Done> {
+        let mut work = self.lock();
+        let now = Instant::now();
+        work.iter_mut().for_each(|done| done.settle(now));
+        work.clone()
+    }
+}
+
+/// The nodes of a row. Dropped, they end.
+#[derive(Default)]
+struct Nodes {
+    workers: Vec<WorkerHandle>,
+    pullers: Vec<Pullers>,
+    pulls: JoinSet<Result<()>>,
+}
+
+impl Nodes {
+    /// Handles these queues on a node of its own.
+    async fn start(&mut self, row: &Row, url: &str, work: &Work, first: usize) -> Result<()> {
+        let client = Client::connect(url).await?;
+        if row.kind == "pulls" {
+            let pullers = client.pullers();
+            for (number, load) in row.loads.iter().enumerate() {
+                let puller = pullers.attend(&queue(&client, number)?).await?;
+                for _ in 0..load.weight {
+                    let (puller, work, time) = (puller.clone(), work.clone(), load.time);
+                    self.pulls.spawn(async move {
+                        loop {
+                            for delivery in puller.pull(1, LONG, LONG).await? {
+                                let _ = work.clone().handle(first + number, time).await;
+                                let _ = delivery.again(Duration::ZERO).await?;
+                            }
+                        }
+                    });
+                }
+            }
+            self.pullers.push(pullers);
+            return Ok(());
         }
+        let mut worker = client.worker().lease(LONG).concurrency(row.handlers);
+        for (number, load) in row.loads.iter().enumerate() {
+            let (queue, share) = (queue(&client, number)?, Share::weight(load.weight));
+            let (work, time) = (work.clone(), load.time);
+            let handle = move || work.clone().handle(first + number, time);
+            worker = match row.kind {
+                "batches" => {
+                    let handler = move |_: Batch<Vec<u8>>| handle();
+                    worker.queue_with(&queue, share, in_batches(BATCH, Duration::ZERO, handler))
+                }
+                _ => worker.queue_with(&queue, share, move |_: Delivery| handle()),
+            };
+        }
+        self.workers.push(worker.spawn());
+        Ok(())
     }
 
-    fn snapshot(&self) -> BTreeMap<String, Done> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    async fn stop(mut self) -> Result<()> {
+        self.pulls.shutdown().await;
+        for puller in self.pullers {
+            puller.shutdown().await?;
+        }
+        for worker in self.workers {
+            worker.abort();
+            worker.wait().await?;
+        }
+        Ok(())
     }
 }
 
-/// A queue: how many messages it has, its weight, and how long a handler takes.
-type Load = (usize, u32, Duration);
+fn queue(client: &Client, number: usize) -> Result<Queue> {
+    Ok(client.queue(&format!("q{number:03}"))?)
+}
 
-/// Runs one worker for these queues, until `is_enough`.
-async fn work(
-    concurrency: usize,
-    loads: &[Load],
-    is_enough: impl Fn(&BTreeMap<String, Done>) -> bool,
-) -> Result<Vec<Done>> {
-    let Setup { client, .. } = &setup().await?;
-    let work = Work::default();
-    let mut worker = client.worker().lease(LONG).concurrency(concurrency);
-    let name = |number: usize| format!("q{number:03}");
-    for (number, (count, weight, time)) in loads.iter().enumerate() {
-        let queue = client.queue(&name(number))?;
-        push_all(&queue, messages(*count)).await?;
-        worker = worker.queue_with(&queue, Share::weight(*weight), work.handler(*time));
+/// What the handlers of each queue of each node did in a window in which all had a backlog.
+async fn measure(row: &Row) -> Result<Vec<Done>> {
+    let Setup { client, server, .. } = &setup().await?;
+    let queues = row.loads.len();
+    // So that no queue runs out of messages while two full claims await their settlements.
+    let count = row.handlers * row.nodes * BATCH + 2_000 / queues;
+    for number in 0..queues {
+        let queue = queue(client, number)?;
+        if row.partitions > 1 {
+            queue.partition_into(row.partitions).await?;
+        }
+        push_all(&queue, messages(count)).await?;
     }
-    let worker = worker.spawn();
-    let done = until("enough work", async || Ok(work.snapshot()), is_enough).await?;
-    worker.abort();
-    worker.wait().await?;
-    let of = |number| done.get(&name(number)).cloned().unwrap_or_default();
-    Ok((0..loads.len()).map(of).collect())
-}
-
-fn started(work: &BTreeMap<String, Done>) -> usize {
-    work.values().map(|done| done.started).sum()
-}
-
-const MS: Duration = Duration::from_millis(1);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn equal_queues_take_turns_for_fewer_handlers() -> Result<()> {
-    let loads = vec![(1_000, 1, 10 * MS); 4];
-    let done = work(2, &loads, |work| started(work) >= 200).await?;
-    // The test may look late, so a count alone says nothing. A fair part is 25 %.
-    let all: usize = done.iter().map(|queue| queue.started).sum();
-    for queue in &done {
-        assert!((15..=35).contains(&(100 * queue.started / all)), "{done:?}");
+    let work = Work::new(queues * row.nodes);
+    let mut nodes = Nodes::default();
+    for node in 0..row.nodes {
+        nodes
+            .start(row, &server.url(), &work, node * queues)
+            .await?;
     }
-    Ok(())
+    let all_started = |work: &Vec<Done>| work.iter().all(|done| !done.starts.is_empty());
+    until("all started", async || Ok(work.snapshot()), all_started).await?;
+    let longest = row.loads.iter().map(|load| load.time).max();
+    tokio::time::sleep(2 * longest.context("a queue")?).await;
+    let before = work.snapshot();
+    tokio::time::sleep(Duration::from_secs(row.seconds)).await;
+    let after = work.snapshot();
+    nodes.stop().await?;
+    let between = before.iter().zip(after).map(|(before, mut after)| Done {
+        starts: after.starts.split_off(before.starts.len()),
+        seconds: after.seconds - before.seconds,
+        late: after.late - before.late,
+        ..after
+    });
+    Ok(between.collect())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn weights_hold_for_a_single_handler() -> Result<()> {
-    let loads = [(1_000, 1, 10 * MS), (2_000, 10, 10 * MS)];
-    let done = work(1, &loads, |work| started(work) >= 110).await?;
-    // A fair part is 9 %.
-    let percent = 100 * done[0].started / (done[0].started + done[1].started);
-    assert!((4..=20).contains(&percent), "{done:?}");
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_queues_than_handlers_all_get_some() -> Result<()> {
-    let loads = vec![(20, 1, 50 * MS); 80];
-    let done = work(64, &loads, |work| started(work) >= 480).await?;
-    for queue in &done {
-        assert!(queue.started > 0, "{done:?}");
+/// Runs a row and prints it. Fails if the handler time does not follow the weights.
+async fn check(row: Row, is_long: bool) -> Result<()> {
+    let done = measure(&row).await?;
+    let queues = row.loads.len();
+    let weights: u32 = row.loads.iter().map(|load| load.weight).sum();
+    let all: f64 = done.iter().map(|done| done.seconds).sum();
+    let capacity = (row.handlers * row.nodes) as f64 * row.seconds as f64;
+    let (mut late, mut differences) = (0.0_f64, Vec::new());
+    for (number, load) in row.loads.iter().enumerate() {
+        let nodes = || done[number..].iter().step_by(queues);
+        let starts: usize = nodes().map(|done| done.starts.len()).sum();
+        ensure!(starts > 0, "{}: queue {number} got nothing", row.text);
+        let time = load.time.as_secs_f64();
+        let late_seconds: f64 = nodes().map(|done| done.late).sum();
+        late = late.max(100.0 * late_seconds / (starts as f64 * time));
+        let percent = 100.0 * nodes().map(|done| done.seconds).sum::<f64>() / all;
+        let fair = 100.0 * f64::from(load.weight) / f64::from(weights);
+        // The window cuts a handler.
+        let cut = 100.0 * time / capacity;
+        differences.push((percent - fair, POINTS + cut));
     }
+    let worst = differences
+        .iter()
+        .map(|(off, _)| off.abs())
+        .fold(0.0, f64::max);
+    let columns: Vec<_> = row.text.split_whitespace().collect();
+    let run = 100.0 * all / capacity;
+    println!("| {} | {worst:.2} | {run:.0} |", columns.join(" | "));
+    // Beside other tests: the node charges a handler also for the wait for a thread, and that is about
+    // as long as its sleep takes longer.
+    let late = if is_long { 0.0 } else { late };
+    let is_fair = |(off, allowed): &(f64, f64)| off.abs() <= allowed + late;
+    ensure!(
+        differences.iter().all(is_fair),
+        "{}: {differences:.1?}, late {late:.1}",
+        row.text
+    );
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handler_time_follows_the_weights() -> Result<()> {
-    let times = [20 * MS, 100 * MS, 500 * MS];
-    let loads = [(4_000, 6, times[0]), (800, 3, times[1]), (100, 1, times[2])];
-    let all = |work: &BTreeMap<String, Done>| work.values().map(Done::seconds).sum::<f64>();
-    let done = work(20, &loads, |work| all(work) >= 100.0).await?;
-    let all: f64 = done.iter().map(Done::seconds).sum();
-    let percents: Vec<_> = done
-        .iter()
-        .map(|queue| 100.0 * queue.seconds() / all)
-        .collect();
-    println!("handler time of 6:3:1 by queue: {percents:.1?} %");
-    for ((percent, queue), (time, fair)) in percents
-        .iter()
-        .zip(&done)
-        .zip(times.iter().zip([60.0, 30.0, 10.0]))
-    {
-        // The node charges a handler also for the wait for a thread. On a busy machine that is about
-        // as long as its sleep takes longer.
-        let late = queue.late.as_secs_f64() / (queue.started as f64 * time.as_secs_f64());
-        let off = 3.0 + 100.0 * done.iter().map(|_| late).fold(0.0, f64::max);
-        assert!((percent - fair).abs() <= off, "{percents:?}, {off}");
+    let is_long = std::env::var_os("DUEQ_SHARES").is_some();
+    let rows = if is_long { ALL } else { SHORT }.lines().skip(1);
+    let rows = rows.map(Row::new).collect::<Result<Vec<_>>>()?;
+    let (at_once, others): (Vec<_>, Vec<_>) =
+        (rows.into_iter()).partition(|row| !is_long || row.handlers == 1);
+    let (local, mut checks) = (LocalSet::new(), JoinSet::new());
+    for row in at_once {
+        checks.spawn_local_on(check(row, is_long), &local);
     }
+    local.await;
+    for checked in checks.join_all().await {
+        checked?;
+    }
+    for row in others {
+        check(row, is_long).await?;
+    }
+    if is_long {
+        take_turns().await?;
+    }
+    Ok(())
+}
+
+/// 1,000 queues and 10 handlers: the n-th start of the last queue comes within two turns after that
+/// of the first one. In a turn each queue starts one handler.
+async fn take_turns() -> Result<()> {
+    let row = Row::new("handlers 1000 1 10 10 1 1 20")?;
+    let done = measure(&row).await?;
+    let least = done.iter().map(|done| done.starts.len()).min();
+    let all: usize = done.iter().map(|done| done.starts.len()).sum();
+    let turn = row.seconds as f64 * done.len() as f64 / all as f64;
+    let spread = |n: usize| {
+        let nth = || done.iter().map(|done| done.starts[n]);
+        let between = nth().min().zip(nth().max());
+        between.map_or(0.0, |(first, last)| (last - first).as_secs_f64() / turn)
+    };
+    let least = least.context("a queue")?;
+    let worst = (0..least).map(spread).fold(0.0, f64::max);
+    println!("1,000 queues: {worst:.2} turns of {turn:.2} s, {least} starts at least");
+    ensure!(least > 1 && worst <= 2.0, "{worst} turns");
     Ok(())
 }

@@ -266,6 +266,21 @@ fn partitions_and_other_nodes_change_no_share() {
     }
 }
 
+/// If all of their wait were free of charge, nearly all handlers would wait for claims.
+#[test]
+fn claims_longer_than_handlers_are_charged_in_part() {
+    let loads = [1, 1_000].map(|handler_ms| Load {
+        claim_time: 12_000,
+        ..load(1, handler_ms)
+    });
+    let mut simulation = Simulation::new(64, &loads);
+    simulation.run_until(20_000_000);
+    let running = |outcome: &Outcome| outcome.busy as f64 / 20_000_000.0;
+    let [short, long] = [0, 1].map(|queue| running(&simulation.outcomes[queue]));
+    println!("{short:.1} handlers of 1 ms run, {long:.1} of 1 s");
+    assert!(short + long >= 10.0 && short >= 1.5, "{short} and {long}");
+}
+
 #[test]
 fn a_thousand_queues_take_turns_for_ten_handlers() {
     let queues = vec![load(1, 10); 1_000];
