@@ -101,6 +101,7 @@ impl Act {
     /// The last ones come first, so that a short run has them.
     const FIRST: [Self; 12] = [
         Self::Windows,
+        Self::Windows,
         Self::Trigger,
         Self::Backfill,
         Self::Refill,
@@ -110,9 +111,7 @@ impl Act {
         Self::Same,
         Self::Older,
         Self::Renew,
-        // Handlers of messages with a window still run.
         Self::Examine,
-        Self::Windows,
         Self::Pause,
     ];
     const ALL: [Self; 35] = [
@@ -262,7 +261,10 @@ impl Scheduler {
                 self.queue.resume().await
             }
             Act::Windows => self.windows().await,
-            Act::Examine => self.queue.examine(self.rng.bool()).await.map(drop),
+            Act::Examine => {
+                self.windows().await?; // their handlers run meanwhile
+                self.queue.examine(self.rng.bool()).await.map(drop)
+            }
         }
     }
 
