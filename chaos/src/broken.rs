@@ -43,7 +43,7 @@ pub struct Variant {
 const SECONDS: u64 = 20;
 
 /// Caught by a run on one server.
-pub const VARIANTS: [Variant; 18] = [
+pub const VARIANTS: [Variant; 19] = [
     Variant {
         name: "ack_any_token",
         what: "ack does not compare the token",
@@ -202,6 +202,17 @@ pub const VARIANTS: [Variant; 18] = [
         shipped: shipped!("ack_push"),
         exchanges: &[("refusal = 'REFUSED'", "refusal = nil")],
         seconds: SECONDS,
+    },
+    Variant {
+        name: "release_charges",
+        what: "release counts a crash",
+        verb: "release",
+        shipped: shipped!("release"),
+        exchanges: &[(
+            "set_attrs(id, failures, crashes, nil,",
+            "set_attrs(id, failures, crashes + 1, nil,",
+        )],
+        seconds: LIMIT_SECONDS,
     },
     Variant {
         name: "snooze_charges",

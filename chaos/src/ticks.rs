@@ -8,6 +8,8 @@ use dueq::{Error, Missed, Overlap, Schedule};
 pub const SCHEDULES: usize = 32;
 /// The set that declares them.
 pub const SET: &str = "chaos";
+/// How the ids of messages with a window begin.
+pub const WINDOWED: &str = "window-";
 const EVERY_MS: [u64; 12] = [
     50, 100, 250, 500, 700, 1_000, 1_500, 2_000, 3_000, 200, 400, 5_000,
 ];

@@ -36,9 +36,8 @@ impl Coordinator {
             for_promote,
             result,
         } = claimed;
-        if let Err(error) = &result {
-            self.lost_claims.failed(number, own, error);
-        }
+        let granted = result.as_ref().map(|claim| claim.granted.len());
+        self.lost_claims.ended(number, own, granted);
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };

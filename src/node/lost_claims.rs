@@ -41,6 +41,7 @@ pub(crate) struct OwnClaim {
     pub(crate) token: LeaseToken,
     /// When a claim with this token was sent first: a lease of the token began then or later.
     sent: Instant,
+    /// The shortest lease of the claims with this token.
     lease_ms: u64,
 }
 
@@ -71,29 +72,43 @@ pub(crate) struct Recovered {
 }
 
 impl LostClaims {
-    /// A claim ended with this error. It may have granted messages.
-    pub(crate) fn failed(&mut self, number: QueueNumber, claim: Option<OwnClaim>, error: &Error) {
+    /// A claim granted so many messages, or ended with an error. The token of a lost claim is kept
+    /// until a claim with it grants messages: before that, the lost one may still be executed.
+    pub(crate) fn ended(
+        &mut self,
+        number: QueueNumber,
+        claim: Option<OwnClaim>,
+        result: Result<usize, &Error>,
+    ) {
         #[cfg(feature = "harness")]
         if harness::forgets_lost_claims() {
             return;
         }
-        if let Some(claim) = claim.filter(|_| may_have_granted(error)) {
-            let was_empty = false;
-            self.0.insert(number, LostClaim { claim, was_empty });
+        let Some(claim) = claim else {
+            return;
+        };
+        match result {
+            Ok(1..) => drop(self.0.remove(&number)),
+            Err(error) if may_have_granted(error) => {
+                let was_empty = false;
+                self.0.insert(number, LostClaim { claim, was_empty });
+            }
+            _ => {}
         }
     }
 
-    /// The next claim of the partition under this lease.
-    pub(crate) fn next(&mut self, number: QueueNumber, lease_ms: u64) -> OwnClaim {
-        let lost = self.0.get(&number).map(|lost| lost.claim);
-        if let Some(claim) = lost.filter(|claim| claim.lease_ms == lease_ms) {
-            self.0.remove(&number);
-            return claim;
-        }
-        OwnClaim {
-            token: LeaseToken::random(),
-            sent: Instant::now(),
-            lease_ms,
+    /// The next claim of the partition, under this lease.
+    pub(crate) fn next(&self, number: QueueNumber, lease_ms: u64) -> OwnClaim {
+        match self.0.get(&number) {
+            Some(LostClaim { claim, .. }) => OwnClaim {
+                lease_ms: lease_ms.min(claim.lease_ms),
+                ..*claim
+            },
+            None => OwnClaim {
+                token: LeaseToken::random(),
+                sent: Instant::now(),
+                lease_ms,
+            },
         }
     }
 
@@ -320,4 +335,45 @@ impl Coordinator {
 /// Whether a claim that ended with this error may have granted messages, or has.
 pub(crate) fn may_have_granted(error: &Error) -> bool {
     error.is_held() || error.was_applied() != Applied::No
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn lost_token_is_used_until_a_claim_with_it_grants() {
+        let number = QueueNumber(1);
+        let error = |applied| Error::new(ErrorKind::Unavailable, applied, "away");
+        let (unknown, refused) = (error(Applied::Unknown), error(Applied::No));
+        let mut lost = LostClaims::default();
+        let first = lost.next(number, 30);
+        lost.ended(number, Some(first), Err(&unknown));
+        let found_nothing = |lost: &mut LostClaims| {
+            assert!(lost.must_look_up(number));
+            lost.0.get_mut(&number).expect("it was lost").was_empty = true;
+        };
+        found_nothing(&mut lost);
+        for (lease_ms, result) in [
+            (30, Err(&unknown)),
+            (30, Err(&refused)),
+            (30, Ok(0)),
+            (40, Err(&unknown)),
+            (20, Err(&unknown)),
+        ] {
+            let claim = lost.next(number, lease_ms);
+            assert_eq!(claim.token, first.token, "{lease_ms} ms, {result:?}");
+            lost.ended(number, Some(claim), result);
+            if result.is_err_and(may_have_granted) {
+                found_nothing(&mut lost);
+            }
+        }
+        // A claim with a token of its caller tells nothing of it.
+        lost.ended(number, None, Ok(1));
+        let last = lost.next(number, 40);
+        assert_eq!((last.token, last.lease_ms), (first.token, 20));
+        lost.ended(number, Some(last), Ok(1));
+        assert_ne!(lost.next(number, 40).token, first.token);
+    }
 }

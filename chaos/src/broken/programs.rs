@@ -27,6 +27,9 @@ pub enum Broken {
     Program(BrokenProgram),
 }
 
+/// Only runs by hand have these: others in the gate are caught by the same rules, or in less time.
+const BY_HAND: [&str; 2] = ["held_leaves_some_out", "schedule_leaves_timer"];
+
 impl Broken {
     pub fn all() -> impl Iterator<Item = Self> {
         let scripts = VARIANTS.into_iter().chain(OF_SCHEDULES);
@@ -55,6 +58,11 @@ impl Broken {
             Self::Script(variant) => variant.seconds,
             Self::Program(broken) => broken.seconds,
         }
+    }
+
+    /// Whether it runs only if it is named, or all are asked for.
+    pub fn is_by_hand(&self) -> bool {
+        BY_HAND.contains(&self.name())
     }
 
     pub fn program(&self) -> Option<Program> {
@@ -120,7 +128,7 @@ pub const OF_WORKERS: [BrokenProgram; 2] = [
 ];
 
 /// Scripts that break the claims with a token of the caller's: only servers of HTTP make such.
-pub const OF_TOKENS: [Variant; 2] = [
+pub const OF_TOKENS: [Variant; 3] = [
     Variant {
         name: "held_finds_nothing",
         what: "held returns nothing",
@@ -129,6 +137,17 @@ pub const OF_TOKENS: [Variant; 2] = [
         exchanges: &[(
             "if claim and string.find(claim, token, 1, true) == 1",
             "if false",
+        )],
+        seconds: LIMIT_SECONDS,
+    },
+    Variant {
+        name: "held_leaves_some_out",
+        what: "held returns every second delivery of a claim",
+        verb: "held",
+        shipped: shipped!("held"),
+        exchanges: &[(
+            "if claim and string.find(claim, token, 1, true) == 1",
+            "if i % 2 == 0 and claim and string.find(claim, token, 1, true) == 1",
         )],
         seconds: LIMIT_SECONDS,
     },

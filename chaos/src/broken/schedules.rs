@@ -4,9 +4,11 @@ use super::{SECONDS, Variant};
 
 /// The length of a run that catches a script that breaks schedules, in seconds.
 const SCHEDULE_SECONDS: u64 = 6;
+/// The same where a schedule must stand still for 5 s, or an audit must meet a delivery.
+const LATE_SECONDS: u64 = 10;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 10] = [
+pub const OF_SCHEDULES: [Variant; 15] = [
     Variant {
         name: "push_forgets_windows",
         what: "push does not look whether a window remembers the id",
@@ -113,5 +115,60 @@ pub const OF_SCHEDULES: [Variant; 10] = [
             "and redis.call('HEXISTS', MESSAGES, TIMER .. s.name) == 1",
         )],
         seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "schedule_leaves_timer",
+        what: "schedule changes a schedule and does not move its timer",
+        verb: "schedule",
+        shipped: shipped!("schedule"),
+        exchanges: &[(
+            "  place_timer(s, old)\n",
+            "  if not old then place_timer(s, old) end\n",
+        )],
+        seconds: SECONDS,
+    },
+    Variant {
+        name: "amend_leaves_timer",
+        what: "amend resumes a schedule and does not move its timer",
+        verb: "amend",
+        shipped: shipped!("amend"),
+        exchanges: &[(
+            "      place_timer(s, s)\n",
+            "      if change == 'pause' then place_timer(s, s) end\n",
+        )],
+        seconds: LATE_SECONDS,
+    },
+    Variant {
+        name: "refill_leaves_timer",
+        what: "refill does not move the timer of a cron that ran dry",
+        verb: "refill",
+        shipped: shipped!("refill"),
+        exchanges: &[(
+            "    redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)\n",
+            "",
+        )],
+        seconds: LATE_SECONDS,
+    },
+    Variant {
+        name: "claim_postpones_timers",
+        what: "claim postpones the timers that are too many for one call",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[
+            ("if found > 64 then", "if found > 1 then"),
+            (
+                "      for k = #ids, i, -1 do\n",
+                "      for k = #ids, i, -1 do\n        redis.call('ZADD', SCHEDULED, 'XX', int(now + 60000), ids[k])\n",
+            ),
+        ],
+        seconds: LATE_SECONDS,
+    },
+    Variant {
+        name: "audit_takes_windows",
+        what: "audit takes deliveries with a window from their handlers",
+        verb: "audit",
+        shipped: shipped!("audit"),
+        exchanges: &[("'^%d+%a*%+?$', 17)", "'^[1-9]%d*%a*%+?$', 17)")],
+        seconds: LATE_SECONDS,
     },
 ];

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::verdict::Kind;
-use crate::history::{Call, ClaimedItem, Verb};
+use crate::history::{Call, ClaimedItem, SettleItem, Verb};
 
 /// The grants of one process without a handler or a settlement.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ struct Delivery {
     answered_us: u64,
     /// Version, due time, attempt.
     content: (u32, u64, u32),
+    /// An extension was refused: the process learned that the lease had ended.
+    is_lost: bool,
 }
 
 /// A killed process may not have started its last grants, if they came so shortly before its last
@@ -34,6 +36,7 @@ impl Granted {
                 token: token.to_owned(),
                 answered_us,
                 content: (item.1, item.2, item.3),
+                is_lost: false,
             };
             self.of.entry(item.0.clone()).or_default().push(delivery);
         }
@@ -65,6 +68,17 @@ impl Granted {
             if *verb == Verb::Release && self.guessed.remove(&key) {
                 self.remove(&item.0, |_| true);
             }
+        }
+    }
+
+    /// An extension was answered. What is no longer leased needs no handler.
+    pub(super) fn extended(&mut self, items: &[SettleItem], verdicts: &[String]) {
+        let refused = |word: &str| matches!(word, "LOST" | "GONE");
+        for (item, _) in items.iter().zip(verdicts).filter(|(_, word)| refused(word)) {
+            let of_id = self.of.get_mut(&item.0).into_iter().flatten();
+            of_id
+                .filter(|delivery| delivery.token == item.1)
+                .for_each(|delivery| delivery.is_lost = true);
         }
     }
 
@@ -103,9 +117,10 @@ impl Granted {
             .of
             .iter()
             .flat_map(|(id, deliveries)| deliveries.iter().map(move |delivery| (id, delivery)));
-        let late =
-            all.filter(|(_, delivery)| ended || delivery.answered_us + ABOUT_TO_BEGIN_US < last_us);
-        late.map(|(id, Delivery { token, answered_us, content })| {
+        let late = all.filter(|(_, delivery)| {
+            !delivery.is_lost && (ended || delivery.answered_us + ABOUT_TO_BEGIN_US < last_us)
+        });
+        late.map(|(id, Delivery { token, answered_us, content, .. })| {
             format!("{id} was granted by {token} at {answered_us} us (version, due, attempt {content:?}), and neither begun nor given back")
         })
         .collect()
@@ -129,7 +144,6 @@ impl Granted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::SettleItem;
 
     /// Two masters grant the same message to one process. It starts one handler, and perhaps gives
     /// a grant back.
@@ -160,5 +174,17 @@ mod tests {
             1,
             "of the handler that started"
         );
+    }
+
+    #[test]
+    fn a_grant_whose_extension_is_refused_needs_no_handler() {
+        for (word, forgotten) in [("OK 5", 1), ("LOST", 0), ("GONE", 0)] {
+            let mut granted = Granted::default();
+            let item = ClaimedItem("a".into(), 1, 2, 3, 100, String::new());
+            granted.held("token", 1, &[item]);
+            let extension = [SettleItem("a".into(), "token".into(), "2000".into())];
+            granted.extended(&extension, &[word.to_owned()]);
+            assert_eq!(granted.forgotten(true, 1).len(), forgotten, "{word}");
+        }
     }
 }

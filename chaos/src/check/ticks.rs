@@ -68,6 +68,9 @@ pub(super) struct Ticks {
     refilled: u64,
     dry: u64,
     has_crons: bool,
+    /// When a refill listed a fire of a schedule, by the clock of the processes; never if it got no
+    /// answer.
+    listed_us: HashMap<(String, u64), u64>,
     told: Vec<Told>,
     /// When calls that declare, pause or remove schedules were sent that got no answer.
     lost_us: Vec<u64>,
@@ -174,6 +177,7 @@ impl Ticks {
                     let lists = args.chunks_exact(4).zip(words);
                     for (list, _) in lists.filter(|(_, word)| word.starts_with("OK ")) {
                         let is_over = list[2].parse().is_ok_and(|last: u64| last < at.0);
+                        self.listed(list, at.1);
                         self.refilled += 1;
                         self.dry += u64::from(is_over);
                     }
@@ -200,6 +204,11 @@ impl Ticks {
             self.lost_us.push(asked_us);
         }
         match (verb.as_str(), &args[..]) {
+            ("refill", lists) => {
+                for list in lists.chunks_exact(4) {
+                    self.listed(list, u64::MAX);
+                }
+            }
             ("trigger", [name, now]) if now == "now" => {
                 let named = self.named.entry(name.clone()).or_default();
                 named.lost_triggers_us.push(asked_us);
@@ -215,6 +224,13 @@ impl Ticks {
             }
             _ => {}
         }
+    }
+
+    fn listed(&mut self, list: &[String], at_us: u64) {
+        let fires = list[3].lines().nth(1).unwrap_or_default().split(' ');
+        let fires = fires.filter_map(|fire| fire.parse().ok());
+        self.listed_us
+            .extend(fires.map(|fire| ((list[0].clone(), fire), at_us)));
     }
 
     /// Why the run proves nothing about lists of fires.

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Options, Stop};
 use crate::history::now_us;
 use crate::queues::TICKS;
-use crate::ticks::{SCHEDULES, SET, every_ms, is_limited, is_removed, name, schedule};
+use crate::ticks::{SCHEDULES, SET, WINDOWED, every_ms, is_limited, is_removed, name, schedule};
 use crate::workload::{Push, hash};
 
 /// Between two actions, in ms.
@@ -25,8 +25,8 @@ const OLDER: u64 = 10_000_000;
 const BACKFILLED: u64 = 6;
 const BACKFILL_MS: u64 = 3_000;
 
-/// The ids of messages with a window, and how many are pushed at once.
-const WINDOWED: usize = 6;
+/// How many ids have a window, and how many are pushed at once.
+const WINDOWS: usize = 6;
 const PUSHES: usize = 8;
 const WINDOW: Duration = Duration::from_secs(3);
 
@@ -87,6 +87,7 @@ enum Act {
     Refill,
     /// Declares a schedule again that has ended, or will.
     Renew,
+    /// Pauses some of them for a moment.
     Pause,
     /// Removes one, and mostly only reads some.
     Remove,
@@ -98,17 +99,20 @@ enum Act {
 
 impl Act {
     /// The last ones come first, so that a short run has them.
-    const FIRST: [Self; 10] = [
+    const FIRST: [Self; 12] = [
         Self::Windows,
         Self::Windows,
         Self::Trigger,
         Self::Backfill,
         Self::Refill,
-        Self::Pause,
+        // Some schedules have ended since the first renewal.
+        Self::Renew,
         Self::PauseQueue,
         Self::Same,
         Self::Older,
         Self::Renew,
+        Self::Examine,
+        Self::Pause,
     ];
     const ALL: [Self; 35] = [
         Self::Windows,
@@ -227,9 +231,19 @@ impl Scheduler {
                 self.apply(0..SCHEDULES, now_us(), false).await
             }
             Act::Pause => {
-                handle.pause().await?;
+                // Of each kind: a cron, one with a limit, one that may be removed.
+                let some = (0..SCHEDULES).step_by(9);
+                let some: Vec<_> = some
+                    .map(|step| self.queue.schedule(name((number + step) % SCHEDULES)))
+                    .collect();
+                for handle in &some {
+                    handle.pause().await?;
+                }
                 self.rest(SHORT_MS).await;
-                handle.resume().await.map(drop)
+                for handle in &some {
+                    handle.resume().await?;
+                }
+                Ok(())
             }
             Act::Remove if is_removed(number) => {
                 handle.remove().await?;
@@ -247,7 +261,10 @@ impl Scheduler {
                 self.queue.resume().await
             }
             Act::Windows => self.windows().await,
-            Act::Examine => self.queue.examine(self.rng.bool()).await.map(drop),
+            Act::Examine => {
+                self.windows().await?; // their handlers run meanwhile
+                self.queue.examine(self.rng.bool()).await.map(drop)
+            }
         }
     }
 
@@ -258,7 +275,7 @@ impl Scheduler {
     /// Each id again and again: the window remembers most of them, whatever became of the message.
     async fn windows(&mut self) -> Result<(), Error> {
         for _ in 0..PUSHES {
-            let id = format!("window-{}", self.rng.usize(0..WINDOWED));
+            let id = format!("{WINDOWED}{}", self.rng.usize(0..WINDOWS));
             let push = Push::again(id, Due::AfterMs(self.rng.u64(0..100)));
             let message = push.message().window(WINDOW);
             self.queue.push_message(message).await?;

@@ -4,7 +4,7 @@ use dueq_chaos::check::Kind;
 use dueq_chaos::history::{Event, Phase};
 
 use crate::story::Story;
-use crate::ticks::{declared, id, stored, tick};
+use crate::ticks::{declared, id, refilled, stored, tick};
 
 /// A schedule of a fire each second is paused at this time, and its next fire is at the other.
 fn stood_still(next_ms: u64, paused_ms: u64, explain: &dyn Fn(&mut Story)) -> Story {
@@ -58,4 +58,17 @@ fn a_queue_of_schedules_without_ticks_is_late() {
     };
     silent(5_900).is_clean();
     silent(6_100).has(Kind::Late);
+}
+
+#[test]
+fn a_cron_that_stands_still_after_a_refill_is_late() {
+    let stood_still = |paused_ms: u64| {
+        let mut story = refilled("paused", 4_000, 6_000, 2, 0);
+        story
+            .at(paused_ms)
+            .other("amend", &["pause", "t"], &["OK 0"]);
+        story
+    };
+    stood_still(13_900).is_clean();
+    stood_still(14_100).has(Kind::Late);
 }

@@ -258,8 +258,8 @@ fn declared_cron(story: &mut Story, fires: &str, answer: &str) {
     story.call(what, Answer::Other(strings(&["OK", answer])), true);
 }
 
-/// A cron that ran dry and was refilled, in this state with these counts.
-fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64) -> Story {
+/// A cron that ran dry and was refilled at 9 s, in this state with these counts.
+pub(crate) fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64) -> Story {
     let mut story = Story::new();
     story.queue = TICKS;
     let list = |from: u64| {
@@ -278,7 +278,11 @@ fn refilled(state: &str, last: u64, next: u64, made: u64, missed: u64) -> Story 
         .at(9_000)
         .other("refill", &["t", "1", &listed, &more], &["OK 2"]);
     let [last, next, since] = [last, next, 2_000].map(Story::server);
-    let next = if state == "active" { next } else { 0 };
+    let next = if matches!(state, "active" | "paused") {
+        next
+    } else {
+        0
+    };
     story.write(Event::Schedule {
         queue: TICKS.into(),
         name: "t".into(),

@@ -32,7 +32,11 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
         async {}
     };
     let worker = Running::start(queue.worker().lease(LONG), handler);
-    for id in ids(10) {
+    setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
+    for (number, id) in ids(10).into_iter().enumerate() {
+        if number % 2 == 1 {
+            proxy.cut_reply_of(HELD); // lost twice in a row
+        }
         lose_a_grant(&setup, &proxy, &id).await?;
         assert_eq!(attempts.next().await?, (id, 1));
     }

@@ -19,8 +19,8 @@ pub(crate) struct Proxy {
 
 #[derive(Default)]
 struct Rules {
-    /// Bytes of a request whose reply is lost once, together with its connection.
-    cut: Mutex<Option<Vec<u8>>>,
+    /// Bytes of requests, each of which loses one reply and its connection.
+    cut: Mutex<Vec<Vec<u8>>>,
     cuts: AtomicU64,
     /// Bytes of a request, and a command that the proxy sends once between the server's reply and
     /// the client's read.
@@ -66,14 +66,15 @@ impl Proxy {
         format!("redis://{}/", self.address)
     }
 
-    /// Loses the server's reply to the next call of this script and closes the connection.
+    /// Loses the server's reply to the next call of this script and closes the connection. Asked for
+    /// twice, it loses the replies to the next two.
     pub(crate) fn cut_reply_of(&self, script: &str) {
         let sha = redis::Script::new(script).get_hash().as_bytes().to_vec();
-        *self
-            .rules
+        self.rules
             .cut
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(sha);
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sha);
     }
 
     /// Stops each connection at its next call of this script. Other connections continue.
@@ -244,10 +245,9 @@ impl Rules {
     }
 
     fn takes_cut(&self, request: &[u8]) -> bool {
-        self.cut
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take_if(|sha| request.windows(sha.len()).any(|window| window == sha))
-            .is_some()
+        let mut cut = self.cut.lock().unwrap_or_else(PoisonError::into_inner);
+        let has = |sha: &Vec<u8>| request.windows(sha.len()).any(|window| window == sha);
+        let first = cut.iter().position(has);
+        first.map(|first| cut.remove(first)).is_some()
     }
 }

@@ -205,6 +205,14 @@ impl Process<'_> {
                 | Call::Change { .. }),
                 Answer::Items(verdicts),
             ) => {
+                if let Call::Settle {
+                    verb: Verb::Extend,
+                    items,
+                } = call
+                {
+                    let whole = self.whole_number(open.queue);
+                    self.granted[usize::from(whole)].extended(items, &verdicts);
+                }
                 self.judged(call, open, record, &verdicts)?;
                 if matches!(
                     call,

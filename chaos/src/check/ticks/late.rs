@@ -33,12 +33,18 @@ pub(super) fn judge(all: &Collection, queue: u16, last: usize, verdict: &mut Ver
         let Some((now_ms, at_us)) = paused.get(&*stored.name).copied() else {
             continue;
         };
-        // The short list of a cron holds it up: after an outage a refill adds few fires.
-        let is_cron = !stored.pattern.is_empty();
-        if stored.state != "paused" || is_cron || next_ms >= now_ms {
+        let due_ms = Spec::read(&stored.spec, &stored.pattern)
+            .map(|spec| spec.due_ms(&format!("{}@{next_ms}", stored.name), next_ms));
+        let Some(due_ms) = due_ms.filter(|due_ms| next_ms > 0 && *due_ms < now_ms) else {
+            continue;
+        };
+        // A refill may list fires that are over.
+        let listed = all.ticks.listed_us.get(&(stored.name.clone(), next_ms));
+        let from_us = at_us.saturating_sub((now_ms - due_ms) * 1_000);
+        let from_us = from_us.max(listed.copied().unwrap_or(0));
+        if stored.state != "paused" || from_us >= at_us {
             continue;
         }
-        let from_us = at_us.saturating_sub((now_ms - next_ms) * 1_000);
         let mut clocks = all.clock_faults.iter();
         let stepped = clocks.any(|(begin_us, end_us)| *begin_us < at_us && from_us < *end_us);
         if !stepped && outside_us((from_us, at_us), &excused) > LONGEST_US {
