@@ -24,6 +24,10 @@ use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 /// A connection that was idle for longer may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
+/// After a lane has given up a connection, it doubts none for so long. On a slow network a large
+/// call then arrives, although small ones before it were answered soon.
+const TRUST_FOR: Duration = Duration::from_secs(10);
+
 /// Calls scripts on one connection, and replaces it when it is lost.
 ///
 /// It keeps its connection: taking a used one from the pool for each call would cost a round trip.
@@ -37,6 +41,8 @@ pub(crate) struct Lane {
     /// Whether only the first call after a pause doubts its connection. The others may wait for a
     /// large call before them.
     doubts_idle_only: bool,
+    /// When it gave up a connection that was doubted.
+    gave_up: Mutex<Option<Instant>>,
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
@@ -58,8 +64,7 @@ pub(crate) struct ConnectionInfo {
 /// What the calls on one connection know of it.
 #[derive(Default)]
 struct Health {
-    /// Whether a call was answered soon. A connection is doubted only then: replies that take long
-    /// on a slow network must arrive on the second connection at last.
+    /// Whether a call was answered soon. A connection is doubted only then.
     is_fast: AtomicBool,
     /// The server answers, but not on this connection.
     is_dead: CancellationToken,
@@ -121,6 +126,7 @@ impl Lane {
             dedicated: None,
             open: Mutex::new(None),
             doubts_idle_only: false,
+            gave_up: Mutex::default(),
             connections: AtomicU64::new(0),
             wait_lock: tokio::sync::Mutex::new(()),
         }
@@ -263,7 +269,7 @@ impl Lane {
                 let was_idle = open.used.elapsed() > IDLE_LIMIT;
                 open.used = Instant::now();
                 let mut info = open.info.clone();
-                info.is_doubted = was_idle || !self.doubts_idle_only;
+                info.is_doubted = (was_idle || !self.doubts_idle_only) && !self.gave_up_lately();
                 return Ok((open.connection.clone(), info));
             }
         }
@@ -310,12 +316,23 @@ impl Lane {
     /// not the server's own it is out of step, and a server that became a replica takes no writes.
     /// A newer connection of this lane stays open.
     pub(crate) fn fail(&self, info: &ConnectionInfo, error: RedisError) -> Error {
+        if info.health.is_dead.is_cancelled() {
+            *self.gave_up() = Some(Instant::now());
+        }
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
         if useless && let Some(open) = self.lock().take_if(|open| open.info.number == info.number) {
             open.discard();
         }
         failure::of_call(&info.server.address, error)
+    }
+
+    fn gave_up_lately(&self) -> bool {
+        self.gave_up().is_some_and(|at| at.elapsed() < TRUST_FOR)
+    }
+
+    fn gave_up(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.gave_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OpenConnection>> {

@@ -121,7 +121,18 @@ async fn a_dead_connection_is_given_up_and_a_slow_one_is_not() {
         "{error}"
     );
     assert!(sent.elapsed() < RESPONSE_LIMIT, "{:?}", sent.elapsed());
-    // The connection that takes its place is not doubted before it has answered soon.
-    lane.command(&time).await.expect("a slow reply");
-    assert_eq!(connector.opened(), 2);
+    // The connection that takes its place is not doubted, although small replies arrive soon.
+    let after_doubt = async {
+        lane.command(&info).await.expect("a fast reply");
+        lane.command(&time).await.expect("a slow reply");
+    };
+    // Nor is one that has only large replies.
+    let slow_lane = Lane::new(Arc::clone(&connector), Arc::new(Clock::new()));
+    let all_slow = async {
+        for _ in 0..2 {
+            slow_lane.command(&time).await.expect("a slow reply");
+        }
+    };
+    tokio::join!(after_doubt, all_slow);
+    assert_eq!(connector.opened(), 3);
 }
