@@ -24,9 +24,8 @@ use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 /// A connection that was idle for longer may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
-/// After a lane has given up a connection, it doubts none for so long. On a slow network a large
-/// call then arrives, although small ones before it were answered soon.
-const TRUST_FOR: Duration = Duration::from_secs(10);
+/// For so long after a lane gave up a connection, it is slower to give up the next one.
+const SLOWER_FOR: Duration = Duration::from_secs(60);
 
 /// Calls scripts on one connection, and replaces it when it is lost.
 ///
@@ -41,8 +40,10 @@ pub(crate) struct Lane {
     /// Whether only the first call after a pause doubts its connection. The others may wait for a
     /// large call before them.
     doubts_idle_only: bool,
-    /// When it gave up a connection that was doubted.
-    gave_up: Mutex<Option<Instant>>,
+    /// When it gave up a connection that was doubted, and after how long a call doubts the next one:
+    /// each time twice as long. On a slow network a large call arrives at last, although small ones
+    /// before it were answered soon.
+    gave_up: Mutex<Option<(Instant, Duration)>>,
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
@@ -57,8 +58,8 @@ pub(crate) struct ConnectionInfo {
     /// Counts the connections of the lane.
     number: u64,
     health: Arc<Health>,
-    /// Whether the call that took the connection doubts it after a while without an answer.
-    is_doubted: bool,
+    /// After how long without an answer the call that took the connection doubts it.
+    doubt_after: Option<Duration>,
 }
 
 /// What the calls on one connection know of it.
@@ -89,10 +90,12 @@ impl ConnectionInfo {
         let Health { is_fast, is_dead } = &*self.health;
         let sent = Instant::now();
         let doubt = async {
-            if !self.is_doubted || !is_fast.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
+            match self.doubt_after {
+                Some(after) if is_fast.load(Ordering::Relaxed) => {
+                    self.server.answers_elsewhere(after).await;
+                }
+                _ => std::future::pending().await,
             }
-            self.server.answers_elsewhere().await;
             self.server.distrust_until(sent);
             is_dead.cancel();
         };
@@ -269,7 +272,8 @@ impl Lane {
                 let was_idle = open.used.elapsed() > IDLE_LIMIT;
                 open.used = Instant::now();
                 let mut info = open.info.clone();
-                info.is_doubted = (was_idle || !self.doubts_idle_only) && !self.gave_up_lately();
+                let doubts = was_idle || !self.doubts_idle_only;
+                info.doubt_after = doubts.then(|| self.doubt_after());
                 return Ok((open.connection.clone(), info));
             }
         }
@@ -285,7 +289,7 @@ impl Lane {
             server,
             number,
             health: Arc::default(),
-            is_doubted: false,
+            doubt_after: None,
         };
         let taken = (connection.clone(), info.clone());
         *self.lock() = Some(OpenConnection {
@@ -316,22 +320,24 @@ impl Lane {
     /// not the server's own it is out of step, and a server that became a replica takes no writes.
     /// A newer connection of this lane stays open.
     pub(crate) fn fail(&self, info: &ConnectionInfo, error: RedisError) -> Error {
-        if info.health.is_dead.is_cancelled() {
-            *self.gave_up() = Some(Instant::now());
-        }
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
         if useless && let Some(open) = self.lock().take_if(|open| open.info.number == info.number) {
+            if info.health.is_dead.is_cancelled() {
+                let next = 2 * self.doubt_after();
+                *self.gave_up() = Some((Instant::now(), next));
+            }
             open.discard();
         }
         failure::of_call(&info.server.address, error)
     }
 
-    fn gave_up_lately(&self) -> bool {
-        self.gave_up().is_some_and(|at| at.elapsed() < TRUST_FOR)
+    fn doubt_after(&self) -> Duration {
+        let lately = self.gave_up().filter(|(at, _)| at.elapsed() < SLOWER_FOR);
+        lately.map_or(DOUBT_AFTER, |(_, after)| after)
     }
 
-    fn gave_up(&self) -> MutexGuard<'_, Option<Instant>> {
+    fn gave_up(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
         self.gave_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -270,6 +270,7 @@ async fn a_client_keeps_its_map_while_masters_are_silent() -> Result<()> {
         of.empty_home().await?;
         let stats = queue.stats().await;
         stats.expect_err("a partition does not answer");
+        assert_eq!(of.map().await?, None, "the home got an older map");
         of.signal("-CONT", second)?;
         of.signal("-CONT", first)?;
         for id in &of.intact {
