@@ -58,7 +58,7 @@ impl Coordinator {
         queue.is_reading_map = true;
         let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
         self.tasks.spawn(Task::Call, async move {
-            // If it fails, the beats fail too, and then the map is looked for again.
+            // If it fails, and the home is away or does not exist, the next beat looks again.
             let found = router.searched().await.unwrap_or_else(|_| router.current());
             let _ = sender.send(Event::Mapped(group, Ok(found)));
         });

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::error::Error;
+use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::StoredMap;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::partition_map::{PartitionMap, Tag};
@@ -15,8 +15,8 @@ use crate::router::{HOME_LIMIT, Partitions, Router};
 use crate::server::route::RoutedLane;
 use crate::server::scan;
 
-/// How long to wait for all partitions, and for others after the first copy. A frozen master replies
-/// to nothing.
+/// How long to wait for all partitions, and for others after the first copy that is not older than
+/// the map that the client knows. A frozen master replies to nothing.
 const SEARCH_LIMIT: Duration = Duration::from_secs(2);
 const OTHERS_LIMIT: Duration = Duration::from_millis(50);
 
@@ -24,6 +24,8 @@ const OTHERS_LIMIT: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Copies {
     pub(super) newest: Option<PartitionMap>,
+    /// The partition that has it.
+    pub(super) source: Option<Tag>,
     /// Why a partition was not read.
     pub(super) failed: Option<Error>,
 }
@@ -51,24 +53,39 @@ impl Router {
                 continue;
             }
             let (name, control) = (self.queue_name.clone(), RoutedLane::control(&route));
-            reads.spawn(async move { StoredMap::read(&control, &name, &keys).await });
+            let tag = *tag;
+            reads.spawn(async move { (tag, StoredMap::read(&control, &name, &keys).await) });
         }
+        let known_epoch = self.current().epoch();
         let (mut copies, mut end) = (Copies::default(), Instant::now() + SEARCH_LIMIT);
         // The reads neither panic nor are cancelled.
-        while let Ok(Some(Ok(read))) = timeout_at(end, reads.join_next()).await {
+        while let Ok(Some(Ok((tag, read)))) = timeout_at(end, reads.join_next()).await {
             match read {
                 Ok(StoredMap { map: Some(map), .. }) => {
-                    end = end.min(Instant::now() + OTHERS_LIMIT);
-                    let newest = copies.newest.take();
-                    copies.newest = newest
-                        .filter(|newest| newest.epoch >= map.epoch)
-                        .or(Some(map));
+                    if Some(map.epoch) >= known_epoch {
+                        end = end.min(Instant::now() + OTHERS_LIMIT);
+                    }
+                    let newest = copies.newest.as_ref();
+                    if newest.is_none_or(|newest| newest.epoch < map.epoch) {
+                        (copies.newest, copies.source) = (Some(map), Some(tag));
+                    }
                 }
                 Ok(_) => {}
                 Err(error) => copies.failed = Some(error),
             }
         }
+        if !reads.is_empty() {
+            copies.failed.get_or_insert_with(|| self.silent());
+        }
         copies
+    }
+
+    fn silent(&self) -> Error {
+        let message = format!(
+            "a master that may have the map of queue {} did not answer within {SEARCH_LIMIT:?}",
+            self.queue_name
+        );
+        Error::new(ErrorKind::Timeout, Applied::No, message)
     }
 
     /// The map of the other partitions if the home has lost it: for an operator's call, which looks

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 use crate::partition::{Partition, StoredMap};
-use crate::protocol::partition_map::PartitionMap;
+use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::router::repartition::restore_limits;
 use crate::router::{LastRead, Partitions, Router};
 use crate::telemetry::events;
@@ -134,9 +134,11 @@ impl Router {
             _ => {}
         }
         let copies = self.copies(known, home.is_err()).await;
-        let newer = copies.newest.filter(|map| match &home {
-            Ok(home) => map.epoch > home.epoch,
-            Err(_) => Some(map.epoch) >= known.epoch(),
+        let newer = copies.newest.filter(|map| {
+            // An older map than the known one is the newest only if no partition has a newer one.
+            let all_read = home.is_ok() && copies.failed.is_none();
+            let is_newest = all_read || Some(map.epoch) >= known.epoch();
+            is_newest && home.as_ref().map_or(true, |home| map.epoch > home.epoch)
         });
         let Some(map) = newer else {
             let home = match home {
@@ -147,14 +149,16 @@ impl Router {
                 home => home?,
             };
             return match copies.failed {
-                // It may have the newest map.
-                Some(error) if known.epoch() > Some(home.epoch) => Err(error),
+                // The partition that was not read may have the newest map.
+                Some(error) if known.epoch() > Some(home.epoch) || home.incarnation.is_none() => {
+                    Err(error)
+                }
                 _ => Ok(home.map),
             };
         };
         let is_news = known.epoch() < Some(map.epoch);
         let restored = match &home {
-            Ok(home) => self.restore(known.home(), home, &map).await,
+            Ok(home) => self.restore(known.home(), home, &map, copies.source).await,
             Err(error) => Err(error.clone()),
         };
         match restored {
@@ -165,25 +169,23 @@ impl Router {
         Ok(Some(map))
     }
 
-    /// Gives the home its map back, and its limits if it was lost.
+    /// Gives the home its map back, and the limits of the partition `source` if it was lost.
     async fn restore(
         &self,
         home: &Partition,
         stored: &StoredMap,
         map: &PartitionMap,
+        source: Option<Tag>,
     ) -> Result<(), Error> {
         home.forward(map).await?;
         if stored.incarnation.is_some() {
             return Ok(());
         }
         let all = self.of_map(Some(map.clone()))?;
-        for other in &all.list()[1..] {
-            let has_map = other.stored_map().await.is_ok_and(|it| it.map.is_some());
-            if has_map {
-                return restore_limits(home, other).await;
-            }
+        match source.and_then(|tag| all.of_tag(tag)) {
+            Some(source) => restore_limits(home, source).await,
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn of_map(&self, map: Option<PartitionMap>) -> Result<Partitions, Error> {

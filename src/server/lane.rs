@@ -24,6 +24,9 @@ use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 /// A connection that was idle for longer may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);
 
+/// For so long after a lane gave up a connection, it is slower to give up the next one.
+const SLOWER_FOR: Duration = Duration::from_secs(60);
+
 /// Calls scripts on one connection, and replaces it when it is lost.
 ///
 /// It keeps its connection: taking a used one from the pool for each call would cost a round trip.
@@ -37,6 +40,10 @@ pub(crate) struct Lane {
     /// Whether only the first call after a pause doubts its connection. The others may wait for a
     /// large call before them.
     doubts_idle_only: bool,
+    /// When it gave up a connection that was doubted, and after how long a call doubts the next one:
+    /// each time twice as long. On a slow network a large call arrives at last, although small ones
+    /// before it were answered soon.
+    gave_up: Mutex<Option<(Instant, Duration)>>,
     /// How many connections it has had.
     connections: AtomicU64,
     /// Held by a call that waits for replicas. Redis would process a call behind such a wait only
@@ -51,15 +58,14 @@ pub(crate) struct ConnectionInfo {
     /// Counts the connections of the lane.
     number: u64,
     health: Arc<Health>,
-    /// Whether the call that took the connection doubts it after a while without an answer.
-    is_doubted: bool,
+    /// After how long without an answer the call that took the connection doubts it.
+    doubt_after: Option<Duration>,
 }
 
 /// What the calls on one connection know of it.
 #[derive(Default)]
 struct Health {
-    /// Whether a call was answered soon. A connection is doubted only then: replies that take long
-    /// on a slow network must arrive on the second connection at last.
+    /// Whether a call was answered soon. A connection is doubted only then.
     is_fast: AtomicBool,
     /// The server answers, but not on this connection.
     is_dead: CancellationToken,
@@ -84,10 +90,12 @@ impl ConnectionInfo {
         let Health { is_fast, is_dead } = &*self.health;
         let sent = Instant::now();
         let doubt = async {
-            if !self.is_doubted || !is_fast.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
+            match self.doubt_after {
+                Some(after) if is_fast.load(Ordering::Relaxed) => {
+                    self.server.answers_elsewhere(after).await;
+                }
+                _ => std::future::pending().await,
             }
-            self.server.answers_elsewhere().await;
             self.server.distrust_until(sent);
             is_dead.cancel();
         };
@@ -121,6 +129,7 @@ impl Lane {
             dedicated: None,
             open: Mutex::new(None),
             doubts_idle_only: false,
+            gave_up: Mutex::default(),
             connections: AtomicU64::new(0),
             wait_lock: tokio::sync::Mutex::new(()),
         }
@@ -263,7 +272,8 @@ impl Lane {
                 let was_idle = open.used.elapsed() > IDLE_LIMIT;
                 open.used = Instant::now();
                 let mut info = open.info.clone();
-                info.is_doubted = was_idle || !self.doubts_idle_only;
+                let doubts = was_idle || !self.doubts_idle_only;
+                info.doubt_after = doubts.then(|| self.doubt_after());
                 return Ok((open.connection.clone(), info));
             }
         }
@@ -279,7 +289,7 @@ impl Lane {
             server,
             number,
             health: Arc::default(),
-            is_doubted: false,
+            doubt_after: None,
         };
         let taken = (connection.clone(), info.clone());
         *self.lock() = Some(OpenConnection {
@@ -313,9 +323,22 @@ impl Lane {
         let useless =
             matches!(error.code(), None | Some("READONLY" | "UNBLOCKED")) || error.is_timeout();
         if useless && let Some(open) = self.lock().take_if(|open| open.info.number == info.number) {
+            if info.health.is_dead.is_cancelled() {
+                let next = 2 * self.doubt_after();
+                *self.gave_up() = Some((Instant::now(), next));
+            }
             open.discard();
         }
         failure::of_call(&info.server.address, error)
+    }
+
+    fn doubt_after(&self) -> Duration {
+        let lately = self.gave_up().filter(|(at, _)| at.elapsed() < SLOWER_FOR);
+        lately.map_or(DOUBT_AFTER, |(_, after)| after)
+    }
+
+    fn gave_up(&self) -> MutexGuard<'_, Option<(Instant, Duration)>> {
+        self.gave_up.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<OpenConnection>> {

@@ -11,8 +11,8 @@ use crate::error::{Applied, Error};
 use crate::server::failure;
 use crate::server::pool::Server;
 
-/// After this long without an answer, a call asks the server on a new connection. Also the pause
-/// between two such questions.
+/// After this long without an answer, a call asks the server on a new connection; later if its lane
+/// has given up a connection lately. Also the pause between two such questions.
 pub(crate) const DOUBT_AFTER: Duration = Duration::from_millis(500);
 
 /// How long the call waits after the new connection has its answer: a server that stood still
@@ -23,11 +23,12 @@ const GRACE: Duration = Duration::from_millis(250);
 const LIMITS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(1)];
 
 impl Server {
-    /// Completes when the server has answered on a new connection, and a call that was sent before
-    /// had still time to be answered. The caller drops this when it has its answer.
-    pub(crate) async fn answers_elsewhere(&self) {
+    /// Completes when the server has answered on a new connection, which it is asked `after` so long,
+    /// and a call that was sent before had still time to be answered. The caller drops this when it
+    /// has its answer.
+    pub(crate) async fn answers_elsewhere(&self, after: Duration) {
         let since = Instant::now();
-        sleep(DOUBT_AFTER).await;
+        sleep(after).await;
         // Boxed: keeps the futures of callers small and shallow, as rustc limits their depth.
         let asking: Pin<Box<dyn Future<Output = ()> + Send + '_>> = Box::pin(self.ask(since));
         asking.await;
@@ -58,7 +59,7 @@ impl Server {
             tokio::select! {
                 biased;
                 opened = opening => opened,
-                () = self.answers_elsewhere() => {
+                () = self.answers_elsewhere(DOUBT_AFTER) => {
                     Err(failure::of_connecting(&self.address, only_elsewhere()))
                 }
             }

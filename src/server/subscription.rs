@@ -13,7 +13,7 @@ use crate::error::{Applied, Error};
 use crate::server::connector::Connector;
 use crate::server::failure;
 use crate::server::pool::Server;
-use crate::server::probe::only_elsewhere;
+use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 
 /// After this long without a message, check whether the server still replies. A connection that a
 /// firewall forgot, or whose machine vanished, stays silent for ever.
@@ -172,7 +172,7 @@ impl Subscription {
         let ping = redis::cmd("PING");
         let answer = tokio::select! {
             answer = ping.query_async::<Value>(&mut self.connection) => answer,
-            () = self.server.answers_elsewhere() => Err(only_elsewhere()),
+            () = self.server.answers_elsewhere(DOUBT_AFTER) => Err(only_elsewhere()),
         };
         match answer {
             Err(error) if error.code().is_none() => {

@@ -1,9 +1,7 @@
 //! A queue whose home is away or came back empty: the other partitions have copies of the map.
 
-use std::time::{Duration, Instant};
-
 use anyhow::{Context, Result};
-use dueq::{Client, ErrorKind, Queue, Unread};
+use dueq::{Client, ErrorKind, Limits, Queue};
 use dueq_testkit::cluster::Cluster;
 
 use crate::faults::signal;
@@ -11,18 +9,25 @@ use crate::support::{HOUR, acking, ids, until};
 
 /// A queue of six partitions on three masters, and its ids by whether their partition is on the
 /// master of the home.
-struct Partitioned {
-    cluster: Cluster,
+pub(super) struct Partitioned {
+    pub(super) cluster: Cluster,
     /// The index of the home's master.
-    home: usize,
-    lost: Vec<String>,
-    intact: Vec<String>,
+    pub(super) home: usize,
+    pub(super) lost: Vec<String>,
+    pub(super) intact: Vec<String>,
     map: String,
 }
 
+/// A master serves its slots on, although it has not heard of the others for long.
+const ALONE: [&str; 2] = ["--cluster-node-timeout", "60000"];
+
 impl Partitioned {
-    async fn start() -> Result<Self> {
-        let options = ["--cluster-require-full-coverage", "no"];
+    pub(super) async fn start() -> Result<Self> {
+        Self::start_with(&[]).await
+    }
+
+    async fn start_with(options: &[&str]) -> Result<Self> {
+        let options = [&["--cluster-require-full-coverage", "no"], options].concat();
         let cluster = Cluster::start_with(3, &options).await?;
         let (_, home) = cluster.place("orders").await?;
         let queue = Client::connect(&cluster.url()).await?.queue("orders")?;
@@ -56,16 +61,31 @@ impl Partitioned {
     }
 
     /// A client that knows nothing yet, and enters by another master than the home's.
-    async fn fresh(&self) -> Result<Client> {
+    pub(super) async fn fresh(&self) -> Result<Client> {
         let other = (self.home + 1) % 3;
         Ok(Client::connect(&self.cluster.masters[other].url()).await?)
     }
 
-    async fn fresh_queue(&self) -> Result<Queue> {
+    pub(super) async fn fresh_queue(&self) -> Result<Queue> {
         Ok(self.fresh().await?.queue("orders")?)
     }
 
-    async fn push(&self, ids: &[String]) -> Result<()> {
+    /// The same by the home's master.
+    async fn queue_by_home(&self) -> Result<Queue> {
+        let client = Client::connect(&self.cluster.masters[self.home].url()).await?;
+        Ok(client.queue("orders")?)
+    }
+
+    /// The other masters.
+    fn others(&self) -> [usize; 2] {
+        [(self.home + 1) % 3, (self.home + 2) % 3]
+    }
+
+    fn signal(&self, name: &str, master: usize) -> Result<()> {
+        signal(name, self.cluster.masters[master].pid())
+    }
+
+    pub(super) async fn push(&self, ids: &[String]) -> Result<()> {
         let queue = self.fresh_queue().await?;
         for id in ids {
             assert!(queue.push("").id(id).await?.is_created(), "{id}");
@@ -223,55 +243,91 @@ async fn another_number_is_refused_while_partitions_are_left() -> Result<()> {
     Ok(())
 }
 
-/// Reads do not wait for the frozen master as calls do, and say what they lack.
+/// The silent master may have the newest map, and an older copy is no news.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
-    let of = Partitioned::start().await?;
-    of.push(&of.lost).await?;
-    of.push(&of.intact).await?;
-    let frozen = &of.cluster.masters[of.home];
-    let address = format!("127.0.0.1:{}", frozen.port());
-    let (client, queue) = (of.fresh().await?, of.fresh_queue().await?);
-    let partitions = queue.partitions().await?.into_iter();
-    let away = partitions.filter(|partition| partition.server == address);
-    let away = away.map(|partition| format!("partition {} ({})", partition.index, partition.tag));
-    let away: Vec<_> = away.collect();
-    signal("-STOP", frozen.pid())?;
-    let names =
-        |unread: &[Unread]| -> Vec<_> { unread.iter().map(|one| one.name.clone()).collect() };
-    for queue in [queue, of.fresh_queue().await?] {
-        let start = Instant::now();
-        let (stats, nodes, dues) = tokio::try_join!(
-            queue.stats_reached(),
-            queue.nodes_reached(),
-            queue.dues_reached(&[])
-        )?;
-        // A call is repeated for 10 s.
-        assert!(
-            start.elapsed() < Duration::from_secs(9),
-            "{:?}",
-            start.elapsed()
-        );
-        let counted = stats.value.scheduled + stats.value.ready;
-        assert_eq!(counted, of.intact.len() as u64, "{stats:?}");
-        for unread in [&stats.unread, &nodes.unread, &dues.unread] {
-            assert_eq!(names(unread), away);
+async fn a_client_keeps_its_map_while_masters_are_silent() -> Result<()> {
+    for has_old_copy in [false, true] {
+        let of = Partitioned::start_with(&ALONE).await?;
+        let (queue, [first, second]) = (of.queue_by_home().await?, of.others());
+        for id in &of.intact {
+            assert!(queue.push("").id(id).delay(HOUR).await?.is_created());
         }
-        let checkup = queue.examine(false).await?;
-        assert_eq!(checkup.findings[0].code, "unread", "{checkup:?}");
+        if has_old_copy {
+            let (epoch, tags) = of.map.split_once('|').context("an epoch")?;
+            let older = (epoch.parse::<u64>()? - 1).to_string();
+            let map = format!("{older}|{tags}");
+            let server = format!("127.0.0.1:{}", of.cluster.masters[first].port());
+            let partitions = queue.partitions().await?.into_iter();
+            for partition in partitions.filter(|partition| partition.server == server) {
+                let meta = format!("dueq:{{orders/{}}}:meta", partition.tag);
+                let words = ["HSET", &meta, "epoch", &older, "map", &map];
+                of.cluster.command::<()>(first, &words).await?;
+            }
+        } else {
+            of.signal("-STOP", first)?;
+        }
+        of.signal("-STOP", second)?;
+        of.empty_home().await?;
+        let stats = queue.stats().await;
+        stats.expect_err("a partition does not answer");
+        assert_eq!(of.map().await?, None, "the home got an older map");
+        of.signal("-CONT", second)?;
+        of.signal("-CONT", first)?;
+        for id in &of.intact {
+            assert!(!queue.push("").id(id).await?.is_created(), "{id} twice");
+        }
+        assert!(queue.push("").id(&of.lost[0]).await?.is_created());
+        assert_eq!(of.map().await?.as_ref(), Some(&of.map));
     }
-    let found = client.queues_reached().await?;
-    assert_eq!(found.value, ["orders"]);
-    assert_eq!(names(&found.unread), [format!("the master at {address}")]);
-    let checkup = client.examine().await?;
-    assert_eq!(checkup.findings[0].code, "away", "{checkup:?}");
-    let error = of
-        .fresh_queue()
-        .await?
-        .stats()
-        .await
-        .expect_err("a master is away");
-    let expected = format!("{} of 6 cannot be read: {}", away.len(), away.join(", "));
-    assert!(error.to_string().starts_with(&expected), "{error}");
-    signal("-CONT", frozen.pid())
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_worker_finds_the_map_when_its_copies_return() -> Result<()> {
+    let mut of = Partitioned::start_with(&ALONE).await?;
+    of.push(&of.intact).await?;
+    of.empty_home().await?;
+    for other in of.others() {
+        of.cluster.command::<()>(other, &["SAVE"]).await?;
+        of.cluster.masters[other].kill()?;
+    }
+    let queue = of.queue_by_home().await?;
+    let (worker, mut seen) = acking(queue.worker());
+    // It has looked for the map when this returns.
+    assert!(queue.get(&of.intact[0]).await?.is_none());
+    for other in of.others() {
+        of.cluster.masters[other].restart()?;
+    }
+    let mut handled = seen.take(of.intact.len()).await?;
+    handled.sort();
+    assert_eq!(handled, of.intact);
+    assert_eq!(of.map().await?.as_ref(), Some(&of.map));
+    worker.stop().await
+}
+
+/// The first other partition is on a silent master.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_home_gets_its_limits_from_who_answers() -> Result<()> {
+    let of = Partitioned::start_with(&ALONE).await?;
+    let queue = of.queue_by_home().await?;
+    queue.configure(Limits::new().max_attempts(7)).await?;
+    queue.pause().await?;
+    let partitions = queue.partitions().await?;
+    let (home, others) = partitions.split_first().context("a home")?;
+    let first = others.iter().find(|other| other.server != home.server);
+    let address = &first.context("a partition elsewhere")?.server;
+    let ports = of.others().map(|other| of.cluster.masters[other].port());
+    let at = ports.map(|port| *address == format!("127.0.0.1:{port}"));
+    of.empty_home().await?;
+    of.signal("-STOP", of.others()[usize::from(at[1])])?;
+    let queue = of.queue_by_home().await?;
+    let look = async || {
+        queue.get(&of.lost[0]).await?;
+        of.map().await
+    };
+    until("the home's map", look, |map| map.as_ref() == Some(&of.map)).await?;
+    let words = ["HMGET", "dueq:{orders}:meta", "max_attempts", "paused"];
+    let limits: Vec<Option<String>> = of.cluster.command(of.home, &words).await?;
+    assert_eq!(limits, [Some("7".to_owned()), Some("1".to_owned())]);
+    Ok(())
 }

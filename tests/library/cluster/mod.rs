@@ -7,5 +7,6 @@ mod doctor;
 mod failover;
 mod moving;
 mod partitions;
+mod reached;
 mod rights;
 mod serving;
