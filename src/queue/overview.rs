@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::dues::Dues;
 use crate::model::node_info::NodeInfo;
-use crate::protocol::limits::MAX_DUES;
+use crate::protocol::counts::MAX_DUES;
 use crate::protocol::results::overview;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
