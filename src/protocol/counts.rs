@@ -7,7 +7,7 @@ pub(crate) const MAX_ITEMS: usize = 1_000;
 pub(crate) const MAX_CLAIM: usize = 256;
 /// How many messages one promote and one reap move.
 pub(crate) const PROMOTE: usize = 256;
-pub(crate) const REAP: usize = 128;
+pub(crate) const REAP: usize = 64;
 /// About how many entries one call of `audit` checks.
 pub(crate) const AUDIT: usize = 250;
 /// Between how many times one call counts the messages by their due times.
