@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- beat: records that a node lives, and does the leader's housekeeping.
 --       A node that was silent for 3 s is forgotten. A node becomes or stays leader for 2.5 s. RECENT and DEAD are
---       trimmed, 500 entries a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
+--       trimmed, 500 and 250 a beat. After 3 s without any beat, or a clock that went back, reaps pause for 5 s, so
 --       that live nodes can extend their leases first. If the clock went back, a queue that its rate closed opens.
 --       A parked node announces how long it will be silent. It stays live, and leader, for that time. Until then META's
 --       parked_until makes every script publish each earlier head. Its silence pauses no reap.
@@ -116,7 +116,7 @@ trim_recent(500)
 local too_old = redis.call('ZCOUNT', DEAD, '-inf', now - tonumber(keep_ms or 2592000000))
 local over = math.max(dead - tonumber(keep or 100000), too_old)
 if over > 0 then
-  local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 500) - 1)
+  local ids = redis.call('ZRANGE', DEAD, 0, math.min(over, 250) - 1)
   redis.call('ZREMRANGEBYRANK', DEAD, 0, #ids - 1)
   redis.call('HDEL', MESSAGES, unpack(ids))
   redis.call('HDEL', ATTRS, unpack(ids))

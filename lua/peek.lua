@@ -4,14 +4,14 @@
 -- ARGV   now | state: scheduled, ready, leased or dead
 --        | cursor: empty for the first page, then as replied; or '<ms>:' for a page that begins at this time. Of ready
 --        a number below 1,000,000 is no time but a place in the list, as replied
---        | limit: 1 to 1,000; a page has 500 at most | perhaps newest: the latest time first, and from a
+--        | limit: 1 to 1,000; a page has 256 at most | perhaps newest: the latest time first, and from a
 --        time on earlier ones; or empty
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}; of ready with five
 --        arguments also the place in the list where the page begins
 --        A page may have fewer messages than limit: timers of schedules are skipped.
 --        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
--- Cost   O(log n + limit); of leased messages it looks at 11,000 granted ids at most: then the page is shorter. Of
+-- Cost   O(log n + limit); of leased messages it looks at 2,000 granted ids at most: then the page is shorter. Of
 --        ready ones with a time one scan of the list
 -- Again  harmless
 
@@ -29,7 +29,7 @@ if #ARGV ~= 4 and not (#ARGV == 5 and (newest or ARGV[5] == ''))
   return redis.error_reply('BADARGS peek takes now, state (scheduled, ready, leased or dead), cursor (as replied, '
     .. '<ms>: or empty), limit (1 to 1000), and perhaps newest')
 end
-limit = math.min(limit, 500)
+limit = math.min(limit, 256)
 local items, looked, more = {}, 0, false
 local function add(id, at)
   if string.byte(id) == 4 then return end -- a timer of a schedule
@@ -77,7 +77,7 @@ if state == 'leased' then
   for i, lease in ipairs(page_of(LEASES, start, limit + 1)) do
     local member, at, after = lease[1], lease[2], same and i == 1 and last or nil
     -- A claim may hold few of the ids that it granted. The page ends early, so that no call looks at too many.
-    more = #items == limit or #items > 0 and looked >= 10000
+    more = #items == limit or #items > 0 and looked >= 1000
     if more or at == 'inf' then break end
     if string.sub(member, 1, 1) == LEASE_MARK then
       add_claim(string.sub(member, 2), at, after)

@@ -3,7 +3,7 @@
 --          A time to expire that has passed is forgotten; one that counts from the due time counts from now.
 -- KEYS   the ten of the queue
 -- ARGV   now | ids | 1 to 1,000 ids
---        now | oldest | limit: 1 to 1,000, of which a call takes 256 at most
+--        now | oldest | limit: 1 to 1,000, of which a call takes 200 at most
 --        | only those that died at or before this ms, or empty
 -- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
 --        oldest: {header, requeued, how many selected dead messages remain}
@@ -51,7 +51,7 @@ if form == 'ids' then
   end
 else
   local before = ARGV[4] == '' and '(inf' or ARGV[4]
-  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, math.min(limit, 256))) do
+  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, math.min(limit, 200))) do
     requeue(id)
   end
 end

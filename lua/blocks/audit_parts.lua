@@ -1,9 +1,9 @@
 local look = {} -- by part: checks one entry
 function look.leases(id, score)
-  local deadline, claim = tonumber(score), redis.call('HGET', CLAIMS, id) or ''
-  local is_claim = string.sub(id, 1, 1) == LEASE_MARK
-  if is_claim then
-    if claim == '' then return look_claim(id) end
+  local deadline, is_claim = tonumber(score), string.sub(id, 1, 1) == LEASE_MARK
+  local claim = not is_claim and redis.call('HGET', CLAIMS, id) or ''
+  if is_claim then -- its ids are not read
+    if redis.call('HSTRLEN', CLAIMS, id) == 0 then return look_claim(id) end
   elseif not has_payload(id) then
     return report_without_payload(id, 'leased')
   elseif not readable(claim) then

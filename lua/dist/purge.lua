@@ -3,11 +3,12 @@
 -- purge: removes messages of one state (scheduled, ready or dead -> absent), a bounded step at a time. Timers of
 --        schedules stay.
 -- KEYS   the ten of the queue
--- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000; a call takes 256 at most,
+-- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000; a call takes 200 at most,
 --        and fewer if timers are due before the messages
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
--- Reply  {header, purged, left in that state; of those that are selected}. Of scheduled with a time, left counts also
---        timers that are behind what this call read
+--        | perhaps how many timers were passed: 0, then as replied. A call passes up to 2,000, else all (10,000 at most)
+-- Reply  {header, purged, left in that state; of those that are selected; with five arguments: how many timers were
+--        passed, 0 at the end}. Of scheduled with a time, left counts also timers that are behind what this call read
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(limit log n); of ready with a time one scan of the list
 -- Again  takes the rest
@@ -169,17 +170,18 @@ local function write_memory(removed) -- removed: by id, what was cancelled or pu
   trim_recent(#memory)
 end
 local state, limit, before = ARGV[2], tonumber(ARGV[3]), (ARGV[4] or '') ~= '' and ARGV[4]
-if #ARGV ~= 3 and not (#ARGV == 4 and #ARGV[4] <= 15 and string.find(ARGV[4], '^%d*$'))
+local function is_number(text, pattern) return not text or #text <= 15 and string.find(text, pattern) end
+if #ARGV < 3 or #ARGV > 5 or not is_number(ARGV[4], '^%d*$') or not is_number(ARGV[5], '^%d+$')
   or not (state == 'scheduled' or state == 'ready' or state == 'dead')
   or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000), and perhaps '
-    .. 'at or before ms (at most 15 digits)')
+    .. 'at or before ms (at most 15 digits), and perhaps passed timers (at most 15 digits)')
 end
-limit = math.min(limit, 256)
+limit = math.min(limit, 200)
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD); redis.call('ZCARD', RECENT)
 local timers = tonumber(redis.call('HGET', META, 'schedules') or '') or 0
-local ids, left, removed, changed = {}, 0, {}, false
+local ids, left, removed, changed, passed = {}, 0, {}, false, 0
 local function is_timer(id) return string.byte(id) == 4 end
 if state == 'ready' and before then -- the list is not in the order of the due times
   local kept = {}
@@ -223,20 +225,25 @@ elseif state == 'ready' then
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
-  local zset, most, from, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', 0, nil
+  local zset, most, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', nil
   timers = zset == DEAD and 0 or timers
-  local skipped = 0
+  local from = timers > 0 and tonumber(ARGV[5] or 0) or 0
+  local skipped, first, last = from, from, from + (ARGV[5] and 2000 or math.huge)
   local found = redis.call('ZCOUNT', zset, '-inf', most)
-  while from < found and #ids == 0 do -- timers may be before the messages: 10,000 at most
+  while from < math.min(found, last) and #ids == 0 do -- timers may be before the messages
     page = redis.call('ZRANGE', zset, from, math.min(found, from + (timers > 0 and 1000 or limit)) - 1)
+    passed = from
     for _, id in ipairs(page) do
       if string.byte(id) == 4 then -- a timer
         skipped = skipped + 1
-      elseif #ids < math.min(limit, math.max(32, limit - skipped / 40)) then
+      elseif #ids < math.min(limit, math.max(32, limit - (skipped - first) / 20)) then
         ids[#ids + 1] = id
       end
     end
     from = timers > 0 and from + #page or found
+  end
+  if #ids == 0 then
+    passed = from < found and from or 0
   end
   if timers > 0 and before then
     timers = skipped
@@ -261,4 +268,4 @@ if #ids > 0 then
   write_memory(removed)
   redis.call('HINCRBY', META, 'purged', #ids)
 end
-return {finish(changed or #ids > 0), #ids, left}
+return {finish(changed or #ids > 0), #ids, left, ARGV[5] and passed or nil}

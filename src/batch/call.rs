@@ -11,9 +11,6 @@ use crate::server::rounds::Rounds;
 use crate::server::route::RoutedLane;
 use crate::telemetry::metrics::Meters;
 
-/// Most items of one script call. With [`BATCH_BYTES`] it keeps a call from occupying Redis for
-/// more than a few milliseconds.
-pub(crate) const BATCH_ITEMS: usize = 256;
 /// Most bytes of one script call with more than one item.
 pub(crate) const BATCH_BYTES: usize = 1024 * 1024;
 /// How long a lingering batcher waits between two calls. At full load it saves Redis 5 % of the
@@ -108,7 +105,7 @@ impl OpenPartition {
     }
 }
 
-/// Whether so many items with so many bytes fit one call. A single item always does.
-pub(crate) fn fits(items: usize, bytes: usize) -> bool {
-    items <= 1 || items <= BATCH_ITEMS && bytes <= BATCH_BYTES
+/// Whether so many items with so many bytes fit one call of `most` items. A single item always does.
+pub(crate) fn fits(items: usize, bytes: usize, most: usize) -> bool {
+    items <= 1 || items <= most && bytes <= BATCH_BYTES
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::batch::batcher::WaitingItems;
-use crate::batch::call::{BATCH_ITEMS, CallSpec, fits};
+use crate::batch::call::{CallSpec, fits};
 use crate::batch::in_flight::InFlightBatch;
 use crate::batch::item::{Arrival, Pending};
 use crate::batch::supervise::supervise;
@@ -40,9 +40,9 @@ impl<T> Batch<T> {
 
     /// Adds a caller's items, or returns them if they do not fit. They are never split: a caller of
     /// a hundred pushes would otherwise wait for two calls.
-    fn add(&mut self, arrival: Arrival<T>) -> Option<Arrival<T>> {
-        let items = arrival.items();
-        if !fits(self.items.len() + items.len(), self.bytes + arrival.bytes()) {
+    fn add(&mut self, arrival: Arrival<T>, most: usize) -> Option<Arrival<T>> {
+        let items = self.items.len() + arrival.items().len();
+        if !fits(items, self.bytes + arrival.bytes(), most) {
             return Some(arrival);
         }
         self.take(arrival);
@@ -69,7 +69,7 @@ pub(crate) async fn run<V: BatchVerb>(
     mut receiver: mpsc::UnboundedReceiver<Arrival<V::Output>>,
     waiting: Arc<WaitingItems>,
 ) {
-    let most = if V::ALONE { 1 } else { BATCH_ITEMS };
+    let most = if V::ALONE { 1 } else { V::MOST };
     let mut next = None;
     let mut in_flight = CallsInFlight::default();
     // Whether the last call has items that must not be repeated.
@@ -98,7 +98,7 @@ pub(crate) async fn run<V: BatchVerb>(
                 && batch.has_room(most)
                 && let Ok(group) = receiver.try_recv()
             {
-                next = batch.add(group);
+                next = batch.add(group, most);
             }
             while in_flight.0.try_join_next().is_some() {}
             // Calls with items that must not be repeated are sent one after another, as is the call
@@ -124,7 +124,7 @@ pub(crate) async fn run<V: BatchVerb>(
             && batch.has_room(most)
             && let Ok(group) = receiver.try_recv()
         {
-            next = batch.add(group);
+            next = batch.add(group, most);
         }
         waiting.count.fetch_sub(batch.items.len(), Ordering::AcqRel);
         if let Some(open) = &spec.open {
@@ -156,7 +156,7 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::batch::call::{BATCH_BYTES, BATCH_ITEMS};
+    use crate::batch::call::BATCH_BYTES;
     use crate::batch::item::{Answer, Item};
 
     fn group(items: usize, bytes: usize) -> Arrival<()> {
@@ -177,25 +177,24 @@ mod tests {
     #[test]
     fn a_callers_items_are_never_split() {
         let mut batch = Batch::of(group(100, 10));
-        assert!(batch.add(group(100, 10)).is_none());
+        assert!(batch.add(group(100, 10), 256).is_none());
         assert_eq!(
-            batch.add(group(100, 10)).map(|back| back.items().len()),
+            batch
+                .add(group(100, 10), 256)
+                .map(|back| back.items().len()),
             Some(100)
         );
-        assert!(batch.add(group(56, 10)).is_none());
-        assert!(!batch.has_room(BATCH_ITEMS));
-        assert_eq!(
-            (batch.items.len(), batch.bytes),
-            (BATCH_ITEMS, 10 * BATCH_ITEMS)
-        );
+        assert!(batch.add(group(56, 10), 256).is_none());
+        assert!(!batch.has_room(256));
+        assert_eq!((batch.items.len(), batch.bytes), (256, 2_560));
     }
 
     #[test]
     fn a_call_has_a_byte_limit_unless_it_has_one_item() {
         let mut batch = Batch::of(group(1, 2 * BATCH_BYTES));
-        assert!(batch.add(group(1, 1)).is_some());
+        assert!(batch.add(group(1, 1), 256).is_some());
         batch = Batch::of(group(2, BATCH_BYTES / 4));
-        assert!(batch.add(group(3, BATCH_BYTES / 4)).is_some());
-        assert!(batch.add(group(2, BATCH_BYTES / 4)).is_none());
+        assert!(batch.add(group(3, BATCH_BYTES / 4), 256).is_some());
+        assert!(batch.add(group(2, BATCH_BYTES / 4), 256).is_none());
     }
 }

@@ -146,8 +146,8 @@ impl<T> Group<T> {
         self.items.is_empty()
     }
 
-    pub(crate) fn has_room_for(&self, item: &Item) -> bool {
-        fits(self.items.len() + 1, self.bytes + item.size())
+    pub(crate) fn has_room_for(&self, item: &Item, most: usize) -> bool {
+        fits(self.items.len() + 1, self.bytes + item.size(), most)
     }
 
     pub(crate) fn add(&mut self, item: Item) -> Answer<T> {

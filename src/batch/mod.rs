@@ -16,9 +16,7 @@ mod supervise;
 mod verb;
 
 pub(crate) use batcher::Batcher;
-pub(crate) use call::{BATCH_ITEMS, CallSpec, OpenPartition};
+pub(crate) use call::{CallSpec, OpenPartition};
 pub(crate) use item::{Answer, Answered, Group, Item, OfClaim};
 pub(crate) use supervise::Supervisor;
 pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};
-
-const _: () = assert!(BATCH_ITEMS <= crate::protocol::limits::MAX_ITEMS);

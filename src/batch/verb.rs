@@ -1,6 +1,7 @@
 //! What a batcher needs to know of a verb. `partition/verbs` implements it for each verb.
 
 use crate::error::Error;
+use crate::protocol::counts::items_of;
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 use crate::telemetry::metrics::Count;
@@ -12,6 +13,9 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
 
     /// ARGV between `now` and the items.
     const PREFIX: Prefix = Prefix::Nothing;
+
+    /// How many items one call has at most.
+    const MOST: usize = items_of(Self::VERB.name());
 
     /// How many items justify a second call in flight. A call costs Redis about as much as eight
     /// items.

@@ -8,7 +8,7 @@ use crate::doctor::findings::raw_findings;
 use crate::doctor::queue::{finding_at, verify};
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::{Partitions, Router};

@@ -11,14 +11,13 @@ use crate::doctor::shell::{redis_cli, shell_word};
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
 use crate::partition::Partition;
+use crate::protocol::counts::AUDIT;
 use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::Partitions;
 use crate::server::patience::Repeat;
 
-/// About how many entries one call of `audit` checks: it then occupies Redis for 1 to 2 ms.
-const STEP: usize = 250;
 /// How many schedules a brief examination reads: one page.
 const BRIEF_SCHEDULES: u64 = 1_000;
 /// Longer than the interval between beats: each beat of a node adds a wake-up token if work is
@@ -281,7 +280,7 @@ async fn audit(
     let mut audit = Audit::new(Arc::clone(partitions), repair);
     let mut checked = 0;
     while let Some(part) = audit.part() {
-        let (looked, findings) = audit.step(STEP).await?;
+        let (looked, findings) = audit.step(AUDIT).await?;
         checked += looked;
         for finding in findings {
             checkup.found(finding);

@@ -14,9 +14,10 @@ use crate::node::handler_guard::HandlerGuard;
 use crate::node::lost_claims::{Recovered, may_have_granted};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
-use crate::node::slots::{HandlerPermits, MAX_CLAIM};
+use crate::node::slots::HandlerPermits;
 use crate::node::tasks::Task;
 use crate::partition::Partition;
+use crate::protocol::counts::MAX_CLAIM;
 use crate::telemetry::events;
 
 /// How long to wait for more handlers to end before a claim: handlers often end together, and a

@@ -21,9 +21,10 @@ use crate::node::granting::deliveries;
 use crate::node::pulls::{BoundPulls, Grant};
 use crate::node::queue_number::QueueNumber;
 use crate::node::shares::Want;
-use crate::node::slots::{HandlerPermits, MAX_CLAIM};
+use crate::node::slots::HandlerPermits;
 use crate::node::tasks::Task;
 use crate::partition::Partition;
+use crate::protocol::counts::MAX_CLAIM;
 use crate::protocol::replies::Header;
 #[cfg(feature = "harness")]
 use crate::server::harness;

@@ -10,16 +10,13 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
-use crate::batch::BATCH_ITEMS;
 use crate::node::shares::Ended;
-
-/// How many messages one claim takes at most.
-pub(crate) const MAX_CLAIM: usize = 256;
+use crate::protocol::counts::{MAX_CLAIM, items_of};
 
 /// How many deliveries of a queue may await the reply to their settlement besides those whose
 /// handlers run: two full calls, as many as are in flight at once. Handlers then never wait for
 /// settlements, and a queue whose settlements stall is claimed no further.
-const MAX_UNSETTLED: usize = 2 * BATCH_ITEMS;
+const MAX_UNSETTLED: usize = 2 * items_of("ack");
 
 /// What the coordinator learns from other threads.
 #[derive(Default)]

@@ -5,15 +5,13 @@ use std::time::Duration;
 use crate::error::{Applied, Error};
 use crate::partition::Partition;
 use crate::partition::reports::Report;
+use crate::protocol::counts::{PROMOTE, REAP};
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::roles::{Beat, Moved, Watched};
 use crate::protocol::verbs::Verb;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
-
-/// How many messages one promote or reap moves at most, so that it occupies Redis for about 1 ms.
-const STEP: &[u8] = b"256";
 
 /// What a beat says of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,16 +98,16 @@ impl Partition {
         self.call_once(Verb::Beat, &args).await.map(drop)
     }
 
-    /// Moves up to 256 due messages to the ready list. Sent once, without a repetition.
+    /// Moves due messages to the ready list. Sent once, without a repetition.
     pub(crate) async fn promote(&self) -> Result<Moved, Error> {
-        let moved = self.step(Verb::Promote, &[STEP]).await?;
+        let moved = self.step(Verb::Promote, PROMOTE).await?;
         self.meters().add_many(Count::Promoted, moved.count);
         Ok(moved)
     }
 
-    /// Takes back up to 256 expired leases. Sent once, without a repetition.
+    /// Takes back expired leases. Sent once, without a repetition.
     pub(crate) async fn reap(&self) -> Result<Moved, Error> {
-        let moved = self.step(Verb::Reap, &[STEP]).await?;
+        let moved = self.step(Verb::Reap, REAP).await?;
         if moved.count > 0 {
             self.meters().add_many(Count::Reaped, moved.count);
             events::reaped(self.queue_name(), moved.count);
@@ -117,7 +115,8 @@ impl Partition {
         Ok(moved)
     }
 
-    async fn step(&self, verb: Verb, args: &[&[u8]]) -> Result<Moved, Error> {
-        Moved::decode(self.call_once(verb, args).await?)
+    async fn step(&self, verb: Verb, most: usize) -> Result<Moved, Error> {
+        let most = most.to_string();
+        Moved::decode(self.call_once(verb, &[most.as_bytes()]).await?)
     }
 }

@@ -8,18 +8,15 @@ use crate::model::schedule::{
     tzdata_version,
 };
 use crate::partition::Partition;
+use crate::protocol::counts::{LIST, REFILL};
 use crate::protocol::results::schedules::{self, ListRefilled};
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 
-/// How many fires a list holds at most.
-const LIST: usize = 512;
 /// How many schedules a refill reads at once.
 const PAGE: usize = 64;
-/// How many lists one call refills. With full lists it occupies Redis for a few milliseconds.
-const CALL: usize = 8;
 
 /// How many fires a list gets.
 pub(crate) fn list_length() -> usize {
@@ -95,7 +92,7 @@ impl Partition {
                 |info: &ScheduleInfo| info.schedule.is_cron() && info.state != ScheduleState::Ended;
             let mut crons = page.schedules;
             crons.retain(has_list);
-            for some in crons.chunks(CALL) {
+            for some in crons.chunks(REFILL) {
                 self.refill_some(some, &mut refilled).await?;
             }
             cursor = page.next;

@@ -18,12 +18,6 @@ pub(crate) const MAX_ID_BYTES: usize = 200;
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
 /// The longest lease, in milliseconds: a day.
 pub(crate) const MAX_LEASE_MS: u64 = 86_400_000;
-/// How many items one script call takes at most.
-pub(crate) const MAX_ITEMS: usize = 1_000;
-/// Between how many times one call counts the messages by their due times.
-pub(crate) const MAX_DUES: usize = 60;
-/// How many messages may follow one delivery.
-pub(crate) const MAX_FOLLOW_UPS: usize = 100;
 /// The longest window of a push, in milliseconds: 30 days.
 const MAX_WINDOW_MS: u64 = 2_592_000_000;
 

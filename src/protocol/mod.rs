@@ -1,5 +1,6 @@
 //! The contract with Redis: key names, limits, verbs, and how requests and replies are written.
 
+pub(crate) mod counts;
 pub(crate) mod keys;
 pub(crate) mod limits;
 pub(crate) mod node_id;

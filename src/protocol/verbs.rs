@@ -15,7 +15,7 @@ macro_rules! verbs {
             pub(crate) const ALL: &[Self] = &[$(Self::$verb),+];
 
             /// As the file is named.
-            pub(crate) fn name(self) -> &'static str {
+            pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$verb => $name),+ }
             }
 

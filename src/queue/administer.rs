@@ -8,7 +8,7 @@ use crate::model::codec::Codec;
 use crate::model::due::MAX_DELAY_MS;
 use crate::model::outcomes::State;
 use crate::partition::Partition;
-use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::queue::steps::Bulk;
@@ -199,7 +199,7 @@ async fn requeue_dead(
 ) -> Result<(u64, Option<u64>), Error> {
     let (mut total, mut until) = (0, until_ms);
     loop {
-        let step = Bulk::Requeue.step(&partition, MAX_ITEMS, until).await;
+        let step = Bulk::Requeue.step(&partition, MAX_ITEMS, until, 0).await;
         let step = step.map_err(|error| after(error, total, "requeued"))?;
         until = Some(until.map_or(step.now_ms, |until| until.min(step.now_ms)));
         total += step.done;
@@ -218,14 +218,14 @@ async fn purge_state(
     state: State,
     until_ms: Option<u64>,
 ) -> Result<(u64, Option<u64>), Error> {
-    let (mut total, mut expected) = (0, None);
+    let (mut total, mut expected, mut passed) = (0, None, 0);
     let purge = Bulk::Purge(state);
     loop {
-        let step = purge.step(&partition, MAX_ITEMS, until_ms).await;
+        let step = purge.step(&partition, MAX_ITEMS, until_ms, passed).await;
         let step = step.map_err(|error| after(error, total, "purged"))?;
-        total += step.done;
+        (total, passed) = (total + step.done, step.passed);
         let enough = total >= *expected.get_or_insert(step.done + step.left);
-        if step.left == 0 || step.done == 0 || enough {
+        if step.left == 0 || step.found_none() || enough {
             return Ok((total, step.epoch));
         }
     }

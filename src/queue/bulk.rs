@@ -11,6 +11,7 @@ use crate::model::message::OnConflict;
 use crate::model::receipt::Receipt;
 use crate::partition::Partition;
 use crate::partition::pushing::receipt;
+use crate::protocol::counts::items_of;
 use crate::protocol::partition_map::{index_of, steer};
 use crate::protocol::results::produce::PushResult;
 use crate::router::Partitions;
@@ -85,7 +86,11 @@ impl Bulk {
         let partitions = self.waiting.len();
         let index = index_of(item.id(), partitions);
         let waiting = &mut self.waiting[index];
-        if waiting.kind != slot.kind() || !waiting.group.has_room_for(&item) {
+        let most = match slot.on_conflict {
+            OnConflict::Keep => items_of("push"),
+            _ => items_of("upsert"),
+        };
+        if waiting.kind != slot.kind() || !waiting.group.has_room_for(&item, most) {
             waiting.send().await;
             if index == self.open {
                 self.open = (index + 1) % partitions;

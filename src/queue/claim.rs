@@ -9,7 +9,8 @@ use crate::error::{Applied, Error};
 use crate::model::codec::Codec;
 use crate::model::lease_token::LeaseToken;
 use crate::partition::Partition;
-use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::counts::{MAX_CLAIM, MAX_ITEMS};
+use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::claim::Claim;
 use crate::queue::Queue;
@@ -28,7 +29,8 @@ impl<C: Codec> Queue<C> {
     /// messages.
     ///
     /// Of a queue of several partitions, one call asks one after the other until it has `count`
-    /// messages. It waits for a server that is away only if no other has due messages.
+    /// messages. It waits for a server that is away only if no other has due messages. More than 256
+    /// messages of a partition take several calls.
     ///
     /// # What must run
     /// Only workers take expired leases back. So a [`Worker`](crate::Worker), or `dueq work`, must
@@ -91,12 +93,15 @@ impl<C: Codec> Queue<C> {
         while deliveries.len() < count
             && let Some(partition) = waiting.pop_front()
         {
-            let wanted = count - deliveries.len();
+            let wanted = (count - deliveries.len()).min(MAX_CLAIM);
             let claimed = partition.claim_with(or_new(token), wanted, lease_ms).await;
             let claimed = claimed.map(|claim| deliver(&partition, claim));
             asked.push(partition.tag());
             let epoch = match claimed {
                 Ok((granted, epoch)) => {
+                    if granted.len() == MAX_CLAIM && token.is_none() {
+                        waiting.push_front(partition);
+                    }
                     deliveries.extend(granted);
                     epoch
                 }
@@ -210,6 +215,7 @@ async fn claim_again(
     lease_ms: u64,
 ) -> Result<Vec<Delivery>, Error> {
     let (mut patience, mut last) = (Patience::new(), failed);
+    let count = count.min(MAX_CLAIM);
     let mut unknown = false;
     while patience.allows(&last, Repeat::Harmless) {
         unknown |= last.was_applied() != Applied::No;

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use crate::error::{Applied, Error};
 use crate::model::schedule::{Schedule, ScheduleChanges, listed_fires, option_words};
 use crate::partition::{Partition, list_length};
+use crate::protocol::counts::{DECLARE, DECLARE_FIRES};
 use crate::protocol::replies::Reply;
 use crate::protocol::results::schedules::Declared;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
-/// How many schedules one call declares, and how many bytes of fires it has.
-const PIECE: usize = 24;
+/// How many bytes of fires one call declares.
 const PIECE_BYTES: usize = 24_576;
-/// How many fires the lists of one apply have together. Each list has 64 at least, so that those of
-/// 24 crons fit into a call: workers, or [`refill_schedules`](crate::Queue::refill_schedules), add
-/// the rest.
-const FIRES_OF_APPLY: usize = 1_536;
-const LEAST_FIRES: usize = 64;
+/// How many fires the lists of one apply have together, unless each has only the least.
+const FIRES_OF_APPLY: usize = DECLARE * DECLARE_FIRES;
 
 type Item = [Vec<u8>; 6];
 
@@ -122,7 +119,7 @@ fn partly(calls: usize, error: &Error) -> Error {
     if calls == 0 {
         return error.clone();
     }
-    let declared = calls * PIECE;
+    let declared = calls * DECLARE;
     let message =
         format!("up to {declared} schedules were declared, and then: {error}; repeat the apply");
     let partly = Error::new(error.kind(), Applied::Unknown, message);
@@ -137,7 +134,7 @@ fn pieces(items: &[Item]) -> Vec<&[Item]> {
     let (mut pieces, mut rest) = (Vec::new(), items);
     while !rest.is_empty() {
         let mut bytes = 0;
-        let fits = rest.iter().take(PIECE).take_while(|[.., fires, _]| {
+        let fits = rest.iter().take(DECLARE).take_while(|[.., fires, _]| {
             bytes += fires.len();
             bytes <= PIECE_BYTES
         });
@@ -154,7 +151,7 @@ fn encode(schedules: &[Schedule], now_ms: u64) -> Result<Vec<Item>, Error> {
         .iter()
         .filter(|schedule| schedule.is_cron())
         .count();
-    let fires = (FIRES_OF_APPLY / crons.max(1)).max(LEAST_FIRES);
+    let fires = (FIRES_OF_APPLY / crons.max(1)).max(DECLARE_FIRES);
     let fires = fires.min(list_length());
     let items = schedules
         .iter()

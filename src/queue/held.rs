@@ -30,6 +30,8 @@ impl<C: Codec> Queue<C> {
     /// a message, the repetition grants nothing. It fails with the code `HELD`, and
     /// [`held`](Queue::held) returns the grant.
     ///
+    /// A partition grants 256 messages at most, as it has one lease with this token.
+    ///
     /// Draw a new [`LeaseToken`] for each claim, and store it first. Once all messages of the lease
     /// are settled, extended or taken back, the token is free, and a claim with it grants others. So
     /// do not repeat a claim whose grant was read.

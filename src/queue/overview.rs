@@ -5,7 +5,7 @@ use crate::model::codec::Codec;
 use crate::model::dues::Dues;
 use crate::model::node_info::NodeInfo;
 use crate::model::reached::Reached;
-use crate::protocol::limits::MAX_DUES;
+use crate::protocol::counts::MAX_DUES;
 use crate::protocol::replies::Reply;
 use crate::protocol::results::overview;
 use crate::protocol::verbs::Verb;

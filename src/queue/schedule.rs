@@ -7,13 +7,11 @@ use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::schedule::{Backfilled, Fire, Schedule, ScheduleInfo, Triggered, check_name};
 use crate::partition::Partition;
+use crate::protocol::counts::BACKFILL;
 use crate::protocol::results::schedules;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
-
-/// How many ticks one call of a backfill makes.
-const BACKFILL: usize = 100;
 
 /// One schedule of a queue: see [`Queue::schedule`](crate::Queue::schedule). Cheap to clone.
 #[derive(Clone)]

@@ -9,7 +9,8 @@ use crate::model::schedule::{
     Refilled, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
 };
 use crate::partition::{Lists, Partition};
-use crate::protocol::limits::{self, MAX_ITEMS};
+use crate::protocol::counts::MAX_ITEMS;
+use crate::protocol::limits;
 use crate::queue::Queue;
 use crate::queue::declare::{Declaration, of};
 use crate::queue::schedule::ScheduleHandle;

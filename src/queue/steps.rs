@@ -8,7 +8,7 @@ use crate::model::bulk::{BulkEnd, BulkProgress};
 use crate::model::codec::Codec;
 use crate::model::outcomes::State;
 use crate::partition::Partition;
-use crate::protocol::limits::MAX_ITEMS;
+use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::results::administer::Step;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
@@ -26,19 +26,21 @@ pub(super) enum Bulk {
 
 impl Bulk {
     /// One call at one partition: at most `limit` messages whose time is at or before `until_ms`.
+    /// `passed` is that of the call before it.
     pub(super) async fn step(
         self,
         partition: &Partition,
         limit: usize,
         until_ms: Option<u64>,
+        passed: u64,
     ) -> Result<Step, Error> {
-        let (limit, until) = (limit.to_string(), text_of(until_ms));
-        let (verb, first) = match self {
-            Self::Requeue => (Verb::Requeue, "oldest"),
-            Self::Purge(state) => (Verb::Purge, state.as_str()),
+        let (limit, until, passed) = (limit.to_string(), text_of(until_ms), passed.to_string());
+        let (verb, first, count) = match self {
+            Self::Requeue => (Verb::Requeue, "oldest", 3),
+            Self::Purge(state) => (Verb::Purge, state.as_str(), 4),
         };
-        let args = [first.as_bytes(), limit.as_bytes(), until.as_bytes()];
-        Step::decode(partition.call(verb, &args, Repeat::Unsafe).await?)
+        let args = [first, &limit, &until, &passed].map(str::as_bytes);
+        Step::decode(partition.call(verb, &args[..count], Repeat::Unsafe).await?)
     }
 }
 
@@ -76,6 +78,8 @@ struct Part {
     /// How many were selected at the first step: a purge ends after so many.
     selected: u64,
     incarnation: String,
+    /// How many timers of schedules the steps have passed.
+    passed: u64,
     has_ended: bool,
 }
 
@@ -170,7 +174,10 @@ impl BulkSteps {
         }
         let part = &mut self.parts[index];
         let until_ms = Some(part.until_ms);
-        let step = self.bulk.step(&part.partition, limit, until_ms).await?;
+        let step = self
+            .bulk
+            .step(&part.partition, limit, until_ms, part.passed)
+            .await?;
         self.turn = index + 1;
         self.done += step.done;
         self.is_gone = !part.incarnation.is_empty() && part.incarnation != step.incarnation;
@@ -281,12 +288,13 @@ impl Part {
         }
         self.done += step.done;
         self.left = Some(step.left);
+        self.passed = step.passed;
         self.has_ended = step.left == 0;
         match bulk {
             // The first call finds only messages that were dead before it.
             Bulk::Requeue => self.until_ms = self.until_ms.min(step.now_ms),
             // New messages can be selected for ever. And timers of schedules stay.
-            Bulk::Purge(_) => self.has_ended |= step.done == 0 || self.done >= self.selected,
+            Bulk::Purge(_) => self.has_ended |= step.found_none() || self.done >= self.selected,
         }
     }
 }
@@ -299,6 +307,7 @@ fn parts_of(partitions: &Partitions, until_ms: u64) -> Vec<Part> {
         left: None,
         selected: 0,
         incarnation: String::new(),
+        passed: 0,
         has_ended: false,
     };
     partitions.list().iter().map(part).collect()

@@ -11,7 +11,7 @@ use crate::model::codec::Codec;
 use crate::model::lease_token::LeaseToken;
 use crate::node::commands::NodeCommand;
 use crate::node::pulls::{Grant, PullRequest, Pulls};
-use crate::node::slots::MAX_CLAIM;
+use crate::protocol::counts::MAX_CLAIM;
 use crate::protocol::limits;
 use crate::queue::{Queue, refuse_held, refuse_other_grants};
 use crate::router::Router;

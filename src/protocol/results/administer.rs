@@ -15,6 +15,8 @@ pub(crate) struct Step {
     pub(crate) done: u64,
     /// How many are still there.
     pub(crate) left: u64,
+    /// How many timers of schedules a purge has passed: the next step begins behind them.
+    pub(crate) passed: u64,
 }
 
 impl Step {
@@ -25,6 +27,16 @@ impl Step {
             epoch: reply.header.epoch,
             done: reply.body.count()?,
             left: reply.body.count()?,
+            passed: if reply.body.is_empty() {
+                0
+            } else {
+                reply.body.count()?
+            },
         })
+    }
+
+    /// Whether a purge ends, as the state has no further message.
+    pub(crate) fn found_none(&self) -> bool {
+        self.done == 0 && self.passed == 0
     }
 }

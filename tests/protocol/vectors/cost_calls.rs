@@ -1,5 +1,10 @@
 //! The calls of the cost table: each verb with the largest counts that a client sends.
 
+#[path = "../../../src/protocol/counts.rs"]
+pub(super) mod counts;
+
+use counts::*;
+
 use super::cost_table::Stock;
 use super::schedules::listed;
 use crate::queue::{HOUR, T0};
@@ -8,22 +13,20 @@ use crate::reply::{Text, words};
 /// A call: what is special about it, the time, the arguments.
 pub(super) type Call = (&'static str, u64, Vec<Text>);
 
-/// The largest batch of the Rust client.
-const MANY: usize = 256;
 const OPTIONS: &str = "max_attempts=5 window=60000";
 
 fn payload() -> String {
     "x".repeat(100)
 }
 
-fn fires(count: u64) -> String {
-    let fires: Vec<u64> = (1..=count).map(|at| T0 + at * 60_000).collect();
+fn fires(count: usize) -> String {
+    let fires: Vec<u64> = (1..=count as u64).map(|at| T0 + at * 60_000).collect();
     listed("2026a", 0, &fires)
 }
 
-/// Every delivery of a part of a claim, with its token and these words.
-fn held(stock: &mut Stock, more: &[&str]) -> Vec<Text> {
-    let (token, ids) = stock.claim(MANY);
+/// The deliveries of a claim, each with its token and these words.
+fn held(stock: &mut Stock, many: usize, more: &[&str]) -> Vec<Text> {
+    let (token, ids) = stock.claim(many);
     let item = |id: Text| {
         let more = more.iter().map(|word| Text::from(*word));
         words![id, &token]
@@ -48,34 +51,41 @@ fn push(ids: Vec<Text>, options: &str) -> Vec<Text> {
 
 /// New schedules, as many as one call takes.
 fn new_schedules(stock: &mut Stock, spec: &str, pattern: &str, fires: &str) -> Vec<Text> {
-    let items = (0..24).flat_map(|_| {
+    let items = (0..DECLARE).flat_map(|_| {
         let name = stock.fresh();
         words![name, spec, pattern, "", fires, payload()]
     });
     [words!["set", "", ""], items.collect()].concat()
 }
 
-fn claim(stock: &mut Stock, count: u64) -> Vec<Text> {
-    words![count, stock.token(), 30_000]
+fn claim(stock: &mut Stock, count: usize) -> Vec<Text> {
+    words![count as u64, stock.token(), 30_000]
 }
 
 /// What a client sends of this verb at most; none: the verb has no row.
 pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
     let call = |words| vec![("", T0, words)];
-    let scheduled = |stock: &mut Stock| stock.ids("scheduled", MANY);
+    let many = items_of(verb);
+    let scheduled = |stock: &mut Stock| stock.ids("scheduled", many);
+    // The ready list is searched for them.
+    let also_ready = |calls: Vec<Call>, stock: &Stock, items: fn(Vec<Text>) -> Vec<Text>| {
+        let ready: Vec<Text> = stock.ready.iter().take(many).cloned().collect();
+        let more = (!ready.is_empty()).then(|| ("ready", T0, items(ready)));
+        calls.into_iter().chain(more).collect()
+    };
     Some(match verb {
         "ack" => {
-            let (token, ids) = stock.claim(MANY);
-            call([words![token, MANY as u64], ids].concat())
+            let (token, ids) = stock.claim(many);
+            call([words![token, many as u64], ids].concat())
         }
         "ack_push" => {
             let (token, ids) = stock.claim(1);
             let delivery = Text([&token.0[..], &ids[0].0].concat());
-            let ids = (0..100).map(|_| stock.fresh()).collect();
+            let ids = (0..MAX_FOLLOW_UPS).map(|_| stock.fresh()).collect();
             let more = each(ids, &["+5", &payload(), OPTIONS]);
             call([vec![delivery], more].concat())
         }
-        "again" => call(held(stock, &["+5"])),
+        "again" => call(held(stock, many, &["+5"])),
         "amend" => {
             let (some, others) = (stock.schedules(48), stock.schedules(48));
             let with = |change: &str, names: &[Text]| [words![change], names.to_vec()].concat();
@@ -95,30 +105,37 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             "attrs",
         ]
         .into_iter()
-        .map(|part| (part, T0, words![part, 0, 250, ""]))
+        .map(|part| (part, T0, words![part, 0, AUDIT as u64, ""]))
         .collect(),
         "beat" => call(words!["node", "stay"]),
-        "bury" => call(held(stock, &["why"])),
-        "cancel" => call([words![""], scheduled(stock)].concat()),
-        "claim" => [("1", 1), ("64", 64), ("256", 256), ("1000", 1_000)]
+        "bury" => call(held(stock, many, &["why"])),
+        "cancel" => {
+            let items = |ids| [words![""], ids].concat();
+            also_ready(call(items(scheduled(stock))), stock, items)
+        }
+        "claim" => [("1", 1), ("64", 64), ("", MAX_CLAIM)]
             .into_iter()
             .map(|(what, count)| (what, T0, claim(stock, count)))
             .collect(),
         "configure" => call(words!["max_attempts", 5]),
-        "dues" => call((0..60).map(|at| Text::from(T0 + at * 60_000)).collect()),
-        "extend" => call(held(stock, &["60000"])),
+        "dues" => call(
+            (0..MAX_DUES as u64)
+                .map(|at| Text::from(T0 + at * 60_000))
+                .collect(),
+        ),
+        "extend" => call(held(stock, many, &["60000"])),
         "get" => {
             let (_, leased) = stock.claim(1);
             let ids = [
                 leased,
                 stock.ids("scheduled", 1),
                 stock.ids("dead", 1),
-                words!["ready00000007"],
+                stock.ready.iter().take(1).cloned().collect(),
             ];
             let ids = ids.concat().into_iter();
             ids.map(|id| ("", T0, vec![id])).collect()
         }
-        "held" => call(words!["late000000000003"]),
+        "held" => call(vec![stock.claim(1).0]),
         "history" => ["minutes", "hours", "days"]
             .into_iter()
             .map(|unit| (unit, T0, words![unit]))
@@ -128,34 +145,44 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
         "peek" => ["scheduled", "ready", "leased", "dead"]
             .into_iter()
             .flat_map(|state| {
-                [
-                    (state, T0, words![state, "", 1_000]),
-                    (state, T0, words![state, "", 1_000, "newest"]),
-                ]
+                ["", "newest"].map(|order| (state, T0, words![state, "", MAX_ITEMS as u64, order]))
             })
             .collect(),
-        "promote" => call(words![MANY as u64]),
+        "promote" => call(words![PROMOTE as u64]),
         "purge" => vec![
-            ("scheduled", T0, words!["scheduled", 1_000]),
-            ("scheduled before", T0, words!["scheduled", 1_000, T0]),
-            ("dead", T0, words!["dead", 1_000]),
-            ("dead before", T0, words!["dead", 1_000, T0]),
-            ("ready before", T0, words!["ready", 256, T0]),
-            ("ready", T0, words!["ready", 256]),
+            (
+                "scheduled",
+                T0,
+                words!["scheduled", MAX_ITEMS as u64, "", 0],
+            ),
+            (
+                "scheduled before",
+                T0,
+                words!["scheduled", MAX_ITEMS as u64, T0, 0],
+            ),
+            (
+                "scheduled behind timers",
+                T0,
+                words!["scheduled", MAX_ITEMS as u64, "", 8_000],
+            ),
+            ("dead", T0, words!["dead", MAX_ITEMS as u64]),
+            ("dead before", T0, words!["dead", MAX_ITEMS as u64, T0]),
+            ("ready before", T0, words!["ready", MAX_ITEMS as u64, T0]),
+            ("ready", T0, words!["ready", MAX_ITEMS as u64]),
         ],
         "push" => vec![
-            ("", T0, push((0..MANY).map(|_| stock.fresh()).collect(), "")),
+            ("", T0, push((0..many).map(|_| stock.fresh()).collect(), "")),
             (
                 "options",
                 T0,
-                push((0..MANY).map(|_| stock.fresh()).collect(), OPTIONS),
+                push((0..many).map(|_| stock.fresh()).collect(), OPTIONS),
             ),
         ],
-        "reap" => call(words![MANY as u64]),
+        "reap" => call(words![REAP as u64]),
         "refill" => {
             // Newer rules replace the list.
-            let fires = fires(512).replace("2026a", "2026b");
-            let count = stock.refills.len().min(8);
+            let fires = fires(LIST).replace("2026a", "2026b");
+            let count = stock.refills.len().min(REFILL);
             let items = stock.refills.drain(..count);
             let items = items.flat_map(|[name, version, last]| words![name, version, last, &fires]);
             let items: Vec<_> = items.collect();
@@ -164,26 +191,38 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
                 false => call(items),
             }
         }
-        "release" => call(held(stock, &[])),
+        "release" => call(held(stock, many, &[])),
         "remap" => call(words!["forward", "7|-|- 203"]),
         "requeue" => vec![
-            ("ids", T0, [words!["ids"], stock.ids("dead", MANY)].concat()),
-            ("oldest", T0, words!["oldest", 1_000, ""]),
-            ("oldest before", T0, words!["oldest", 1_000, T0]),
+            ("ids", T0, [words!["ids"], stock.ids("dead", many)].concat()),
+            ("oldest", T0, words!["oldest", MAX_ITEMS as u64, ""]),
+            ("oldest before", T0, words!["oldest", MAX_ITEMS as u64, T0]),
         ],
-        "reschedule" => call(each(scheduled(stock), &["+5", ""])),
+        "reschedule" => {
+            let items = |ids| each(ids, &["+5", ""]);
+            also_ready(call(items(scheduled(stock))), stock, items)
+        }
         "resume" => call(words![]),
-        "retry" => call(held(stock, &["5", "error"])),
+        "retry" => call(held(stock, many, &["5", "error"])),
         "run_now" => call(scheduled(stock)),
         "schedule" => {
-            let crons = new_schedules(stock, "zone=UTC jitter=50000", "* * * * *", &fires(64));
+            let crons = new_schedules(
+                stock,
+                "zone=UTC jitter=50000",
+                "* * * * *",
+                &fires(DECLARE_FIRES),
+            );
             let mut changed = crons.clone();
             for spec in changed.iter_mut().skip(4).step_by(6) {
                 *spec = "zone=UTC missed=all".into();
             }
             // Other calls need those that were copied.
             let copies = (0..4).map(|at| format!("copy{at}").into());
-            let stays = stock.schedules(972).into_iter().chain(copies).collect();
+            let stays = stock
+                .schedules(MAX_ITEMS as u64 - 28)
+                .into_iter()
+                .chain(copies)
+                .collect();
             let prune = [
                 words!["set", "", "prune"],
                 each(stays, &["", "", "", "", ""]),
@@ -206,39 +245,42 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
             .flat_map(|low| {
                 let middle = "set team/service/schedule00005000";
                 [
-                    ("first page", T0, words!["", 1_000, low]),
-                    ("middle page", T0, words![middle, 1_000, low]),
+                    ("first page", T0, words!["", MAX_ITEMS as u64, low]),
+                    ("middle page", T0, words![middle, MAX_ITEMS as u64, low]),
                 ]
             })
             .chain([("one", T0, words!["copy0"])])
             .collect(),
-        "snooze" => call(held(stock, &["+5"])),
+        "snooze" => call(held(stock, many, &["+5"])),
         "stats" => call(words![]),
-        "throttle" => call(held(stock, &["5"])),
+        "throttle" => call(held(stock, many, &["5"])),
         "trigger" => {
-            let times = (0..100).map(|at| Text::from(T0 - stock.number() * 100 - at));
+            let times = (0..BACKFILL as u64).map(|at| Text::from(T0 - stock.number() * 100 - at));
             vec![
                 ("times", T0, [words!["copy1"], times.collect()].concat()),
                 ("now", T0 + stock.number(), words!["copy1", "now"]),
             ]
         }
-        "upsert" => vec![
-            (
-                "replace",
-                T0,
-                push(scheduled(stock), "on_conflict=replace max_attempts=3"),
-            ),
-            (
-                "reschedule",
-                T0,
-                push(scheduled(stock), "on_conflict=reschedule"),
-            ),
-            (
-                "next",
-                T0,
-                push(stock.claim(MANY).1, "on_conflict=next max_attempts=3"),
-            ),
-        ],
+        "upsert" => {
+            let calls = vec![
+                (
+                    "replace",
+                    T0,
+                    push(scheduled(stock), "on_conflict=replace max_attempts=3"),
+                ),
+                (
+                    "reschedule",
+                    T0,
+                    push(scheduled(stock), "on_conflict=reschedule"),
+                ),
+                (
+                    "next",
+                    T0,
+                    push(stock.claim(many).1, "on_conflict=next max_attempts=3"),
+                ),
+            ];
+            also_ready(calls, stock, |ids| push(ids, "on_conflict=reschedule"))
+        }
         "verify" => call(words![""]),
         _ => return None,
     })

@@ -1,5 +1,5 @@
 -- Fills a queue with messages of one kind, as the scripts would have stored them. For the tests of costs only.
--- KEYS  the ten of the queue;  ARGV  now | kind | from | to
+-- KEYS  the ten of the queue;  ARGV  now | kind | from | to | ids of a claim | how many leased ids are in such claims
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, _, _, META = unpack(KEYS)
 local now, kind, from, to = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local payload, long = string.rep('x', 100), string.rep('-', 20)
@@ -13,22 +13,24 @@ end
 local granted = {}
 for i = from, to do
   local id = kind .. string.format('%08d', i)
-  if kind == 'leased' or kind == 'late' then -- claims of 500 ids; of messages without options 1,000
-    local most = kind == 'late' and 1000 or 500
+  if kind == 'leased' or kind == 'late' or kind == 'rest' then -- other clients claim up to 1,000; of rest two are left
+    local most = kind == 'leased' and i < tonumber(ARGV[6]) and tonumber(ARGV[5]) or 1000
     id = id .. long
     local token = string.format('%s%0' .. (16 - #kind) .. 'd', kind, math.floor(i / most))
-    store(id, kind == 'leased' and '0 0 - max_attempts=5 window=60000')
-    redis.call('HSET', CLAIMS, id, token .. int(now - 1000) .. (kind == 'leased' and 'w' or ''))
+    if kind ~= 'rest' or i % 500 == 0 then
+      store(id, kind == 'leased' and '0 0 - max_attempts=5 window=60000')
+      redis.call('HSET', CLAIMS, id, token .. int(now - 1000) .. (kind == 'leased' and 'w' or ''))
+    end
     granted[#granted + 1] = id
-    if #granted == most then
-      redis.call('HSET', CLAIMS, '\1' .. token, table.concat(granted, '\n'), '\2' .. token, most)
-      redis.call('ZADD', LEASES, now + (kind == 'late' and -1 or 3600000), '\1' .. token)
+    if #granted == most or i == to then
+      redis.call('HSET', CLAIMS, '\1' .. token, table.concat(granted, '\n'), '\2' .. token, kind == 'rest' and 2 or #granted)
+      redis.call('ZADD', LEASES, now + (kind == 'leased' and 3600000 or -1), '\1' .. token)
       granted = {}
     end
   elseif kind == 'dead' then
     store(id, '5 0 - max_attempts=5 window=60000')
     redis.call('ZADD', DEAD, now - 1000 - i % 1000, id)
-  elseif kind == 'expired' then
+  elseif kind == 'expired' or kind == 'limited' then
     store(id, '0 0 - expires=+1 on_expire=drop window=60000')
     redis.call('ZADD', SCHEDULED, now - 3000, id)
   elseif kind == 'ready' then
@@ -44,15 +46,18 @@ for i = from, to do
     redis.call('HSET', MESSAGES, '\4' .. name, payload)
     redis.call('ZADD', SCHEDULED, now - 3600000 + i, '\4' .. name)
     granted[#granted + 1] = name
-  else -- scheduled, or due
+  elseif kind == 'scheduled' then
     store(id, '0 0 - max_attempts=5 window=60000')
-    redis.call('ZADD', SCHEDULED, kind == 'due' and now - 2000 + i % 1000 or now + 3600000 + i, id)
+    redis.call('ZADD', SCHEDULED, now + 3600000 + i, id)
+  else -- due or limited
+    store(id, '0 0 - max_attempts=5 ' .. (kind == 'due' and '' or 'expires=+3600000 cost=3 ') .. 'window=60000')
+    redis.call('ZADD', SCHEDULED, now - 2000 + i % 1000, id)
   end
 end
 if kind == 'schedule' then
   local set = redis.call('HGET', META, 'schedules:set') or '\n'
   redis.call('HSET', META, 'schedules:set', set .. (set ~= '\n' and '\n' or '') .. table.concat(granted, '\n'))
   redis.call('HINCRBY', META, 'schedules', to - from + 1)
-elseif kind == 'expired' then
+elseif kind == 'expired' or kind == 'limited' then
   redis.call('HSET', META, 'expiring', '1', 'selective', '1')
 end

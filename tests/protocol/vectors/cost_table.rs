@@ -2,11 +2,12 @@
 //! verbs and of states in which much waits.
 //!
 //! `DUEQ_COST=1000000` is how many messages a state has, and allows no more than 5 ms. Without it, a
-//! state has 50,000 messages, and a call may take twice as long: the test runs beside others.
+//! state has 50,000 messages, and a call may take 7.5 ms: the test runs beside others.
 
 use anyhow::{Context, Result, ensure};
 
-use super::cost::{ROUNDS, five_ms_of_processor, processor_us, script_us};
+use super::cost::{five_ms_of_processor, processor_us, script_us};
+use super::cost_calls::counts::MAX_CLAIM;
 use super::cost_calls::{calls, copied, order};
 use crate::queue::{HOUR, Queue, T0};
 use crate::reply::{Text, words};
@@ -14,15 +15,18 @@ use crate::scripts::VERBS;
 use crate::state::KEYS;
 
 /// How many messages of each kind every state has, for the calls that change messages.
-const STOCK: u64 = 60_000;
+const STOCK: u64 = 64_000;
+const _: () = assert!(STOCK.is_multiple_of(MAX_CLAIM as u64));
+/// How many messages one call makes: whole claims of a worker and of 1,000 ids.
+const FILL: u64 = STOCK / 2;
 
-/// Kinds of messages, and how many; the message counts of a state are its own and the stock.
+/// Kinds of messages, and how many beside the stock.
 fn states(many: u64) -> [(&'static str, Vec<(&'static str, u64)>); 5] {
     [
         ("10,000 schedules", vec![("schedule", 9_900)]),
-        ("leased", vec![("leased", many)]),
+        ("leased", vec![("leased", many), ("rest", 100_000)]),
         ("expired", vec![("expired", many.min(100_000))]),
-        ("due", vec![("due", many), ("ready", 1_000)]),
+        ("due", vec![("limited", many)]),
         ("dead", vec![("dead", many)]),
     ]
 }
@@ -35,6 +39,10 @@ pub(super) struct Stock {
     scheduled: u64,
     dead: u64,
     schedules: u64,
+    /// How many messages were added to the ready list.
+    listed: u64,
+    /// Every second message of the ready list, if the state fills it.
+    pub(super) ready: Vec<Text>,
     /// Name, version and last listed fire of crons that one call refills.
     pub(super) refills: Vec<[Text; 3]>,
 }
@@ -53,15 +61,22 @@ impl Stock {
         format!("token{:011}", self.number()).into()
     }
 
-    /// The token of a claim of 500 ids, and some of its ids.
+    /// The token of a claim of a worker, and some of its ids.
     pub(super) fn claim(&mut self, count: usize) -> (Text, Vec<Text>) {
         let claim = self.claims;
         assert!(
-            500 * claim < STOCK,
+            MAX_CLAIM as u64 * (claim + 1) <= STOCK,
             "the stock of leased messages is used up"
         );
         self.claims += 1;
-        let id = |at| format!("leased{:08}{}", 500 * claim + at, "-".repeat(20)).into();
+        let id = |at| {
+            format!(
+                "leased{:08}{}",
+                MAX_CLAIM as u64 * claim + at,
+                "-".repeat(20)
+            )
+            .into()
+        };
         let ids = (0..count as u64).map(id).collect();
         (format!("leased{claim:010}").into(), ids)
     }
@@ -87,16 +102,16 @@ impl Stock {
     }
 }
 
-fn fill(queue: &mut Queue, kind: &str, count: u64) -> Result<()> {
+fn fill(queue: &mut Queue, kind: &str, first: u64, count: u64) -> Result<()> {
     let keys: Vec<Text> = KEYS.iter().map(|key| queue.key(key).into()).collect();
     let script = include_str!("cost_state.lua");
-    let from_to = (0..count).step_by(50_000);
+    let from_to = (first..first + count).step_by(FILL as usize);
     for from in from_to {
-        let to = (from + 49_999).min(count - 1);
+        let to = (from + FILL - 1).min(first + count - 1);
         let call = [
             words!["EVAL", script, 10],
             keys.clone(),
-            words![T0, kind, from, to],
+            words![T0, kind, from, to, MAX_CLAIM as u64, STOCK],
         ];
         let reply = queue.command(call.concat())?;
         ensure!(!format!("{reply:?}").contains("rror"), "{kind}: {reply:?}");
@@ -112,16 +127,20 @@ fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
     ensure!(reply.part(1)?.text()? == "OK", "{reply:?}");
     let has = |kind: &str| kinds.iter().any(|(other, _)| *other == kind);
     for kind in ["leased", "late", "scheduled", "dead", "due"] {
-        if !has(kind) {
-            fill(queue, kind, if kind == "late" { 5_000 } else { STOCK })?;
+        match kind {
+            "late" if has("rest") => {}
+            "due" if has("limited") => {}
+            "late" => fill(queue, kind, 0, 5_000)?,
+            _ => fill(queue, kind, 0, STOCK)?,
         }
     }
     for (kind, count) in kinds {
-        fill(
-            queue,
-            kind,
-            (*count).max(if *kind == "schedule" { 0 } else { 1_000 }),
-        )?;
+        let first = if *kind == "schedule" { 0 } else { STOCK };
+        fill(queue, kind, first, *count)?;
+    }
+    if has("limited") {
+        let limits = words!["rate", "1000000/1000/1000000", "max_leased", 1_000_000];
+        queue.ok("configure", T0, limits)?;
     }
     let mut stock = Stock::default();
     if has("schedule") {
@@ -147,13 +166,37 @@ fn prepare(queue: &mut Queue, kinds: &[(&str, u64)]) -> Result<Stock> {
     Ok(stock)
 }
 
+/// Fills the ready list of a state of due messages: it holds 1,000.
+fn fill_ready(queue: &mut Queue, stock: &mut Stock) -> Result<()> {
+    let listed = queue.command(words!["LLEN", queue.key("ready")])?.int()?;
+    let missing = 1_001_u64.saturating_sub(u64::try_from(listed)?);
+    if missing > 0 {
+        fill(queue, "ready", stock.listed, missing)?;
+        stock.listed += missing;
+    }
+    let entries = queue.command(words!["LRANGE", queue.key("ready"), 1, -1])?;
+    let ids = entries.list()?.iter().skip(1).step_by(2).map(|entry| {
+        let entry = entry.text()?;
+        let (_, id) = entry.split_once(':').context("a ready entry")?;
+        Ok(id.into())
+    });
+    stock.ready = ids.collect::<Result<_>>()?;
+    Ok(())
+}
+
 #[test]
 fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
     let many = std::env::var("DUEQ_COST").map_or(Ok(50_000), |many| many.parse())?;
-    // Beside other programs the same call measures up to twice as much.
-    let allowed = match std::env::var_os("DUEQ_COST") {
-        Some(_) => 1.0,
-        None => 2.0,
+    // Compilers and tests beside it take half as much again, as they share the caches.
+    let allowed = if std::env::var_os("DUEQ_COST").is_some() {
+        1.0
+    } else {
+        1.5
+    };
+    let rounds = if std::env::var_os("DUEQ_COST").is_some() {
+        5..=5
+    } else {
+        1..=12
     };
     let only = std::env::var("DUEQ_COST_VERB").ok();
     let mut queue = Queue::start()?;
@@ -173,7 +216,10 @@ fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
             // Measured beside the calls: other processes slow both.
             let mut limit_us = u64::MAX;
             let mut best = vec![(u64::MAX, ""); count];
-            for _ in 0..ROUNDS.min(12) {
+            for round in 1..=*rounds.end() {
+                if state == "due" {
+                    fill_ready(&mut queue, &mut stock)?;
+                }
                 limit_us = limit_us.min(five_ms_of_processor(&mut queue)?);
                 let calls = calls(verb, &mut stock).context(verb)?;
                 for (best, (what, now, words)) in best.iter_mut().zip(calls) {
@@ -187,7 +233,7 @@ fn no_verb_takes_5_ms_in_a_state_in_which_much_waits() -> Result<()> {
                     ensure!(!text.starts_with("error"), "{state}: {verb} {what}: {text}");
                     *best = (best.0.min(us), what);
                 }
-                if best.iter().all(|(us, _)| *us <= limit_us) {
+                if round >= *rounds.start() && best.iter().all(|(us, _)| *us <= limit_us) {
                     break;
                 }
             }

@@ -329,7 +329,7 @@ fn leases_of_an_older_release_run_out_and_are_repaired() -> Result<()> {
 fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
     let mut queue = Queue::start()?;
     let mut left = Vec::new();
-    for claim in 'a'..='l' {
+    for claim in 'a'..='c' {
         let ids: Vec<String> = (0..1_000)
             .map(|number| format!("{claim}{number}"))
             .collect();
@@ -357,22 +357,23 @@ fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
             .collect::<Result<Vec<_>>>()?;
         anyhow::Ok((ids, reply.part(1)?.text()?))
     };
-    let (first, cursor) = page("")?;
-    let (second, end) = page(&cursor)?;
-    ensure!(
-        (first.len(), second.len(), end.as_str()) == (10, 2, ""),
-        "{first:?} {second:?}"
-    );
-    ensure!([first, second].concat() == left);
+    let (mut found, mut cursor) = (Vec::new(), String::new());
+    while found.is_empty() || !cursor.is_empty() {
+        let (ids, next) = page(&cursor)?;
+        ensure!(ids.len() <= 1, "{ids:?}");
+        found.extend(ids);
+        cursor = next;
+    }
+    ensure!(found == left, "{found:?}");
     Ok(())
 }
 
 /// A reap reads every id that a claim granted, even if one of a thousand is still leased.
 #[test]
-fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
+fn a_reap_looks_at_2_000_ids_at_most() -> Result<()> {
     const SIZE: usize = 1_000;
     let mut queue = Queue::start()?;
-    for claim in 0..12 {
+    for claim in 0..3 {
         let ids: Vec<String> = (0..SIZE).map(|place| format!("{claim}-{place}")).collect();
         let items = ids.iter().flat_map(|id| words![id, T0, "", ""]);
         queue.ok("push", T0, words![""].into_iter().chain(items).collect())?;
@@ -390,10 +391,10 @@ fn a_reap_looks_at_10_000_ids_at_most() -> Result<()> {
         );
     }
     alive(&mut queue, T0 + SECOND)?;
-    ensure!(
-        reap(&mut queue, T0 + SECOND, 1_000)? == 10,
-        "a reap must stop after ten claims of 1,000 ids"
-    );
-    ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 2);
+    for _ in 0..3 {
+        let reaped = reap(&mut queue, T0 + SECOND, 1_000)?;
+        ensure!(reaped == 1, "a reap must stop after a claim of 1,000 ids");
+    }
+    ensure!(reap(&mut queue, T0 + SECOND, 1_000)? == 0);
     Ok(())
 }

@@ -118,9 +118,12 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             [
                 with_numbers(&|limit| words!["dead", limit]),
                 states,
-                vec![words!["dead"], words!["dead", 1, 1, 1]],
+                vec![words!["dead"], words!["dead", 1, 1, 1, 1]],
                 ["x", "-1", "1.5", "1234567890123456"]
                     .map(|before| words!["dead", 1, before])
+                    .to_vec(),
+                ["", "x", "-1", "1234567890123456"]
+                    .map(|passed| words!["dead", 1, "", passed])
                     .to_vec(),
             ]
             .concat()

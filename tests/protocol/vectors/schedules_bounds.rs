@@ -285,6 +285,24 @@ fn purge_passes_timers_that_are_due_before_the_messages() -> Result<()> {
 }
 
 #[test]
+fn a_purge_passes_2000_timers_and_says_how_many() -> Result<()> {
+    let mut queue = with_many(2_050)?;
+    let due = T0 + 10 * SECOND;
+    queue.push(T0, "m", due, "payload")?;
+    for (passed, found) in [
+        (0, [0, 1, 2_000]),
+        (2_000, [1, 0, 2_000]),
+        (2_000, [0, 0, 0]),
+    ] {
+        let reply = queue.ok("purge", T0, words!["scheduled", 9, "", passed])?;
+        let parts = [1, 2, 3].map(|at| reply.part(at).and_then(Reply::int));
+        let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+        ensure!(parts == found, "{parts:?}");
+    }
+    check(&mut queue)
+}
+
+#[test]
 fn a_refill_with_too_many_bytes_is_refused() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(&mut queue, T0, &[cron("s", "", &[T0 + SECOND])])?;
