@@ -18,6 +18,7 @@ mod reach;
 mod server;
 mod shown;
 mod sizing;
+mod source;
 mod unique;
 mod when;
 
