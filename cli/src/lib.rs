@@ -17,6 +17,7 @@ mod output;
 mod reach;
 mod server;
 mod shown;
+mod signals;
 mod sizing;
 mod source;
 mod unique;

@@ -10,12 +10,12 @@ use clap::builder::NonEmptyStringValueParser;
 use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt, shell_word};
 use dueq_input::Defaults;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::ndjson::{Chunk, Line, Lines};
 use crate::output::Outcome;
+use crate::signals::EndSignals;
 use crate::source::Source;
 use crate::{Common, failure, output};
 
@@ -164,16 +164,13 @@ impl Push<'_> {
                 }
             }
         });
-        let (mut interrupt, mut terminate) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        );
+        let mut signals = EndSignals::listen()?;
         let mut flight: VecDeque<(Chunk, Vec<Sent>, JoinHandle<Results>)> = VecDeque::new();
         let (mut open, mut finished) = (true, true);
         while open || !flight.is_empty() {
             let room = open && flight.len() < IN_FLIGHT;
             tokio::select! {
-                () = either(&mut interrupt, &mut terminate) => {
+                () = signals.recv() => {
                     if !std::mem::take(&mut open) {
                         return Ok(self.give_up(&flight));
                     }
@@ -353,13 +350,6 @@ impl Push<'_> {
             output::visible(self.queue.name().as_bytes()),
             parts.concat()
         ))
-    }
-}
-
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
     }
 }
 
