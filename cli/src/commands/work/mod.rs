@@ -10,6 +10,7 @@ mod handler;
 mod http;
 mod plan;
 mod print;
+mod sender;
 mod signature;
 
 use std::path::PathBuf;
