@@ -24,10 +24,10 @@ impl Explained {
         }
     }
 
-    /// Adds the line of the file.
-    pub(crate) fn of_line(self, number: u64) -> Self {
+    /// Adds the line of the file, and how to continue the run with this idempotency key.
+    pub(crate) fn of_line(self, number: u64, key: &str) -> Self {
         Self {
-            text: format!("line {number}: {}; {}", self.text, again(number)),
+            text: format!("line {number}: {}; {}", self.text, again(number, key)),
             ..self
         }
     }
@@ -56,11 +56,12 @@ impl fmt::Display for Explained {
 
 impl std::error::Error for Explained {}
 
-/// How to continue with a file from this line.
-pub(crate) fn again(number: u64) -> String {
+/// How to continue the run with this idempotency key from this line.
+pub(crate) fn again(number: u64, key: &str) -> String {
+    let key = shell_word(key.as_bytes());
     format!(
-        "run the same command again for the rest; it pushes again each line whose message was delivered or cancelled \
-         since; --from-line {number} starts here"
+        "run the same command with --idempotency-key {key} again for the rest; it pushes again each line whose \
+         message was delivered or cancelled since; --from-line {number} starts here"
     )
 }
 

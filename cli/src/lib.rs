@@ -17,7 +17,9 @@ mod output;
 mod reach;
 mod server;
 mod shown;
+mod signals;
 mod sizing;
+mod source;
 mod unique;
 mod when;
 

@@ -12,10 +12,18 @@ const MAX_LINE_BYTES: u64 = MAX_BYTES as u64;
 const CHUNK_LINES: usize = 4_096;
 const CHUNK_BYTES: usize = 4 * 1024 * 1024;
 
+/// A message and the number of its line.
+pub(crate) struct Line {
+    pub(crate) number: u64,
+    pub(crate) message: Message,
+    /// The line has an id of its own.
+    pub(crate) own_id: bool,
+}
+
 /// Some parsed lines, each with its number, and how far the file was read.
 #[derive(Default)]
 pub(crate) struct Chunk {
-    pub(crate) messages: Vec<(u64, Message)>,
+    pub(crate) messages: Vec<Line>,
     pub(crate) bad: Vec<(u64, String)>,
     pub(crate) last_line: u64,
     pub(crate) bytes: u64,
@@ -24,8 +32,8 @@ pub(crate) struct Chunk {
 /// Reads a file in chunks. Lines are numbered from 1.
 pub(crate) struct Lines<R> {
     reader: BufReader<R>,
-    /// The name of the file, which is hashed into the ids of lines without an id.
-    source: String,
+    /// The idempotency key of the run, which is hashed into the ids of lines without an id.
+    key: String,
     defaults: Defaults,
     line: u64,
     from_line: u64,
@@ -36,14 +44,14 @@ pub(crate) struct Lines<R> {
 impl<R: Read> Lines<R> {
     pub(crate) fn new(
         reader: BufReader<R>,
-        source: String,
+        key: String,
         defaults: Defaults,
         from_line: u64,
         skip_bad: bool,
     ) -> Self {
         Self {
             reader,
-            source,
+            key,
             defaults,
             line: 0,
             from_line,
@@ -91,7 +99,7 @@ impl<R: Read> Lines<R> {
                 self.message(text)
             };
             match message {
-                Ok(message) => chunk.messages.push((self.line, message)),
+                Ok(line) => chunk.messages.push(line),
                 Err(reason) => {
                     chunk.bad.push((self.line, reason));
                     if !self.skip_bad {
@@ -132,33 +140,37 @@ fn follow_up(line: &[u8], defaults: &Defaults) -> Result<Message, String> {
 }
 
 impl<R> Lines<R> {
-    fn message(&self, text: &[u8]) -> Result<Message, String> {
+    fn message(&self, text: &[u8]) -> Result<Line, String> {
         let message =
             dueq_input::message(text, &self.defaults).map_err(|error| error.to_string())?;
-        Ok(match message.id_bytes() {
-            Some(_) => message,
-            None => message.id(self.stable_id(text)),
+        let (number, own_id) = (self.line, message.id_bytes().is_some());
+        let message = if own_id {
+            message
+        } else {
+            message.id(self.stable_id(text))
+        };
+        Ok(Line {
+            number,
+            message,
+            own_id,
         })
     }
 
-    /// An id computed from file, line number and text. A second run of the same file finds the same
-    /// ids and changes nothing.
+    /// An id computed from idempotency key, line number and text. A second run with the same key
+    /// finds the same ids and changes nothing.
     fn stable_id(&self, text: &[u8]) -> String {
-        let hash = fnv1a(fnv1a(FNV_START, self.source.as_bytes()), text);
+        let hash = hash([self.key.as_bytes(), text]);
         // Padded, so that messages due in the same millisecond are delivered in the order of their
         // lines.
         format!("line:{:010}:{hash:016x}", self.line)
     }
 }
 
-const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv1a(start: u64, bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    bytes
-        .iter()
-        .chain(&[0])
-        .fold(start, |hash, &byte| step(hash, byte))
+/// FNV-1a of two parts.
+pub(crate) fn hash(parts: [&[u8]; 2]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let bytes = parts.into_iter().flat_map(|part| part.iter().chain(&[0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 #[cfg(test)]

@@ -95,14 +95,14 @@ fn defaults() -> Defaults {
 /// All lines, and how many bytes were read.
 fn lines(bytes: &[u8], from: u64, skip_bad: bool, size: usize) -> (Vec<Line>, u64) {
     let reader = BufReader::with_capacity(size, bytes);
-    let mut lines = Lines::new(reader, "file".to_owned(), defaults(), from, skip_bad);
+    let mut lines = Lines::new(reader, "key".to_owned(), defaults(), from, skip_bad);
     let (mut found, mut read) = (Vec::new(), 0);
     while let Some(chunk) = lines.chunk().expect("memory can be read") {
         found.extend(
             chunk
                 .messages
                 .into_iter()
-                .map(|(number, message)| (number, Ok(format!("{message:?}")))),
+                .map(|line| (line.number, Ok(format!("{:?}", line.message)))),
         );
         let stops = !chunk.bad.is_empty() && !skip_bad;
         found.extend(

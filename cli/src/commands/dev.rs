@@ -12,9 +12,9 @@ use clap::Args;
 use dueq::{Client, ErrorKind};
 use rustix::process::Pid;
 use tokio::process::{Child, Command};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::group::{self, Guard};
+use crate::signals::EndSignals;
 use crate::{Common, output};
 
 const PROGRAMS: [&str; 2] = ["redis-server", "valkey-server"];
@@ -71,10 +71,7 @@ impl Dev {
             format!("redis://127.0.0.1:{port}/")
         };
 
-        let (mut interrupt, mut terminate) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        );
+        let mut signals = EndSignals::listen()?;
         let guard = Guard::start()?;
         let mut child = spawn(&program, port, &dir, lock.try_clone()?)?;
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
@@ -91,8 +88,7 @@ impl Dev {
         };
         let outcome = tokio::select! {
             outcome = serve => outcome,
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
+            () = signals.recv() => Ok(()),
         };
         if let Some(group) = group {
             let _ = tokio::join!(child.wait(), group::end(group, SHUTDOWN));

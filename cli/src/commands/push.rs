@@ -68,9 +68,14 @@ optionally id, delay or at, within, tz, spread_ms, expires or expires_at, on_exp
 max_attempts, traceparent, on_conflict, window, max_wait, reuse and revive; the flags give the
 values that a line leaves out. on_expire needs an expiry; that of the flags has no effect on lines
 without one. A payload that is a JSON string is stored without its quotes, any other JSON value as
-its text. The id of a line without id is computed from file, line number and text. So an interrupted
-push can be run again: it changes no waiting message. It pushes again each line whose message was
-delivered or cancelled since; --from-line skips those lines.
+its text.
+The id of a line without id is computed from the idempotency key of the run, line number and text.
+The key of a file is its path and modification time, so an interrupted push can be run again: it
+changes no waiting message. It pushes again each line whose message was delivered or cancelled
+since; --from-line skips those lines. A pipe has a random key, so each run of it pushes new
+messages. Errors print the key: --idempotency-key with it continues the run of a pipe, or of a file
+that was changed since. Exit code 1 if a line without id stored nothing because of an earlier run
+with the same key, unless --idempotency-key asked for that.
   {\"payload\": \"rate order 42\", \"id\": \"order:42\", \"delay\": \"48h\"}
   {\"payload\": {\"mail\": 7}, \"at\": \"2026-12-01T20:00:00+08:00\"}
   {\"payload\": {\"call\": 7}, \"within\": \"Mon-Fri 09:00-18:00\", \"tz\": \"Asia/Tokyo\"}

@@ -1,21 +1,22 @@
 //! `dueq push --ndjson`: pushes a file of messages. An interrupted push can be run again.
 
 use std::collections::VecDeque;
-use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt};
+use clap::builder::NonEmptyStringValueParser;
+use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt, shell_word};
 use dueq_input::Defaults;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::ndjson::{Chunk, Lines};
+use crate::ndjson::{Chunk, Line, Lines};
 use crate::output::Outcome;
+use crate::signals::EndSignals;
+use crate::source::Source;
 use crate::{Common, failure, output};
 
 /// While the server handles one chunk, the next is sent already, so that the server never waits.
@@ -40,11 +41,21 @@ pub(crate) struct FileFlags {
         hide_default_value = true
     )]
     from_line: u64,
+    /// A run with the key of an earlier one creates no message of a line twice while it is in the
+    /// queue [default: of the file's path and modification time; random for a pipe]
+    #[arg(long, value_name = "KEY", requires = "ndjson")]
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
+    idempotency_key: Option<String>,
 }
 
 type Results = Vec<Result<Receipt, Error>>;
-/// The number of a line, and what its message does to a waiting one.
-type Sent = (u64, OnConflict);
+/// What is kept of a line while the server has its message.
+struct Sent {
+    number: u64,
+    /// What its message does to a waiting one.
+    on_conflict: OnConflict,
+    own_id: bool,
+}
 
 #[derive(Default)]
 struct Counts {
@@ -63,24 +74,8 @@ struct Counts {
     failed: u64,
     /// Existing messages that could not be moved or replaced: dead or leased.
     refused: u64,
-}
-
-/// Opens a file. Returns its length, or 0 for standard input, and its name for the ids of its
-/// lines.
-fn open(path: &Path) -> io::Result<(Box<dyn Read + Send>, u64, String)> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin()), 0, "-".to_owned()));
-    }
-    let (file, source) = (File::open(path)?, fs::canonicalize(path)?);
-    let metadata = file.metadata()?;
-    if metadata.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    Ok((
-        Box::new(file),
-        metadata.len(),
-        source.to_string_lossy().into_owned(),
-    ))
+    /// Lines without an id of their own whose message an earlier run had stored.
+    repeated: u64,
 }
 
 impl FileFlags {
@@ -92,25 +87,22 @@ impl FileFlags {
         defaults: Defaults,
         common: &Common,
     ) -> anyhow::Result<Outcome> {
-        let (file, length, source) = open(path).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot read {}: {error}",
-                output::visible(path.as_os_str().as_encoded_bytes())
-            )
-        })?;
+        let source = Source::open(path)?;
+        let key = self.idempotency_key.clone().unwrap_or(source.key);
         let lines = Lines::new(
-            BufReader::with_capacity(256 * 1024, file),
-            source,
+            BufReader::with_capacity(256 * 1024, source.reader),
+            key.clone(),
             defaults,
             self.from_line,
             self.skip_bad,
         );
         let (skip_bad, counts, failure, bar) =
-            (self.skip_bad, Counts::default(), None, bar(length));
+            (self.skip_bad, Counts::default(), None, bar(source.bytes));
         let mut push = Push {
             queue,
             common,
             skip_bad,
+            key,
             counts,
             failure,
             bar,
@@ -122,13 +114,17 @@ impl FileFlags {
             .and_then(|finished| push.failure.take().map_or(Ok(finished), Err));
         push.bar.finish_and_clear();
         push.report(started, matches!(result, Ok(true)))?;
+        let repeated = self.idempotency_key.is_none() && push.counts.repeated > 0;
+        if repeated {
+            common.remark(&push.repetition());
+        }
         match result {
-            Ok(true) => Ok(Outcome::done_if(push.counts.refused == 0)),
+            Ok(true) => Ok(Outcome::done_if(push.counts.refused == 0 && !repeated)),
             Ok(false) => {
                 let line = push.counts.line;
                 anyhow::bail!(
                     "interrupted after line {line}: {}",
-                    failure::again(line + 1)
+                    failure::again(line + 1, &push.key)
                 )
             }
             Err(error) => Err(error),
@@ -140,6 +136,8 @@ struct Push<'a> {
     queue: Queue,
     common: &'a Common,
     skip_bad: bool,
+    /// The idempotency key of this run.
+    key: String,
     counts: Counts,
     /// The first line that failed.
     failure: Option<anyhow::Error>,
@@ -166,16 +164,13 @@ impl Push<'_> {
                 }
             }
         });
-        let (mut interrupt, mut terminate) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        );
+        let mut signals = EndSignals::listen()?;
         let mut flight: VecDeque<(Chunk, Vec<Sent>, JoinHandle<Results>)> = VecDeque::new();
         let (mut open, mut finished) = (true, true);
         while open || !flight.is_empty() {
             let room = open && flight.len() < IN_FLIGHT;
             tokio::select! {
-                () = either(&mut interrupt, &mut terminate) => {
+                () = signals.recv() => {
                     if !std::mem::take(&mut open) {
                         return Ok(self.give_up(&flight));
                     }
@@ -193,7 +188,7 @@ impl Push<'_> {
                         let (sent, messages): (Vec<Sent>, Vec<Message>) = chunk
                             .messages
                             .drain(..)
-                            .map(|(number, message)| ((number, message.conflict()), message))
+                            .map(Sent::of)
                             .unzip();
                         let queue = self.queue.clone();
                         let pushing = tokio::spawn(async move { queue.push_many(messages).await });
@@ -217,12 +212,15 @@ impl Push<'_> {
 
     /// Counts the results of a chunk.
     fn settle(&mut self, chunk: Chunk, sent: &[Sent], results: Results) {
-        for (&(number, on_conflict), result) in sent.iter().zip(results) {
+        for (sent, result) in sent.iter().zip(results) {
+            let number = sent.number;
             match result.map(|receipt| receipt.outcome()) {
                 Ok(Pushed::Created) => self.counts.created += 1,
                 Ok(Pushed::Exists(state)) => {
                     self.counts.exists += 1;
-                    if on_conflict != OnConflict::Keep {
+                    if sent.on_conflict == OnConflict::Keep {
+                        self.counts.repeated += u64::from(!sent.own_id);
+                    } else {
                         self.counts.refused += 1;
                         let reason = format!(
                             "line {number}: nothing was changed: the message with this id is {state}"
@@ -232,8 +230,12 @@ impl Push<'_> {
                 }
                 // `Next`: it waits for the worker that has its id.
                 Ok(Pushed::Moved | Pushed::Next) => self.counts.moved += 1,
-                // `Finished`: an earlier try of the push stored it. `Remembered`: it, or another push
-                // of the id, and the message has ended.
+                // It, or another push of the id, and the message has ended.
+                Ok(Pushed::Remembered(_)) => {
+                    self.counts.finished += 1;
+                    self.counts.repeated += u64::from(!sent.own_id);
+                }
+                // `Finished`: an earlier try of the push stored it.
                 Ok(_) => self.counts.finished += 1,
                 Err(error)
                     if error.kind() == ErrorKind::InvalidInput
@@ -248,9 +250,9 @@ impl Push<'_> {
                         _ => &mut self.counts.unknown,
                     };
                     *count += 1;
-                    self.fail(number, || {
-                        self.common.explain(&error).of_line(number).into()
-                    });
+                    let explained = self.common.explain(&error);
+                    let key = self.key.clone();
+                    self.fail(number, || explained.of_line(number, &key).into());
                 }
             }
         }
@@ -281,13 +283,22 @@ impl Push<'_> {
                 &format!("skipped line {number}: {reason}"),
             );
         } else {
-            let again = failure::again(number);
+            let again = failure::again(number, &self.key);
             self.fail(number, || {
                 anyhow::anyhow!(
                     "line {number}: {reason}; correct the line, or add --skip-bad: {again}"
                 )
             });
         }
+    }
+
+    /// Nothing but the key of the run, which the user may not know of, made these lines repetitions.
+    fn repetition(&self) -> String {
+        let (repeated, key) = (self.counts.repeated, shell_word(self.key.as_bytes()));
+        format!(
+            "{repeated} lines without an id stored nothing: an earlier run of this file had stored them; \
+             if that is right add --idempotency-key {key}, if these are new messages add another key"
+        )
     }
 
     /// Shows the first few lines of a kind.
@@ -342,10 +353,14 @@ impl Push<'_> {
     }
 }
 
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
+impl Sent {
+    fn of(line: Line) -> (Self, Message) {
+        let sent = Self {
+            number: line.number,
+            on_conflict: line.message.conflict(),
+            own_id: line.own_id,
+        };
+        (sent, line.message)
     }
 }
 

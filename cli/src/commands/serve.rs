@@ -8,6 +8,7 @@ use dueq_serve::{Access, Config, PublicUrl, QueuePattern, Role, Server, TlsFiles
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Usage;
+use crate::signals::EndSignals;
 use crate::{Common, output};
 
 #[derive(Args)]
@@ -39,7 +40,7 @@ and another line has its outcome. If the first line cannot be written, the actio
 Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies and deliveries
 in memory together have 256 MiB.
 
-Stop: Ctrl-C or SIGTERM. /readyz answers 503 from then on, and running requests have 30 s. A second
+Stop: Ctrl-C, SIGTERM or SIGQUIT. /readyz answers 503 from then on, and running requests have 30 s. A second
 signal ends them. SIGHUP reads the tokens file and the certificate again, and reopens the audit log.
 
 Examples:
@@ -245,11 +246,8 @@ impl Token {
 impl Options {
     async fn run(self, common: &Common) -> anyhow::Result<()> {
         // Listen from now on: a signal must not kill a running request.
-        let (mut interrupt, mut terminate, mut hang_up) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::hangup())?,
-        );
+        let mut signals = EndSignals::without_hangup()?;
+        let mut hang_up = signal(SignalKind::hangup())?;
         let config = self.config().map_err(Usage)?;
         let scheme = if config.tls.is_some() {
             "https"
@@ -260,8 +258,7 @@ impl Options {
         config.check().map_err(explained)?;
         let client = tokio::select! {
             client = common.client_when_up() => client?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            () = signals.recv() => return Ok(()),
         };
         let server = Server::bind(client, config).await.map_err(explained)?;
         let url = format!("{scheme}://{}", server.address());
@@ -272,23 +269,19 @@ impl Options {
             output::line(&format!("listening on {url}; Ctrl-C stops"))?;
         }
         let stop = tokio_util::sync::CancellationToken::new();
-        let signals = async {
+        let ending = async {
             loop {
                 tokio::select! {
                     _ = hang_up.recv() => control.reload(),
-                    _ = interrupt.recv() => break,
-                    _ = terminate.recv() => break,
+                    () = signals.recv() => break,
                 }
             }
             stop.cancel();
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.recv().await;
         };
         tokio::select! {
             () = server.run(stop.cancelled()) => {}
-            () = signals => {}
+            () = ending => {}
         }
         Ok(())
     }

@@ -17,6 +17,7 @@ mod limits;
 mod lost;
 mod lost_file;
 mod ndjson;
+mod ndjson_again;
 mod operator;
 mod pasted;
 mod roles;

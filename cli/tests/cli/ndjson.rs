@@ -1,35 +1,34 @@
 //! `dueq push --ndjson`: files of messages, good and bad, interrupted and repeated.
 
 use std::fs;
-use std::io::Write;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{command, dueq, text};
+use crate::{dueq, text};
 
-fn file(server: &Server, content: impl AsRef<[u8]>) -> Result<String> {
+pub(crate) fn file(server: &Server, content: impl AsRef<[u8]>) -> Result<String> {
     let path: PathBuf = server.folder().join("lines.ndjson");
     fs::write(&path, content)?;
     Ok(path.display().to_string())
 }
 
-fn json(bytes: &[u8]) -> Result<Value> {
+pub(crate) fn json(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice(bytes).with_context(|| text(bytes))
 }
 
-fn push(server: &Server, path: &str, flags: &[&str]) -> Result<Output> {
+pub(crate) fn push(server: &Server, path: &str, flags: &[&str]) -> Result<Output> {
     dueq(
         server,
         &[&["push", "q", "--json", "--ndjson", path], flags].concat(),
     )
 }
 
-fn scheduled(server: &Server) -> Result<u64> {
+pub(crate) fn scheduled(server: &Server) -> Result<u64> {
     json(&dueq(server, &["stats", "q", "--json"])?.stdout)?["scheduled"]
         .as_u64()
         .context("a number")
@@ -145,36 +144,6 @@ fn trace_of_a_line_overrides_the_flag() -> Result<()> {
 }
 
 #[test]
-fn second_run_of_a_file_creates_nothing() -> Result<()> {
-    let server = Server::start(&[])?;
-    // Two equal lines are two messages.
-    let path = file(
-        &server,
-        "{\"payload\":\"x\"}\n{\"payload\":\"x\"}\n{\"payload\":\"y\",\"id\":\"y\"}\n",
-    )?;
-    let first = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!(
-        (&first["created"], &first["exists"]),
-        (&3.into(), &0.into())
-    );
-    let second = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!(
-        (&second["created"], &second["exists"]),
-        (&0.into(), &3.into())
-    );
-    let rest = json(&push(&server, &path, &["--delay", "1h", "--from-line", "3"])?.stdout)?;
-    assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
-    // A changed line is another message.
-    file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
-    let changed = json(&push(&server, &path, &["--delay", "1h"])?.stdout)?;
-    assert_eq!(
-        (&changed["created"], &changed["exists"]),
-        (&1.into(), &1.into())
-    );
-    Ok(())
-}
-
-#[test]
 fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
     let server = Server::start(&[])?;
     let good = "{\"payload\":\"x\",\"delay\":\"1h\"}";
@@ -206,14 +175,14 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
         ),
     ] {
         let path = file(&server, format!("{good}\n{bad}\n{good}\n"))?;
-        let output = push(&server, &path, &[])?;
+        let output = push(&server, &path, &["--idempotency-key", "k"])?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{bad}");
         assert!(
             said.contains("line 2: ") && said.contains(reason) && said.contains("--skip-bad"),
             "{bad}: {said}"
         );
-        let output = push(&server, &path, &["--skip-bad"])?;
+        let output = push(&server, &path, &["--skip-bad", "--idempotency-key", "k"])?;
         assert_eq!(output.status.code(), Some(0), "{bad}");
         assert!(text(&output.stderr).contains("skipped line 2: "), "{bad}");
         let report = json(&output.stdout)?;
@@ -242,57 +211,6 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
         "{}",
         text(&missing.stderr)
     );
-    Ok(())
-}
-
-#[test]
-fn interrupted_file_push_can_be_continued() -> Result<()> {
-    let server = Server::start(&[])?;
-    let lines = |range: std::ops::Range<u32>| -> String {
-        range
-            .map(|number| format!("{{\"payload\":\"{number}\",\"delay\":\"1h\"}}\n"))
-            .collect()
-    };
-    dueq(&server, &["configure", "q", "--max-attempts", "20"])?;
-    let mut child = command(&server)
-        .args(["push", "q", "--json", "--ndjson", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut input = child.stdin.take().context("its input")?;
-    input.write_all(lines(0..5_000).as_bytes())?;
-    // It waits for further lines, and has pushed the lines so far.
-    while scheduled(&server)? < 5_000 {}
-    Command::new("kill")
-        .args(["-INT", &child.id().to_string()])
-        .status()?;
-    let output = child.wait_with_output()?;
-    drop(input);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        text(&output.stderr).contains("interrupted after line 5000"),
-        "{}",
-        text(&output.stderr)
-    );
-    assert_eq!(json(&output.stdout)?["outcome"], "stopped");
-
-    let mut child = command(&server)
-        .args(["push", "q", "--json", "--ndjson", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    child
-        .stdin
-        .take()
-        .context("its input")?
-        .write_all(lines(0..6_000).as_bytes())?;
-    let report = json(&child.wait_with_output()?.stdout)?;
-    assert_eq!(
-        (&report["created"], &report["exists"]),
-        (&1_000.into(), &5_000.into())
-    );
-    assert_eq!(scheduled(&server)?, 6_000);
     Ok(())
 }
 

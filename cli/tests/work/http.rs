@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{Message, State};
+use dueq::{Message, Pushed, State};
 use hmac::{Hmac, KeyInit, Mac};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -270,6 +270,77 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
     let stored = orders.get("slow").await?.context("given back")?;
     assert_eq!((stored.failures, stored.crashes), (0, 0));
     assert_ne!(stored.state, State::Leased);
+    Ok(())
+}
+
+/// What a receiver does with a connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Ends {
+    /// Ends it after the first answer, without telling so.
+    AfterAnswer,
+    /// Reads a second request, and ends it without an answer.
+    AtSecondRequest,
+    /// Reads the first request, and ends it without an answer.
+    AtFirstRequest,
+}
+
+/// The URL of such a receiver, and the requests that it has read.
+async fn ending(ends: Ends) -> Result<(String, mpsc::UnboundedReceiver<Request>)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let url = format!("http://127.0.0.1:{}/hook", listener.local_addr()?.port());
+    let (sender, requests) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                let mut stream = BufReader::new(stream);
+                sender.send(read(&mut stream).await?)?;
+                if ends != Ends::AtFirstRequest {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+                    stream.get_mut().write_all(answer).await?;
+                }
+                if ends == Ends::AtSecondRequest {
+                    sender.send(read(&mut stream).await?)?;
+                }
+                anyhow::Ok(())
+            });
+        }
+    });
+    Ok((url, requests))
+}
+
+#[tokio::test]
+async fn connection_that_its_receiver_ended_costs_no_attempt() -> Result<()> {
+    const MESSAGES: u64 = 40;
+    for ends in [Ends::AfterAnswer, Ends::AtSecondRequest] {
+        let (server, orders) = queue("orders").await?;
+        let (url, _requests) = ending(ends).await?;
+        let once = ["--concurrency", "1", "--max-attempts", "1"];
+        let _worker = post(&server.url(), &url, &once)?;
+        for number in 0..MESSAGES {
+            let message = Message::new("x").id(format!("order:{number}"));
+            assert_eq!(
+                orders.push_message(message).await?.outcome(),
+                Pushed::Created
+            );
+        }
+        let is_over = |stats: &dueq::Stats| stats.acked + stats.died == MESSAGES;
+        let stats = stats(&orders, "all settled", is_over).await?;
+        assert_eq!((stats.died, stats.retried), (0, 0), "{ends:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn new_connection_that_breaks_is_a_failure() -> Result<()> {
+    let (server, orders) = queue("orders").await?;
+    let (url, mut requests) = ending(Ends::AtFirstRequest).await?;
+    let _worker = post(&server.url(), &url, &["--max-attempts", "1"])?;
+    orders.push_message(Message::new("x").id("broken")).await?;
+    let dead = stored(&orders, "broken", |stored| stored.state == State::Dead).await?;
+    assert_eq!(dead.failures, 1);
+    requests.try_recv().context("a request")?;
+    assert!(requests.try_recv().is_err(), "it was sent twice");
     Ok(())
 }
 

@@ -8,5 +8,6 @@ mod http;
 mod log;
 mod print;
 mod queues;
+mod signals;
 mod support;
 mod throttle;

@@ -54,7 +54,8 @@ impl Schedule {
     ///   both times in the hour that occurs twice.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is no pattern.
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is no pattern, or if a step is above its
+    /// range, as in `*/90 * * * *`: that would fire each hour.
     ///
     /// ```
     /// use dueq::Schedule;
@@ -69,7 +70,7 @@ impl Schedule {
     /// ```
     #[cfg(any(test, feature = "schedules"))]
     pub fn cron(pattern: &str) -> Result<Self, Error> {
-        crate::model::schedule::cron::parse(pattern)?;
+        crate::model::schedule::cron::parse_new(pattern)?;
         let words: Vec<_> = pattern.split_whitespace().collect();
         Ok(Self::new(Rule::Cron(words.join(" "))))
     }

@@ -10,15 +10,72 @@ use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use crate::error::Error;
 
+fn refused(pattern: &str, why: &str) -> Error {
+    let start: String = pattern.chars().take(100).collect();
+    Error::invalid(format!(
+        "{start:?} is no cron pattern: {why}; it has the fields minute, hour, day of the month, month, day of the week, \
+         and before them perhaps the second"
+    ))
+}
+
+/// Reads a pattern of a new schedule. A queue may have one that this refuses: its fires go on.
+pub(super) fn parse_new(pattern: &str) -> Result<Cron, Error> {
+    let cron = parse(pattern)?;
+    let words: Vec<&str> = pattern.split_whitespace().collect();
+    for (place, field) in words.iter().enumerate() {
+        for part in field.split(',') {
+            let split = part.split_once('/');
+            let step = split.and_then(|(range, step)| Some((range, step.parse::<usize>().ok()?)));
+            let Some((range, step)) = step else { continue };
+            let mut alone = vec!["*"; words.len()];
+            if let Some(word) = alone.get_mut(place) {
+                *word = range;
+            }
+            // The seconds are optional: fields are counted from the last.
+            let from_last = words.len() - place;
+            if step > values(&parse(&alone.join(" "))?, from_last) {
+                return Err(refused(pattern, &above_range(range, step, from_last)));
+            }
+        }
+    }
+    Ok(cron)
+}
+
+/// How many values a field matches. Fields are counted from the last, which is 1.
+fn values(cron: &Cron, from_last: usize) -> usize {
+    let pattern = &cron.pattern;
+    let field = match from_last {
+        1 => &pattern.days_of_week,
+        2 => &pattern.months,
+        3 => &pattern.days,
+        4 => &pattern.hours,
+        5 => &pattern.minutes,
+        _ => &pattern.seconds,
+    };
+    field.values().len()
+}
+
+/// Why this step does not do what its writer expects, and what does.
+fn above_range(range: &str, step: usize, from_last: usize) -> String {
+    let way_out = match (range, from_last) {
+        ("*", 2) => "name the months".to_owned(),
+        ("*", _) => {
+            let unit = ["d", "d", "d", "d", "h", "m", "s"].get(from_last);
+            format!(
+                "use every = \"{step}{}\" instead of cron",
+                unit.unwrap_or(&"s")
+            )
+        }
+        _ => format!("write the first value of {range} alone"),
+    };
+    format!(
+        "the step of {range}/{step} is above its range, only the first value would match: {way_out}"
+    )
+}
+
 /// Reads a pattern of five fields, or of six with the second.
 pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
-    let refused = |why: &str| {
-        let start: String = pattern.chars().take(100).collect();
-        Error::invalid(format!(
-            "{start:?} is no cron pattern: {why}; it has the fields minute, hour, day of the month, month, day of the week, \
-             and before them perhaps the second"
-        ))
-    };
+    let refused = |why: &str| refused(pattern, why);
     if pattern.len() > 256 || pattern.chars().any(|c| c.is_control() && c != '\t') {
         return Err(refused(
             "it must have 1 to 256 bytes, none of them a control byte",

@@ -10,10 +10,10 @@ use anyhow::bail;
 use clap::Args;
 use dueq::Queue;
 use indicatif::{ProgressBar, ProgressStyle};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::output::Outcome;
+use crate::signals::EndSignals;
 use crate::{Common, output, time};
 use load::Load;
 use report::Report;
@@ -69,17 +69,13 @@ impl Bench {
                  if an earlier bench was killed, `dueq delete-queue --yes {dashes}{name}` removes its queue"
             );
         }
-        let (mut interrupt, mut terminate) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        );
+        let mut signals = EndSignals::listen()?;
         let stop = CancellationToken::new();
         let measuring = self.measure(&queue, &stop);
         tokio::pin!(measuring);
         let measured = tokio::select! {
             measured = &mut measuring => measured,
-            _ = interrupt.recv() => interrupted(&stop, measuring).await,
-            _ = terminate.recv() => interrupted(&stop, measuring).await,
+            () = signals.recv() => interrupted(&stop, measuring).await,
         };
         // All pushes have ended, so the queue stays removed.
         let deleted = queue.delete().await;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 use dueq::{Client, Refilled};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Outcome;
+use crate::signals::EndSignals;
 use crate::{Common, existing, output};
 
 /// How often the lists are refilled.
@@ -45,8 +45,7 @@ impl Keep {
         if self.once {
             return self.round(&common.client().await?, common).await;
         }
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        let mut signals = EndSignals::listen()?;
         let work = async {
             let mut client = None;
             loop {
@@ -61,8 +60,7 @@ impl Keep {
         };
         tokio::select! {
             error = work => Err(error),
-            _ = interrupt.recv() => Ok(Outcome::Done),
-            _ = terminate.recv() => Ok(Outcome::Done),
+            () = signals.recv() => Ok(Outcome::Done),
         }
     }
 

@@ -14,6 +14,7 @@ use crate::commands::work::address::{self, PublicOnly};
 use crate::commands::work::batch;
 use crate::commands::work::breaks::Breaks;
 use crate::commands::work::exec::{all_lost, queue_of};
+use crate::commands::work::sender::Sender;
 use crate::commands::work::signature::Secrets;
 use crate::log;
 use crate::output::{self, Usage};
@@ -28,7 +29,7 @@ const KEPT: usize = 300;
 
 pub(super) struct Http {
     url: Url,
-    client: Client,
+    sender: Sender,
     secrets: Secrets,
     /// With --throttle-queue.
     breaks: Option<Breaks>,
@@ -48,19 +49,23 @@ impl Http {
         install_provider();
         // No proxies of the environment: a proxy would connect to addresses that are not checked
         // here.
-        let mut client = Client::builder()
-            .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_LIMIT)
-            .timeout(timeout);
+        let client = || {
+            let client = Client::builder()
+                .user_agent(concat!("dueq/", env!("CARGO_PKG_VERSION")))
+                .redirect(redirect::Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT_LIMIT);
+            match allow_private {
+                true => client,
+                false => client.dns_resolver(PublicOnly),
+            }
+        };
         if !allow_private {
             address::check_host(&url).await?;
-            client = client.dns_resolver(PublicOnly);
         }
         Ok(Self {
             url,
-            client: client.build()?,
+            sender: Sender::new(timeout, client)?,
             secrets,
             breaks: throttle_queue.then(Breaks::default),
             over,
@@ -106,7 +111,8 @@ impl Http {
             .unwrap_or_default()
             .as_secs();
         let mut request = self
-            .client
+            .sender
+            .client()
             .post(self.url.clone())
             .header("webhook-id", id)
             .header("webhook-timestamp", seconds)
@@ -125,7 +131,11 @@ impl Http {
                 .header("dueq-schedule", tick.schedule)
                 .header("dueq-nominal-ms", tick.nominal_ms);
         }
-        match request.send().await {
+        let answered = match request.build() {
+            Ok(request) => self.sender.send(request).await,
+            Err(error) => Err(error),
+        };
+        match answered {
             Ok(response) => {
                 let (status, headers) = (response.status(), response.headers().clone());
                 let (now, said) = (SystemTime::now(), answer(response).await);

@@ -10,6 +10,7 @@ mod handler;
 mod http;
 mod plan;
 mod print;
+mod sender;
 mod signature;
 
 use std::path::PathBuf;
@@ -19,7 +20,6 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap::Args;
 use dueq::{Client, Limits, Retry};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -27,6 +27,7 @@ use crate::commands::work::handler::{Handler, serving};
 use crate::commands::work::plan::Plan;
 use crate::log::Style;
 use crate::output::Usage;
+use crate::signals::EndSignals;
 use crate::{Common, existing, group, output, time};
 
 /// How long handlers may take to end after the grace, before the library drops them.
@@ -113,7 +114,7 @@ the start and end of an outage of the server. An error has one line a minute (fa
 breaks ten), with a count; --log-level error turns these lines off. While the server is unreachable,
 also at the start, the worker keeps trying.
 
-Stop: Ctrl-C or SIGTERM. The worker claims no more, lets its handlers finish within the grace, and
+Stop: Ctrl-C, SIGTERM, SIGHUP or SIGQUIT. The worker claims no more, lets its handlers finish within the grace, and
 gives the rest back without counting an attempt. A second signal ends the grace.
 
 Examples:
@@ -237,10 +238,7 @@ impl Work {
         let retry = Retry::exponential(self.retry_min, self.retry_max)
             .map_err(|_| Usage("--retry-min must not be above --retry-max".to_owned()))?;
         // Listen from now on: a signal must not kill the worker during a command.
-        let (mut interrupt, mut terminate) = (
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::terminate())?,
-        );
+        let mut signals = EndSignals::listen()?;
         // Check the name and the options before waiting for the server.
         let plan = Plan::read(&plan::Request {
             queues: &self.queues,
@@ -287,8 +285,7 @@ impl Work {
         });
         let client = tokio::select! {
             client = common.client_when_up() => client?,
-            _ = interrupt.recv() => return Ok(()),
-            _ = terminate.recv() => return Ok(()),
+            () = signals.recv() => return Ok(()),
         };
         let batch = self.batch.map(|max| (max, self.linger));
         let mut worker = client.worker();
@@ -323,16 +320,14 @@ impl Work {
             .retry(retry)
             .grace(self.grace.saturating_add(ENDING))
             .run(stop.cancelled());
-        let signals = async {
+        let ending = async {
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                () = signals.recv() => {}
                 () = stop.cancelled() => {}
             }
             stop.cancel();
             tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
+                () = signals.recv() => {}
                 () = tokio::time::sleep(self.grace) => {}
             }
             over.cancel();
@@ -340,7 +335,7 @@ impl Work {
         };
         let result = tokio::select! {
             result = worker => result,
-            () = signals => Ok(()),
+            () = ending => Ok(()),
         };
         if let Handler::Exec(exec) = &*handler {
             exec.finish().await;

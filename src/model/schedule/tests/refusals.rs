@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use crate::error::ErrorKind;
 use crate::model::expiry::OnExpire;
-use crate::model::schedule::{Missed, Schedule};
+use crate::model::schedule::{Missed, Rule, Schedule};
 
 /// 2026-11-25T00:00:00Z
 const NOW_MS: u64 = 1_795_564_800_000;
@@ -132,5 +132,46 @@ fn texts_that_are_no_patterns_are_refused() {
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         let text = error.to_string();
         assert!(text.contains("is no cron pattern"), "{text}");
+    }
+}
+
+#[test]
+fn cron_step_above_its_range_is_refused() {
+    for (bad, way_out) in [
+        ("*/90 * * * *", "use every = \"90m\""),
+        ("0,*/61 * * * *", "use every = \"61m\""),
+        ("*/90 0 * * * *", "use every = \"90s\""),
+        ("0 */36 * * *", "use every = \"36h\""),
+        ("0 0 */45 * *", "use every = \"45d\""),
+        ("0 0 * * */8", "use every = \"8d\""),
+        ("0 0 1 */18 *", "name the months"),
+        ("10-20/15 * * * *", "write the first value of 10-20 alone"),
+        (
+            "0 0 * * MON-FRI/6",
+            "write the first value of MON-FRI alone",
+        ),
+    ] {
+        let error = Schedule::cron(bad).expect_err(bad).to_string();
+        assert!(
+            error.contains("is no cron pattern") && error.contains(way_out),
+            "{error}"
+        );
+        // A queue may have it from before.
+        let stored = Schedule::new(Rule::Cron(bad.to_owned())).zone("UTC");
+        assert!(
+            stored
+                .fires(NOW_MS)
+                .is_ok_and(|mut fires| fires.next().is_some()),
+            "{bad}"
+        );
+    }
+    for good in [
+        "*/60 * * * *",
+        "*/60 */24 */31 */12 *",
+        "0 0 * * */7",
+        "10-20/11 * * * *",
+        "@hourly",
+    ] {
+        Schedule::cron(good).expect(good);
     }
 }
