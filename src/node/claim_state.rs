@@ -1,6 +1,9 @@
 //! Whether a node wants to claim messages of a queue now.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// For how long a claim in flight keeps handlers free for the next one.
+const SOON: Duration = Duration::from_millis(100);
 
 /// Why the node wants to claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +20,8 @@ pub(crate) enum Wanted {
 #[derive(Default)]
 pub(crate) struct ClaimState {
     wanted: Option<Wanted>,
-    in_flight: bool,
+    /// When the claim in flight was sent.
+    in_flight: Option<Instant>,
     /// Whether the last claim left messages behind.
     has_backlog: bool,
     /// Claims in a row that granted nothing and left messages.
@@ -41,7 +45,7 @@ impl ClaimState {
 
     /// The reason for a claim that may be sent now.
     pub(crate) fn wanted(&self) -> Option<Wanted> {
-        self.wanted.filter(|_| !self.in_flight)
+        self.wanted.filter(|_| self.in_flight.is_none())
     }
 
     /// Whether a claim is wanted, now or after the one in flight.
@@ -51,12 +55,14 @@ impl ClaimState {
 
     /// Whether no claim is wanted, and one may be sent now.
     pub(crate) fn is_idle(&self, now: Instant) -> bool {
-        !self.in_flight && self.wanted.is_none() && self.not_before.is_none_or(|end| now >= end)
+        self.in_flight.is_none()
+            && self.wanted.is_none()
+            && self.not_before.is_none_or(|end| now >= end)
     }
 
     /// Whether a claim is in flight or wanted, or the last one failed.
     pub(crate) fn is_active(&self) -> bool {
-        self.in_flight || self.wanted.is_some() || self.failures > 0
+        self.in_flight.is_some() || self.wanted.is_some() || self.failures > 0
     }
 
     /// The end of the pause after a failed claim, unless it is over.
@@ -65,7 +71,7 @@ impl ClaimState {
     }
 
     pub(crate) fn is_in_flight(&self) -> bool {
-        self.in_flight
+        self.in_flight.is_some()
     }
 
     /// Whether the last claim left messages behind.
@@ -74,18 +80,22 @@ impl ClaimState {
     }
 
     /// Whether no claim may be sent now, and one will follow: after the one in flight, or in a moment.
-    pub(crate) fn will_continue(&self) -> bool {
-        self.wanted().is_none() && (self.has_backlog || self.wanted.is_some())
+    /// Not if the one in flight takes long: its server may be frozen.
+    pub(crate) fn will_continue(&self, now: Instant) -> bool {
+        let is_late = |sent| now.saturating_duration_since(sent) > SOON;
+        self.wanted().is_none()
+            && (self.has_backlog || self.wanted.is_some())
+            && !self.in_flight.is_some_and(is_late)
     }
 
-    pub(crate) fn sent(&mut self) {
-        self.in_flight = true;
+    pub(crate) fn sent(&mut self, now: Instant) {
+        self.in_flight = Some(now);
         self.wanted = None;
     }
 
     /// The claim succeeded, and left messages behind or not. Returns how many had failed before it.
     pub(crate) fn succeeded(&mut self, has_backlog: bool) -> u32 {
-        self.in_flight = false;
+        self.in_flight = None;
         self.has_backlog = has_backlog;
         self.not_before = None;
         std::mem::take(&mut self.failures)
@@ -105,7 +115,7 @@ impl ClaimState {
 
     /// The claim failed. Returns how many have failed in a row.
     pub(crate) fn failed(&mut self) -> u32 {
-        self.in_flight = false;
+        self.in_flight = None;
         self.has_backlog = false;
         self.failures = self.failures.saturating_add(1);
         self.failures
@@ -134,8 +144,6 @@ impl ClaimState {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -145,10 +153,10 @@ mod tests {
         let now = Instant::now();
         let mut claim = ClaimState::default();
         assert!(claim.is_idle(now) && !claim.is_active());
-        claim.sent();
+        claim.sent(now);
         claim.want(Wanted::Woken, now);
         assert_eq!(claim.wanted(), None, "one claim at a time");
-        assert!(claim.will_continue());
+        assert!(claim.will_continue(now));
         assert_eq!(claim.succeeded(true), 0);
         claim.want(Wanted::MoreLeft, now);
         assert_eq!(
@@ -156,11 +164,12 @@ mod tests {
             Some(Wanted::Woken),
             "the more urgent reason stays"
         );
-        assert!(!claim.will_continue(), "it may be sent");
-        claim.sent();
-        assert!(claim.will_continue(), "the claim before left messages");
+        assert!(!claim.will_continue(now), "it may be sent");
+        claim.sent(now);
+        assert!(claim.will_continue(now), "the claim before left messages");
+        assert!(!claim.will_continue(now + SOON + MS), "it takes long");
         claim.succeeded(false);
-        assert!(!claim.will_continue());
+        assert!(!claim.will_continue(now));
     }
 
     #[test]
@@ -176,7 +185,7 @@ mod tests {
     fn a_failed_claim_pauses_further_ones() {
         let now = Instant::now();
         let mut claim = ClaimState::default();
-        claim.sent();
+        claim.sent(now);
         assert_eq!(claim.failed(), 1);
         claim.pause_until(now + MS);
         claim.want(Wanted::Woken, now);
@@ -184,7 +193,7 @@ mod tests {
         assert!(claim.is_active() && !claim.is_idle(now));
         claim.want(Wanted::Woken, now + MS);
         assert_eq!(claim.wanted(), Some(Wanted::Woken));
-        claim.sent();
+        claim.sent(now);
         assert_eq!(claim.succeeded(false), 1);
     }
 }

@@ -36,7 +36,10 @@ impl Coordinator {
             && queue.is_attending()
         {
             if !queue.handling.is_needed() {
-                queue.claim.rest();
+                // A look-up that fails goes on counting its failures.
+                if !self.lost_claims.must_look_up(number) {
+                    queue.claim.rest();
+                }
                 return;
             }
             match queue.claim.want(reason, now) {
@@ -97,17 +100,20 @@ impl Coordinator {
             return false;
         }
         let want = self.want_of(queue, now);
-        // The others that compete keep their parts.
+        self.allot_to(want, now)
+            .is_some_and(|permits| self.start_claim(number, permits, true))
+    }
+
+    /// Handlers for this queue alone. The others that compete keep their parts.
+    pub(crate) fn allot_to(&mut self, want: Want, now: Instant) -> Option<HandlerPermits> {
         let mut wants: Vec<_> = self.competitors(now).collect();
-        wants.retain(|other| other.queue != number);
+        wants.retain(|other| other.queue != want.queue);
         for other in &mut wants {
             other.soon += std::mem::take(&mut other.handlers);
         }
         wants.push(want);
-        let mut grants = self.shares.allot(&wants, now).into_iter();
-        grants
-            .next()
-            .is_some_and(|(_, permits)| self.start_claim(number, permits, true))
+        let (_, permits) = self.shares.allot(&wants, now).into_iter().next()?;
+        Some(permits)
     }
 
     /// Returns whether a queue waits for a handler to end.
@@ -190,7 +196,7 @@ impl Coordinator {
             let mut want = self.want_of(queue, now);
             if self.room(queue) == 0 {
                 want.handlers = 0;
-            } else if queue.claim.will_continue() {
+            } else if queue.claim.will_continue(now) {
                 want.soon = std::mem::take(&mut want.handlers);
             } else if queue.claim.wanted().is_none() {
                 want.handlers = 0;
@@ -294,7 +300,7 @@ impl Coordinator {
             self.shares.collect(number, Instant::now());
             return false;
         }
-        queue.claim.sent();
+        queue.claim.sent(Instant::now());
         self.wanting.remove(&number);
         let partition = Arc::clone(&queue.partition);
         let sender = self.sender.clone();

@@ -58,8 +58,9 @@ struct LostClaim {
 
 /// The lease of a claim without a reply, as it was read.
 pub(crate) struct LostGrant {
-    bound: Option<BoundPulls>,
     result: Result<Recovered, Error>,
+    /// Whether it was read patiently, for the node stops or leaves the partition.
+    is_last: bool,
 }
 
 /// What the lease holds.
@@ -217,16 +218,14 @@ impl Coordinator {
         let (Some(queue), Some(lost)) = (self.queues.get_mut(&number), lost) else {
             return;
         };
-        queue.claim.sent();
+        queue.claim.sent(Instant::now());
         self.wanting.remove(&number);
-        // Pulls that wait get the messages, or learn that the server is away.
-        let pulls = Arc::clone(&queue.handling).pulls();
-        let bound = pulls.and_then(|pulls| pulls.bind(number, MAX_CLAIM));
         let (claim, partition) = (lost.claim, Arc::clone(&queue.partition));
-        let (sender, is_last) = (self.sender.clone(), self.wake.is_none());
+        let is_last = self.wake.is_none() || !queue.is_attending();
+        let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
             let result = claim.read(&partition, is_last).await;
-            let reply = Reply::LookedUp(Box::new(LostGrant { bound, result }));
+            let reply = Reply::LookedUp(Box::new(LostGrant { result, is_last }));
             if let Err(unsent) = sender.send(Event::Reply(number, reply)) {
                 release(&partition, unsent.0).await;
             }
@@ -235,10 +234,13 @@ impl Coordinator {
 
     /// The lease of a claim without a reply was read, or could not be.
     pub(crate) fn looked_up(&mut self, number: QueueNumber, grant: LostGrant, now: Instant) {
-        let LostGrant { bound, result } = grant;
+        let LostGrant { result, is_last } = grant;
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
+        // Pulls that wait get the messages, or learn that the server is away.
+        let pulls = Arc::clone(&queue.handling).pulls();
+        let bound = pulls.and_then(|pulls| pulls.bind(number, MAX_CLAIM));
         let recovered = match result {
             Ok(recovered) => recovered,
             Err(error) => {
@@ -249,7 +251,7 @@ impl Coordinator {
                     bound.failed(&error);
                 }
                 let is_refused = !error.is_retryable() && failures > MAX_REFUSALS;
-                if self.wake.is_none() || is_refused {
+                if is_last || is_refused {
                     self.lost_claims.0.remove(&number);
                 }
                 let then =
@@ -327,7 +329,7 @@ impl Coordinator {
             handlers: count.min(self.room(queue)),
             ..self.want_of(queue, now)
         };
-        let (_, permits) = self.shares.allot(&[want], now).into_iter().next()?;
+        let permits = self.allot_to(want, now)?;
         self.busy.insert(number);
         Some(permits)
     }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
+use crate::error::{Applied, Error, ErrorKind};
 use crate::model::settlement::Settlement;
 use crate::node::batch_runner::BatchRunner;
 use crate::node::commands::QueueEntry;
@@ -255,4 +256,29 @@ async fn pulls_of_two_partitions_keep_no_handlers() {
         node.dispatch();
         assert_eq!(node.free(), 1 << 20);
     }
+}
+
+/// No pull waits for the messages, and still the look-ups do not become a busy loop.
+#[tokio::test]
+async fn failed_look_ups_without_pulls_pause_longer_each_time() {
+    let mut node = Node::new(4, 4, Some(Arc::new(Pulls::default())));
+    let (number, node) = (node.number, &mut node);
+    let lost_claims = &mut node.coordinator.lost_claims;
+    let own = lost_claims.next(number, 30_000);
+    let lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "lost");
+    lost_claims.ended(number, Some(own), Err(&lost));
+    let (mut now, mut pause) = (Instant::now(), Duration::ZERO);
+    for _ in 0..8 {
+        node.coordinator.dispatch(now);
+        let event = tokio::time::timeout(LIMIT, node.events.recv()).await;
+        let before = Instant::now();
+        let event = event.expect("a reply in time").expect("a look-up");
+        node.coordinator.handle(event);
+        let claim = &node.coordinator.queues[&number].claim;
+        now = claim.paused_until(before).expect("a pause");
+        pause = now - before;
+        node.coordinator.want(number, now);
+    }
+    // From 10 ms on it doubles, less a random part of up to half.
+    assert!(pause > Duration::from_millis(200), "{pause:?}");
 }

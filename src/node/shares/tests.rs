@@ -231,6 +231,16 @@ fn strict_order_gives_each_overdue_queue_one_handler() {
 }
 
 #[test]
+fn overdue_queue_with_a_claim_in_flight_keeps_one_handler() {
+    let mut shares = shares(4, STRICT, [(A, weight(1)), (B, weight(1))]);
+    let in_flight = Want {
+        soon: 9,
+        ..waiting(B, 0, 60)
+    };
+    assert_eq!(allot(&mut shares, &[want(A, 9), in_flight]), [(A, 3)]);
+}
+
+#[test]
 fn an_overdue_backlog_does_not_reverse_strict_order() {
     let mut shares = shares(1, STRICT, [(A, weight(1)), (B, weight(1))]);
     let mut order = Vec::new();

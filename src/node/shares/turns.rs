@@ -59,6 +59,11 @@ impl Shares {
                 continue;
             }
             self.take(next.queue, 1);
+            // What is kept for a claim in flight is its turn, too: else it would keep all of them.
+            let is_turn = next.overdue.take().is_some();
+            if is_turn {
+                self.overdue_turn_taken(next.queue);
+            }
             if next.wanted > 0 {
                 next.wanted -= 1;
                 wanted -= 1;
@@ -69,11 +74,7 @@ impl Shares {
                         given.push((next.queue, 1));
                     }
                 }
-                if next.overdue.take().is_some() {
-                    self.overdue_turn_taken(next.queue);
-                } else {
-                    self.round += 1;
-                }
+                self.round += u64::from(!is_turn);
             } else {
                 next.soon -= 1;
                 soon.push(next.queue);
