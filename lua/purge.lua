@@ -5,7 +5,7 @@
 -- ARGV   now | state: scheduled, ready or dead | limit: 1 to 1,000; a call takes 200 at most,
 --        and fewer if timers are due before the messages
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
---        | perhaps how many timers were passed: 0, then as replied. A call passes up to 2,000, else all (10,000 at most)
+--        | perhaps how many timers were passed: 0, then as replied. A call passes 2,000, else all (10,000 at most)
 -- Reply  {header, purged, left in that state; of those that are selected; with five arguments: how many timers were
 --        passed, 0 at the end}. Of scheduled with a time, left counts also timers that are behind what this call read
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
