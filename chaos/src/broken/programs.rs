@@ -27,8 +27,8 @@ pub enum Broken {
     Program(BrokenProgram),
 }
 
-/// Only runs by hand have these: others in the gate are caught by the same rules, or in less time.
-const BY_HAND: [&str; 2] = ["held_leaves_some_out", "schedule_leaves_timer"];
+/// Only runs by hand have these: one of 10 s on a busy machine does not always show them.
+const BY_HAND: [&str; 2] = ["refill_leaves_timer", "schedule_leaves_timer"];
 
 impl Broken {
     pub fn all() -> impl Iterator<Item = Self> {

@@ -147,7 +147,7 @@ pub const OF_SCHEDULES: [Variant; 15] = [
             "    redis.call('ZADD', SCHEDULED, 'XX', int(due_of_timer(s)), TIMER .. s.name)\n",
             "",
         )],
-        seconds: LATE_SECONDS,
+        seconds: SECONDS,
     },
     Variant {
         name: "claim_postpones_timers",
