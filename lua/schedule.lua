@@ -48,8 +48,8 @@ if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or whole > 24 or fires_bytes > 24
   or not string.find(revision, '^%d*$') or tonumber(revision ~= '' and revision or 0) > 9007199254740992
   or select(2, string.gsub(words, '[^ ]+', '')) ~= words_known then
   return redis.error_reply('BADARGS schedule takes now, set (1 to 100 letters, digits and . _ - : /), revision (0 to '
-    .. '2^53, or empty), words of prune, now, dry_run, forget, recompute, then name, spec, pattern, options, fires, payload for '
-    .. '0 to 24 schedules, whose fires have at most 24576 bytes; with prune also up to 1000 names, '
+    .. '2^53, or empty), words of prune, now, dry_run, forget, recompute, then name, spec, pattern, options, fires, '
+    .. 'payload for 0 to 24 schedules, whose fires have at most 24576 bytes; with prune also up to 1000 names, '
     .. 'each with five empty texts')
 end
 --- use: needs_map
@@ -89,7 +89,7 @@ local replies, given, declared, refused, longest = {}, {}, {}, false, 0
 -- The reply of a schedule that is stored as this call gives it, word for word; nil or false of any other. Each start of
 -- a service sends what is stored: this neither reads the fires nor judges anything.
 local function kept(name, spec, pattern, options, _, payload)
-  local text = redis.call('HGET', META, 'schedule:' .. name)
+  local text = not asks.recompute and redis.call('HGET', META, 'schedule:' .. name)
   local words = '\nset=' .. set .. ' ' .. spec .. '\n' .. options .. '\n' .. pattern
   return text and #payload <= max_payload and string.sub(text, -#words) == words
     and redis.call('HGET', MESSAGES, TIMER .. name) == payload and 'KEPT ' .. string.match(text, '^%a+ (%d+) ')
@@ -98,7 +98,7 @@ for i = 1, count do
   local at = 6 * i - 2
   local name = ARGV[at + 1]
   local is_name_only = asks.prune and table.concat(ARGV, '', at + 2, at + 6) == ''
-  local known = not declared[name] and (is_name_only and 'STAYS' or not asks.recompute and kept(unpack(ARGV, at + 1, at + 6)))
+  local known = not declared[name] and (is_name_only and 'STAYS' or kept(unpack(ARGV, at + 1, at + 6)))
   local s, why, old
   if not known then
     s, why = judge_schedule(unpack(ARGV, at + 1, at + 6))

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     /// The hash of the library's text whose version is `VERSION`.
-    const HASH: u64 = 0xc1d0b6cc5a7f46c7;
+    const HASH: u64 = 0x9342c6a6234350d5;
 
     /// FNV-1a.
     fn hash(text: &str) -> u64 {
