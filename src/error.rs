@@ -146,10 +146,9 @@ impl Error {
 
     /// The same for a call of which an earlier try may have been applied.
     pub(crate) fn of_repeated(self) -> Self {
-        let message = format!("{self} (an earlier try may have taken effect)");
         Self(Arc::new(Inner {
             applied: Applied::Unknown,
-            message,
+            message: format!("{self} (an earlier try may have taken effect)"),
             source: Some(Arc::new(self.clone())),
             ..self.inner()
         }))
@@ -186,45 +185,38 @@ impl Error {
         }
     }
 
-    /// The same for a call in steps, of which earlier steps were applied; `done` says what they
-    /// did.
+    /// The same for a call in steps; `done` says what the earlier ones did.
     pub(crate) fn after(self, done: &str) -> Self {
-        let applied = if self.was_applied() == Applied::No {
-            Applied::Yes
-        } else {
-            self.was_applied()
+        let applied = match self.was_applied() {
+            Applied::No => Applied::Yes,
+            applied => applied,
         };
         let message = format!("{self} ({done} before that; the same call again does the rest)");
-        Self(Arc::new(Inner {
-            applied,
-            message,
-            ..self.inner()
-        }))
+        self.saying(applied, message)
     }
 
     /// The same for a call on several partitions, of which some have done it; `done` says how many.
     pub(crate) fn partly(self, done: &str) -> Self {
         let message = format!("{done}: {self} (the same call again does the rest)");
-        Self(Arc::new(Inner {
-            applied: Applied::Yes,
-            message,
-            ..self.inner()
-        }))
+        self.saying(Applied::Yes, message)
     }
 
     /// The same with what it is about in front.
     pub(crate) fn about(self, what: &str) -> Self {
-        Self(Arc::new(Inner {
-            message: format!("{what}: {self}"),
-            ..self.inner()
-        }))
+        let message = format!("{what}: {self}");
+        self.saying(self.was_applied(), message)
     }
 
     /// The same for a call after another one that was applied; `done` says which.
     pub(crate) fn beside(self, done: &str) -> Self {
+        let message = format!("{done}: {self}");
+        self.saying(Applied::Yes, message)
+    }
+
+    fn saying(&self, applied: Applied, message: String) -> Self {
         Self(Arc::new(Inner {
-            applied: Applied::Yes,
-            message: format!("{done}: {self}"),
+            applied,
+            message,
             ..self.inner()
         }))
     }

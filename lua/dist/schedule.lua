@@ -4,7 +4,8 @@
 --           others of the set. One call, all or nothing. The queue gets layout 4, which older releases refuse.
 -- KEYS   the ten of the queue; schedule makes them if they do not exist
 -- ARGV   now | set | revision: 0 to 2^53, or empty | words, or empty: prune; now (created ones make a tick at once);
---        dry_run (writes nothing); forget (the set, if it has no schedules after this call)
+--        dry_run (writes nothing); forget (the set, if it has no schedules after this call); recompute (one whose last
+--        fire is ahead of now, because the clock was set back, begins anew)
 --        | per schedule, up to 24: name, spec, pattern, options, fires, payload. Their fires have up to 24,576 bytes.
 --        With prune up to 1,000, of which all but 24 have a name and empty others: such a schedule stays as it is
 --        set, name: 1 to 100 letters, digits and . _ - : /
@@ -149,7 +150,7 @@ for word in string.gmatch(words or '', '[^ ]+') do
   asks[word] = true
 end
 local words_known = 0
-for _, word in ipairs({'prune', 'now', 'dry_run', 'forget'}) do
+for _, word in ipairs({'prune', 'now', 'dry_run', 'forget', 'recompute'}) do
   words_known = words_known + (asks[word] and 1 or 0)
 end
 -- `stays`: prune does not remove these. `whole`: how many are given with more than a name.
@@ -166,8 +167,8 @@ if #ARGV < 4 or count % 1 ~= 0 or count > 1000 or whole > 24 or fires_bytes > 24
   or not string.find(revision, '^%d*$') or tonumber(revision ~= '' and revision or 0) > 9007199254740992
   or select(2, string.gsub(words, '[^ ]+', '')) ~= words_known then
   return redis.error_reply('BADARGS schedule takes now, set (1 to 100 letters, digits and . _ - : /), revision (0 to '
-    .. '2^53, or empty), words of prune, now, dry_run, forget, then name, spec, pattern, options, fires, payload for '
-    .. '0 to 24 schedules, whose fires have at most 24576 bytes; with prune also up to 1000 names, '
+    .. '2^53, or empty), words of prune, now, dry_run, forget, recompute, then name, spec, pattern, options, fires, '
+    .. 'payload for 0 to 24 schedules, whose fires have at most 24576 bytes; with prune also up to 1000 names, '
     .. 'each with five empty texts')
 end
 if slash ~= '' and not epoch then -- only remap creates a partition beside the home
@@ -622,7 +623,7 @@ local replies, given, declared, refused, longest = {}, {}, {}, false, 0
 -- The reply of a schedule that is stored as this call gives it, word for word; nil or false of any other. Each start of
 -- a service sends what is stored: this neither reads the fires nor judges anything.
 local function kept(name, spec, pattern, options, _, payload)
-  local text = redis.call('HGET', META, 'schedule:' .. name)
+  local text = not asks.recompute and redis.call('HGET', META, 'schedule:' .. name)
   local words = '\nset=' .. set .. ' ' .. spec .. '\n' .. options .. '\n' .. pattern
   return text and #payload <= max_payload and string.sub(text, -#words) == words
     and redis.call('HGET', MESSAGES, TIMER .. name) == payload and 'KEPT ' .. string.match(text, '^%a+ (%d+) ')
@@ -657,9 +658,10 @@ for i = 1, count do
   elseif s then
     declared[s.name], given[i], s.old = true, s, old
     longest = math.max(longest, #s.payload)
-    s.same = old and old.spec == s.spec and old.pattern == s.pattern and old.options == s.options
+    local anew = asks.recompute and old and old.last > now
+    s.same = old and not anew and old.spec == s.spec and old.pattern == s.pattern and old.options == s.options
       and redis.call('HGET', MESSAGES, TIMER .. s.name) == s.payload
-    first_fire(s, math.max(now, old and old.last or 0))
+    first_fire(s, math.max(now, old and not anew and old.last or 0))
     if s.state == 'dry' and not s.same then
       replies[i], refused = 'INVALID fires must have a time that is ahead, or say that there are no more', true
     end

@@ -56,6 +56,7 @@ struct Problems {
     dry: Named,
     late: Named,
     tickless: Named,
+    silent: Named,
     old: Named,
     paused: Named,
 }
@@ -85,6 +86,10 @@ impl Problems {
             && info.state != ScheduleState::Ended
         {
             self.old.add(info);
+        }
+        // A clock that is right takes no fire before its time. Calls in between take less.
+        if info.last_ms > now_ms + LATE_MS && !matches!(info.state, ScheduleState::Paused) {
+            self.silent.add(info);
         }
         let first_paused_ms = info.first_paused_ms;
         if first_paused_ms.is_some_and(|first| first + LONG_PAUSED_MS < now_ms) {
@@ -135,6 +140,7 @@ impl Checkup {
             dry,
             late,
             tickless,
+            silent,
             ..
         } = problems;
         if dry.count > 0 {
@@ -163,6 +169,20 @@ impl Checkup {
                 problem,
                 "they make no ticks: older messages wait before them, or their timers are lost",
                 dueq("doctor --repair", &[queue.as_bytes()]),
+            );
+        }
+        if silent.count > 0 {
+            let problem = format!(
+                "{} schedules fired last at a time that is ahead, and the clock was set back: {}",
+                silent.count,
+                silent.text()
+            );
+            self.wrong(
+                "silent_schedules",
+                queue,
+                problem,
+                "they make no ticks until that time, so that no fire makes two",
+                silent.command("schedule recompute", queue, MOST_NAMED),
             );
         }
         if tickless.count > 0 {
@@ -240,6 +260,7 @@ mod tests {
                 dry: named(each),
                 late: named(each),
                 tickless: named(each),
+                silent: named(each),
                 old: named(each),
                 paused: named(each),
             };
@@ -252,7 +273,12 @@ mod tests {
             (codes(&checkup.findings), codes(&checkup.remarks))
         };
         assert_eq!(codes(0), (vec![], vec![]));
-        let findings = vec!["dry_schedules", "late_schedules", "tickless_schedules"];
+        let findings = vec![
+            "dry_schedules",
+            "late_schedules",
+            "silent_schedules",
+            "tickless_schedules",
+        ];
         assert_eq!(codes(1), (findings, vec!["old_tzdata", "paused_schedules"]));
         assert_eq!(named(2).text(), "report, report and 2 more");
         assert_eq!(

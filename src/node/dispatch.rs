@@ -285,9 +285,8 @@ impl Coordinator {
         let Some(queue) = self.queues.get_mut(&number) else {
             return false;
         };
-        let room = queue
-            .slots
-            .room(queue.handling.capacity(queue.max_handlers));
+        let capacity = queue.handling.capacity(queue.max_handlers);
+        let room = queue.slots.room(capacity);
         let mut asked = queue.handling.asks(permits.count()).min(room);
         let (mut lease_ms, mut token) = (queue.lease_ms, None);
         let pulls = Arc::clone(&queue.handling).pulls();
@@ -304,9 +303,8 @@ impl Coordinator {
         self.wanting.remove(&number);
         let partition = Arc::clone(&queue.partition);
         let sender = self.sender.clone();
-        let own = token
-            .is_none()
-            .then(|| self.lost_claims.next(number, lease_ms));
+        let next = || self.lost_claims.next(number, lease_ms);
+        let own = token.is_none().then(next);
         let token = own.map_or(token, |own| Some(own.token));
         self.tasks.spawn(Task::Call, async move {
             let sent = Instant::now();

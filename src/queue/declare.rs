@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::{Applied, Error};
-use crate::model::schedule::{Schedule, ScheduleChanges, listed_fires, option_words};
+use crate::model::schedule::{Schedule, ScheduleChanges, ScheduleInfo, listed_fires, option_words};
 use crate::partition::{Partition, list_length};
 use crate::protocol::counts::{DECLARE, DECLARE_FIRES};
 use crate::protocol::replies::Reply;
@@ -28,6 +28,7 @@ pub(super) struct Declaration {
     pub(super) forget: bool,
     pub(super) fire_now: bool,
     pub(super) dry_run: bool,
+    pub(super) recompute: bool,
 }
 
 impl Declaration {
@@ -75,6 +76,29 @@ impl Declaration {
         Ok(changes)
     }
 
+    /// Declares a stored schedule again, with the words that are stored.
+    pub(super) async fn again(self, info: &ScheduleInfo) -> Result<(), Error> {
+        let fires = match info.schedule.is_cron() {
+            true => listed_fires(&info.schedule, self.now_ms().await?, DECLARE_FIRES)?.encode(),
+            false => String::new(),
+        };
+        let words = info
+            .spec
+            .split(' ')
+            .filter(|word| !word.starts_with("set="));
+        let items = [[
+            info.name.clone().into_bytes(),
+            words.collect::<Vec<_>>().join(" ").into_bytes(),
+            info.pattern.clone().into_bytes(),
+            info.options().into_bytes(),
+            fires.into_bytes(),
+            info.payload().to_vec(),
+        ]];
+        let mut declared = Declared::new(&self.set, None);
+        declared.take(&items, self.call(&items, false, false).await?)?;
+        declared.judge()
+    }
+
     /// The server's clock: fires are listed from it on.
     async fn now_ms(&self) -> Result<u64, Error> {
         let args: [&[u8]; 3] = [b"", b"1", b""];
@@ -100,6 +124,7 @@ impl Declaration {
             (self.forget, "forget"),
             (self.fire_now, "now"),
             (dry_run, "dry_run"),
+            (self.recompute, "recompute"),
         ];
         let words = words.iter().filter(|(asked, _)| *asked);
         let words: Vec<_> = words.map(|(_, word)| *word).collect();

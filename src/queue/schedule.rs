@@ -10,6 +10,7 @@ use crate::partition::Partition;
 use crate::protocol::counts::BACKFILL;
 use crate::protocol::results::schedules;
 use crate::protocol::verbs::Verb;
+use crate::queue::declare::Declaration;
 use crate::server::patience::Repeat;
 use crate::telemetry::metrics::Count;
 
@@ -204,6 +205,36 @@ impl ScheduleHandle {
     /// ```
     pub async fn resume(&self) -> Result<bool, Error> {
         self.amend("resume").await
+    }
+
+    /// Gives the schedule its next fire after now, and counts from 0, if its last fire is ahead of
+    /// now: the server's clock was too far ahead and was set back, and the schedule would make no
+    /// tick until then. Does nothing otherwise. Returns whether there is one of this name.
+    ///
+    /// Fires that made a tick by the wrong clock make another one at their time. An apply between the
+    /// reading and the writing of this call is lost: apply again.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert!(!orders.schedule("sync").recompute().await?, "there is none");
+    /// # });
+    /// ```
+    pub async fn recompute(&self) -> Result<bool, Error> {
+        let Some(info) = self.get().await? else {
+            return Ok(false);
+        };
+        let declaration = Declaration {
+            home: self.home.clone(),
+            set: info.set.clone(),
+            revision: None,
+            prune: false,
+            forget: false,
+            fire_now: false,
+            dry_run: false,
+            recompute: true,
+        };
+        Box::pin(declaration.again(&info)).await?;
+        Ok(true)
     }
 
     /// Removes the schedule; returns whether there was one of this name. Ticks that it has made stay.

@@ -256,6 +256,7 @@ impl ScheduleSet {
             forget: self.forget,
             fire_now: self.fire_now,
             dry_run: self.dry_run,
+            recompute: false,
         };
         Box::pin(declaration.apply(schedules)).await
     }

@@ -42,7 +42,7 @@ const VERBS: [&str; 29] = [
 ];
 
 /// The commands of `dueq schedule`.
-const OF_SCHEDULE: [&str; 10] = [
+const OF_SCHEDULE: [&str; 11] = [
     "schedule apply",
     "schedule ls",
     "schedule show",
@@ -51,6 +51,7 @@ const OF_SCHEDULE: [&str; 10] = [
     "schedule backfill",
     "schedule pause",
     "schedule resume",
+    "schedule recompute",
     "schedule rm",
     "schedule keep",
 ];

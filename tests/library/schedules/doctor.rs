@@ -1,5 +1,7 @@
 //! What the doctor says of schedules that were paused, or made no tick, for long.
 
+use std::time::{Duration, SystemTime};
+
 use anyhow::{Context, Result};
 use dueq::{Checkup, Finding, Overlap, ScheduleState};
 
@@ -72,6 +74,61 @@ async fn doctor_names_schedules_that_were_paused_for_long() -> Result<()> {
     assert!(queue.schedule("old").resume().await?);
     assert_eq!(info(queue, "old").await?.first_paused_ms, None);
     assert_eq!(examined(&setup).await?.remarks, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn doctor_finds_schedules_behind_a_clock_set_back() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    let names = ["ahead", "off", "right", "later"];
+    let set = names.map(|name| match name {
+        // Its next fire is far ahead, as its rule says.
+        "later" => every(HOUR_MS, name).start(SystemTime::now() + Duration::from_millis(DAY_MS)),
+        _ => every(60_000, name),
+    });
+    queue.schedules("billing").apply(set).await?;
+    assert!(queue.schedule("off").pause().await?);
+    assert_eq!(examined(&setup).await?.findings, []);
+
+    // The clock was two hours ahead when they fired last.
+    let last = info(queue, "right").await?.last_ms / 60_000 * 60_000 + 2 * HOUR_MS;
+    for name in ["ahead", "off"] {
+        age(
+            &setup,
+            name,
+            &[(LAST, last), (NEXT, last + 60_000), (MADE, 7)],
+        )
+        .await?;
+    }
+    let checkup = examined(&setup).await?;
+    let found = of(&checkup.findings, "silent_schedules").context("no finding")?;
+    assert_eq!(checkup.findings.len(), 1, "{checkup:?}");
+    assert!(
+        found.problem.contains("the clock was set back: ahead"),
+        "{}",
+        found.problem
+    );
+    assert_eq!(found.remedy, "dueq schedule recompute orders ahead");
+
+    let right = info(queue, "right").await?;
+    for name in names {
+        assert!(queue.schedule(name).recompute().await?);
+    }
+    assert!(!queue.schedule("none").recompute().await?);
+    assert_eq!(examined(&setup).await?.findings, []);
+    let mended = info(queue, "ahead").await?;
+    assert!(
+        mended.next_ms.is_some_and(|next| next < now_ms() + 61_000),
+        "{mended:?}"
+    );
+    assert_eq!(
+        (mended.made, info(queue, "right").await?.version),
+        (0, right.version)
+    );
+    let off = info(queue, "off").await?;
+    assert_eq!(off.state, ScheduleState::Paused);
+    assert!(off.first_paused_ms < Some(now_ms() + 61_000), "{off:?}");
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::schedules::{claim, declare, every, show, tick, ticks, with};
+use super::schedules::{apply, claim, cron, declare, every, show, tick, ticks, with};
 use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::{Reply, words};
 
@@ -207,6 +207,31 @@ fn no_nominal_time_comes_twice_after_the_clock_went_back() -> Result<()> {
     ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
     ensure!(queue.state()?.ready.len() == 1);
     ensure!(ticks(&mut queue, T0 + 6 * SECOND)? == [tick(T0 + 6 * SECOND)]);
+    Ok(())
+}
+
+#[test]
+fn recompute_after_the_clock_went_back_fires_by_the_rule() -> Result<()> {
+    let at = |seconds: u64| T0 + seconds * SECOND;
+    let crons = [at(1), at(2), at(3), at(4), at(5), at(6)];
+    let schedules = [every("s", "every=1000"), cron("c", "", &crons)];
+    let mut queue = Queue::start()?;
+    declare(&mut queue, T0, &schedules)?;
+    ensure!(ticks(&mut queue, at(5))?.len() == 2);
+    let kept = format!("KEPT {}", at(6));
+    ensure!(declare(&mut queue, at(1), &schedules)? == [&*kept, &*kept]);
+    let again = |queue: &mut Queue, now| apply(queue, now, ["some", "", "recompute"], &schedules);
+    let changed = format!("CHANGED {}", at(2));
+    ensure!(again(&mut queue, at(1))?.1 == [&*changed, &*changed]);
+    // The same again, and one of schedules that need it not, changes nothing.
+    let before = [show(&mut queue, "s")?, show(&mut queue, "c")?];
+    let kept = format!("KEPT {}", at(2));
+    let replies = again(&mut queue, at(1))?.1;
+    ensure!(replies == [&*kept, &*kept], "{replies:?}");
+    ensure!([show(&mut queue, "s")?, show(&mut queue, "c")?] == before);
+    ensure!(before[0].counts == [0; 4] && before[1].counts == [0; 4]);
+    let ids = ticks(&mut queue, at(2))?;
+    ensure!(ids.len() == 2 && ids.contains(&tick(at(2))), "{ids:?}");
     Ok(())
 }
 

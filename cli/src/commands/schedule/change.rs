@@ -1,4 +1,4 @@
-//! `dueq schedule trigger`, `backfill`, `pause`, `resume` and `rm`.
+//! `dueq schedule trigger`, `backfill`, `pause`, `resume`, `recompute` and `rm`.
 
 use clap::Args;
 use dueq::Triggered;
@@ -138,6 +138,22 @@ pub(super) struct Resume {
 
 #[derive(Args)]
 #[command(after_help = "\
+While the server's clock is too far ahead, schedules fire too early. After it was set back, they make
+no ticks until it reaches their last fire again, so that no fire makes two. This command gives such
+a schedule its next fire after now. Its counts begin at 0, and fires that made a tick by the wrong
+clock make another one at their time. Other schedules stay as they are.
+
+Prints recomputed or absent for each schedule. Exit code 0 if all are there, else 1.
+
+Example:
+  dueq schedule recompute reports nightly")]
+pub(super) struct Recompute {
+    #[command(flatten)]
+    named: Named,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
 Ticks that a schedule has made stay in the queue. The next apply that declares the schedule creates
 it again: remove it from the file too.
 
@@ -154,6 +170,7 @@ pub(super) struct Rm {
 enum Change {
     Pause,
     Resume,
+    Recompute,
     Remove,
 }
 
@@ -166,6 +183,12 @@ impl Pause {
 impl Resume {
     pub(super) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         change(self.named, Change::Resume, common).await
+    }
+}
+
+impl Recompute {
+    pub(super) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        change(self.named, Change::Recompute, common).await
     }
 }
 
@@ -183,6 +206,7 @@ async fn change(named: Named, change: Change, common: &Common) -> anyhow::Result
         let (word, done) = match change {
             Change::Pause => ("paused", schedule.pause().await?),
             Change::Resume => ("resumed", schedule.resume().await?),
+            Change::Recompute => ("recomputed", schedule.recompute().await?),
             Change::Remove => ("removed", schedule.remove().await?),
         };
         let word = if done { word } else { "absent" };

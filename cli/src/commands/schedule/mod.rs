@@ -59,6 +59,8 @@ enum Command {
     Pause(change::Pause),
     /// Resume schedules: the next fire is the first one after now
     Resume(change::Resume),
+    /// After the server's clock was set back: compute the next fires of schedules from now on
+    Recompute(change::Recompute),
     /// Remove schedules; ticks that they have made stay
     Rm(change::Rm),
     /// List the next fires of the crons, each minute until Ctrl-C
@@ -76,6 +78,7 @@ impl ScheduleCommand {
             Command::Backfill(backfill) => backfill.run(common).await,
             Command::Pause(pause) => pause.run(common).await,
             Command::Resume(resume) => resume.run(common).await,
+            Command::Recompute(recompute) => recompute.run(common).await,
             Command::Rm(rm) => rm.run(common).await,
             Command::Keep(keep) => keep.run(common).await,
         }
