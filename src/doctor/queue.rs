@@ -134,10 +134,7 @@ impl<C: Codec> Queue<C> {
                 }
                 None => Ok(reached.value),
             },
-            Err(error) if error.is_retryable() => {
-                checkup.unread(error.to_string());
-                return Ok(());
-            }
+            Err(error) if error.is_retryable() => return Err(error),
             Err(error) => Err(error),
         };
         if stats.as_ref().is_ok_and(is_late) {

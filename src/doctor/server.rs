@@ -74,6 +74,9 @@ impl Client {
             checkup.of_functions(self).await?;
             return Ok(checkup);
         }
+        if let ([], Some(first)) = (&reached.value[..], reached.unread.first()) {
+            return Err(first.error.clone());
+        }
         let mut all = Checkup::default();
         for one in &reached.unread {
             all.wrong(

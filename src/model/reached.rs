@@ -29,7 +29,7 @@ impl Unread {
     pub(crate) fn master(address: &str, error: Error) -> Self {
         Self {
             name: format!("the master at {address}"),
-            error,
+            error: error.of_read(),
         }
     }
 }

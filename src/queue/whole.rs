@@ -75,7 +75,7 @@ impl<C: Codec> Queue<C> {
                     }
                     None => confirm.await,
                 };
-                let newest = newest?;
+                let newest = newest.map_err(Error::of_read)?;
                 if !Arc::ptr_eq(&newest, &partitions) {
                     partitions = newest;
                     continue;
@@ -207,7 +207,7 @@ fn reached(
 ) -> Result<Reached<Vec<Reply>>, Error> {
     let (mut value, mut unread) = (Vec::new(), Vec::new());
     for (result, partition) in results.into_iter().zip(partitions.list()) {
-        match result {
+        match result.map_err(Error::of_read) {
             Ok(reply) => value.push(reply),
             // Another partition would refuse it, too.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),

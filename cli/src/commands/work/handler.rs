@@ -12,7 +12,7 @@ use crate::log;
 /// The handler of the command line.
 pub(super) enum Handler {
     Exec(exec::Exec),
-    Http(http::Http),
+    Http(Box<http::Http>),
     Print(print::Print),
 }
 

@@ -275,7 +275,7 @@ impl Work {
                 let (private, throttle) = (self.http.allow_private, self.http.throttle_queue);
                 let http =
                     http::Http::new(url, secrets, timeout, private, throttle, over.clone()).await?;
-                Handler::Http(http)
+                Handler::Http(Box::new(http))
             }
             How { .. } => Handler::Print(print::Print::new(
                 common.json,
