@@ -261,9 +261,10 @@ impl Operators {
     }
 }
 
+/// How many were taken and are left; a purge that was told how many timers it has passed adds those.
 fn numbers(words: &[String]) -> Option<[u64; 2]> {
     match words {
-        [one, other] => Some([one.parse().ok()?, other.parse().ok()?]),
+        [one, other] | [one, other, _] => Some([one.parse().ok()?, other.parse().ok()?]),
         _ => None,
     }
 }

@@ -171,6 +171,10 @@ fn a_purge_explains_only_present_and_reported_messages() {
         story
     };
     two("2").is_clean();
+    Story::new()
+        .push("a", "+0", "CREATED")
+        .other("purge", &["scheduled", "1000", "", "0"], &["1", "0", "0"])
+        .is_clean();
     two("1").has(Kind::Lost);
     let mut story = two("1");
     story
