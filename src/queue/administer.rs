@@ -52,7 +52,7 @@ impl<C: Codec> Queue<C> {
         self.router.home().older_nodes().await
     }
 
-    /// Revives all messages that are dead now, the oldest first, 1,000 a call; returns how many. A
+    /// Revives all messages that are dead now, the oldest first, 200 a call; returns how many. A
     /// message that dies again meanwhile stays dead. If the future is dropped, or fails halfway,
     /// some are revived: the same call does the rest.
     ///
@@ -83,7 +83,7 @@ impl<C: Codec> Queue<C> {
         self.step_all("requeued", requeue).await
     }
 
-    /// Removes the messages in one state, scheduled, ready or dead, 1,000 a call. It ends when the
+    /// Removes the messages in one state, scheduled, ready or dead, 200 a call. It ends when the
     /// state is empty, or when as many are removed as there were at the start; returns how many.
     /// Leased messages cannot be purged:
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput).

@@ -156,7 +156,10 @@ impl Hypothesis {
             Pushed::Finished if never => Err(Kind::ApiLies),
             Pushed::Finished if self.is_there() => Err(Kind::Contradictions),
             Pushed::Finished if !self.is_repeated(push, record, context) => Err(Kind::Lost),
-            Pushed::Finished if self.remembered_ms.1 <= record.now() && !stepped => {
+            // A call that found the message is remembered until its own end.
+            Pushed::Finished
+                if self.remembered_ms.1.max(push.until_ms) <= record.now() && !stepped =>
+            {
                 Err(Kind::ApiLies)
             }
             _ => Ok(()),
