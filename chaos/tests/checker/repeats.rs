@@ -137,3 +137,19 @@ fn a_single_try_is_repeated_after_finished() {
         .told(7, "CREATED");
     story.left(State::Scheduled, &[("a", 0, 0)]).is_clean();
 }
+
+/// The message is of another call, which is forgotten.
+#[test]
+fn a_call_that_found_a_message_is_remembered_until_its_end() {
+    let mut story = Story::new();
+    story.push_with("a", "+9400", until(0), "", "CREATED");
+    story
+        .at(9_000)
+        .unanswered(push("a", "+9400", until(9_000), ""), false);
+    let token = story.at(9_500).claim("a", 9_400, 1);
+    story.ack("a", &token);
+    story
+        .at(11_000)
+        .push_with("a", "+9400", until(9_000), "", "FINISHED")
+        .is_clean();
+}
