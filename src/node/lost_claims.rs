@@ -58,6 +58,7 @@ struct LostClaim {
 
 /// The lease of a claim without a reply, as it was read.
 pub(crate) struct LostGrant {
+    bound: Option<BoundPulls>,
     result: Result<Recovered, Error>,
     /// Whether it was read patiently, for the node stops or leaves the partition.
     is_last: bool,
@@ -220,12 +221,20 @@ impl Coordinator {
         };
         queue.claim.sent(Instant::now());
         self.wanting.remove(&number);
+        // Pulls that wait get the messages, or learn that the server is away.
+        let pulls = Arc::clone(&queue.handling).pulls();
+        let bound = pulls.and_then(|pulls| pulls.bind(number, MAX_CLAIM));
         let (claim, partition) = (lost.claim, Arc::clone(&queue.partition));
         let is_last = self.wake.is_none() || !queue.is_attending();
         let sender = self.sender.clone();
         self.tasks.spawn(Task::Call, async move {
             let result = claim.read(&partition, is_last).await;
-            let reply = Reply::LookedUp(Box::new(LostGrant { result, is_last }));
+            let grant = LostGrant {
+                bound,
+                result,
+                is_last,
+            };
+            let reply = Reply::LookedUp(Box::new(grant));
             if let Err(unsent) = sender.send(Event::Reply(number, reply)) {
                 release(&partition, unsent.0).await;
             }
@@ -234,13 +243,14 @@ impl Coordinator {
 
     /// The lease of a claim without a reply was read, or could not be.
     pub(crate) fn looked_up(&mut self, number: QueueNumber, grant: LostGrant, now: Instant) {
-        let LostGrant { result, is_last } = grant;
+        let LostGrant {
+            bound,
+            result,
+            is_last,
+        } = grant;
         let Some(queue) = self.queues.get_mut(&number) else {
             return;
         };
-        // Pulls that wait get the messages, or learn that the server is away.
-        let pulls = Arc::clone(&queue.handling).pulls();
-        let bound = pulls.and_then(|pulls| pulls.bind(number, MAX_CLAIM));
         let recovered = match result {
             Ok(recovered) => recovered,
             Err(error) => {
