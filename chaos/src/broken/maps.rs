@@ -89,7 +89,7 @@ pub const OF_MAPS: [Variant; 10] = [
         shipped: shipped!("remap"),
         exchanges: &[(
             "if has or not expects and own >= map_epoch then",
-            "if has or not expects and (own >= map_epoch or slash == '' and not layout) then",
+            "if has or not expects and (own >= map_epoch or slash == '' and not own_map) then",
         )],
         seconds: SECONDS,
     },
