@@ -47,8 +47,8 @@ impl Checkup {
 
     /// A part of the queue does not reply.
     pub(super) fn unread(&mut self, gap: String) {
-        let consequence =
-            "the messages there wait, also those that are due, and nothing else is checked";
+        let consequence = "messages of these partitions are not delivered until they reply; the \
+                           other partitions were not audited";
         let remedy = format!("{}    # names the master", dueq("doctor", &[]));
         self.wrong("unread", "partitions", gap, consequence, remedy);
     }

@@ -14,8 +14,8 @@ use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
 use crate::protocol::results::claim::Claim;
 use crate::queue::Queue;
-use crate::queue::whole::at_once;
 use crate::router::Partitions;
+use crate::server::at_once::at_once;
 use crate::server::patience::{Patience, Repeat};
 use crate::telemetry::metrics::Count;
 

@@ -102,8 +102,8 @@ impl<C: Codec> Queue<C> {
         receipt(result, id, due)
     }
 
-    /// Pushes many messages, in calls of up to 256 messages (64 that may replace others) or 1 MiB. The results are in the order
-    /// of the messages, and each message succeeds or fails on its own.
+    /// Pushes many messages, in calls of up to 256 messages or 1 MiB; 64 if they may replace others.
+    /// The results are in the order of the messages, and each message succeeds or fails on its own.
     ///
     /// If the future is dropped, some messages may be stored and others not.
     ///

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind};
@@ -14,6 +13,7 @@ use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::Partitions;
+use crate::server::at_once::at_once;
 use crate::server::patience::Repeat;
 use crate::server::timeouts::REACH_LIMIT;
 
@@ -28,7 +28,7 @@ impl<C: Codec> Queue<C> {
         read.whole()
     }
 
-    /// Reads the partitions that reply within 2 s, the home first if it does.
+    /// Reads the partitions that reply within 2 s. Their replies are in the order of the indexes.
     pub(super) async fn reach_all(
         &self,
         verb: Verb,
@@ -49,6 +49,7 @@ impl<C: Codec> Queue<C> {
         args: &[Vec<u8>],
         end: Option<Instant>,
     ) -> Result<Reached<Vec<Reply>>, Error> {
+        let left = |end: Instant| end.saturating_duration_since(Instant::now());
         loop {
             let calls = partitions.list().iter().map(|partition| {
                 let (partition, args) = (Arc::clone(partition), args.to_vec());
@@ -56,7 +57,7 @@ impl<C: Codec> Queue<C> {
                     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
                     let call = partition.call(verb, &args, Repeat::Harmless);
                     match end {
-                        Some(end) => partition.within(end - Instant::now(), call).await,
+                        Some(end) => partition.within(left(end), call).await,
                         None => call.await,
                     }
                 }
@@ -67,12 +68,7 @@ impl<C: Codec> Queue<C> {
             {
                 let confirm = self.router.confirm(&partitions, home.header.epoch);
                 let newest = match end {
-                    Some(end) => {
-                        partitions
-                            .home()
-                            .within(end - Instant::now(), confirm)
-                            .await
-                    }
+                    Some(end) => partitions.home().within(left(end), confirm).await,
                     None => confirm.await,
                 };
                 let newest = newest.map_err(Error::of_read)?;
@@ -179,25 +175,6 @@ impl<C: Codec> Queue<C> {
             partitions = newest;
         }
     }
-}
-
-/// Runs calls at the same time; their results are in the order of the calls.
-pub(super) async fn at_once<T: Send + 'static>(
-    calls: impl Iterator<Item = impl Future<Output = Result<T, Error>> + Send + 'static>,
-) -> Vec<Result<T, Error>> {
-    let mut running = JoinSet::new();
-    let mut results = Vec::new();
-    for (index, call) in calls.enumerate() {
-        results.push(None);
-        running.spawn(async move { (index, call.await) });
-    }
-    while let Some(ended) = running.join_next().await {
-        match ended {
-            Ok((index, result)) => results[index] = Some(result),
-            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-        }
-    }
-    results.into_iter().flatten().collect()
 }
 
 /// The replies of the partitions that were read.

@@ -1,6 +1,7 @@
 //! Redis servers and the connections to them: which server to use, calling its scripts, blocking
 //! pops, subscriptions.
 
+pub(crate) mod at_once;
 pub(crate) mod blocking;
 pub(crate) mod clock;
 mod cluster_url;

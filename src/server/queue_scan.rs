@@ -13,37 +13,31 @@ use crate::server::servers::Servers;
 use crate::server::timeouts::REACH_LIMIT;
 use crate::server::{failure, scan};
 
-/// The names on the servers that reply.
-pub(crate) async fn names_reached(servers: &Servers) -> Result<Reached<Vec<String>>, Error> {
-    let links = servers.reached_links().await;
-    let (mut names, mut unread) = (BTreeSet::new(), links.unread);
-    let glob = keys::meta_glob("*");
-    for link in links.value {
-        let mut cursor = 0;
-        loop {
-            let step = timeout(REACH_LIMIT, scan::step(&link.control, &glob, cursor)).await;
-            let address = link.connector().address();
-            match step.unwrap_or_else(|_| Err(failure::silent(&address, REACH_LIMIT))) {
-                Ok(step) => {
-                    cursor = step.cursor;
-                    names.extend(step.found.into_iter().map(|(name, _)| name));
-                }
-                Err(error) => {
-                    cursor = 0;
-                    unread.push(Unread::master(&address, error));
-                }
-            }
-            if cursor == 0 {
-                break;
+/// The names on the servers that reply. One that fails halfway is named among those that do not.
+pub(crate) async fn names_reached(servers: &Arc<Servers>) -> Result<Reached<Vec<String>>, Error> {
+    let reached = servers.reached_links().await;
+    let (parts, mut unread) = (reached.parts, reached.unread);
+    let mut scan = QueueScan {
+        links: Some(reached.value),
+        ..QueueScan::new(servers)
+    };
+    let mut names = BTreeSet::new();
+    while let Some(address) = scan.address() {
+        let step = timeout(REACH_LIMIT, scan.next()).await;
+        match step.unwrap_or_else(|_| Err(failure::silent(&address, REACH_LIMIT))) {
+            Ok(found) => names.extend(found.into_iter().flatten()),
+            Err(error) => {
+                unread.push(Unread::master(&address, error));
+                scan.leave_server();
             }
         }
     }
     match unread.first() {
-        Some(first) if unread.len() == links.parts => Err(first.error.clone()),
+        Some(first) if unread.len() == parts => Err(first.error.clone()),
         _ => Ok(Reached {
             value: names.into_iter().collect(),
             unread,
-            parts: links.parts,
+            parts,
         }),
     }
 }
@@ -101,5 +95,17 @@ impl QueueScan {
         names.sort_unstable();
         names.dedup();
         Ok(Some(names))
+    }
+
+    /// The address of the server that the next step is for.
+    fn address(&self) -> Option<String> {
+        let link = self.links.as_ref()?.last()?;
+        Some(link.connector().address())
+    }
+
+    /// Goes on with the next server.
+    fn leave_server(&mut self) {
+        self.cursor = 0;
+        self.links.as_mut().and_then(Vec::pop);
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::model::reached::{Reached, Unread};
 use crate::protocol::keys::Keys;
 use crate::protocol::slot::{SLOTS, slot_of};
+use crate::server::at_once::at_once;
 use crate::server::cluster_url;
 use crate::server::connector::{Connector, prepared};
 use crate::server::failure;
@@ -142,27 +142,17 @@ impl Servers {
             Self::One(link) => vec![Arc::clone(link)],
             Self::Cluster(cluster) => cluster.all_links(),
         };
-        let asked: JoinSet<_> = links
-            .iter()
-            .cloned()
-            .enumerate()
-            .map(|(place, link)| async move {
-                let reply = timeout(REACH_LIMIT, link.control.time()).await;
-                let reply = reply.unwrap_or_else(|_| {
-                    Err(failure::silent(&link.connector().address(), REACH_LIMIT))
-                });
-                (place, reply.map(|_| link))
-            })
-            .collect();
-        let mut replies = asked.join_all().await;
-        replies.sort_by_key(|(place, _)| *place);
+        let asked = links.iter().cloned().map(|link| async move {
+            let address = link.connector().address();
+            let reply = timeout(REACH_LIMIT, link.control.time()).await;
+            reply.unwrap_or_else(|_| Err(failure::silent(&address, REACH_LIMIT)))
+        });
+        let replies = at_once(asked).await;
         let (mut value, mut unread) = (Vec::new(), Vec::new());
-        for (place, reply) in replies {
+        for (link, reply) in links.iter().zip(replies) {
             match reply {
-                Ok(link) => value.push(link),
-                Err(error) => {
-                    unread.push(Unread::master(&links[place].connector().address(), error));
-                }
+                Ok(_) => value.push(Arc::clone(link)),
+                Err(error) => unread.push(Unread::master(&link.connector().address(), error)),
             }
         }
         let parts = links.len();
