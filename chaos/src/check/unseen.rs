@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use super::calls::token_of;
 use crate::history::{Call, SettleItem, Verb};
 
-/// A settlement that is refused with so much of its lease left must be sent again.
+/// A settlement that is refused with so much of its lease left must be sent again, by a worker that
+/// sends anything in the second half of that time.
 const ENOUGH_US: u64 = 1_500_000;
 
 /// A claim of a node without an answer.
@@ -17,6 +18,16 @@ struct LostClaim {
     unknown_us: u64,
     /// Its lease, if it granted anything, lasts at least until then.
     leased_us: u64,
+}
+
+/// A settlement of a node that was refused.
+#[derive(Debug)]
+struct RefusedSettlement {
+    at_us: u64,
+    leased_us: u64,
+    /// Whether its worker sent another call when it should have sent this one again: a frozen worker
+    /// sends none.
+    is_dropped: bool,
 }
 
 /// Queue, id and token of a delivery.
@@ -32,8 +43,7 @@ pub(super) struct Unseen {
     leased_us: HashMap<Delivery, u64>,
     /// Ids that the process settles by hand.
     by_hand: HashSet<(u16, String)>,
-    /// When a settlement of the node was refused, and until when its lease lasted.
-    refused: HashMap<Delivery, (u64, u64)>,
+    refused: HashMap<Delivery, RefusedSettlement>,
 }
 
 fn settled(call: &Call) -> &[SettleItem] {
@@ -51,7 +61,11 @@ impl Unseen {
     }
 
     /// `queue` is the whole one.
-    pub(super) fn invoked(&mut self, queue: u16, call: &Call) {
+    pub(super) fn invoked(&mut self, queue: u16, t_us: u64, call: &Call) {
+        for refused in self.refused.values_mut() {
+            let is_in_time = refused.at_us + ENOUGH_US / 2 < t_us && t_us < refused.leased_us;
+            refused.is_dropped |= is_in_time;
+        }
         for item in settled(call) {
             self.refused
                 .remove(&(queue, item.0.clone(), item.1.clone()));
@@ -126,21 +140,28 @@ impl Unseen {
             let leased_us = self.leased_us.get(&delivery).copied().unwrap_or(0);
             let by_hand = self.by_hand.contains(&(queue, item.0.clone()));
             if leased_us > refused_us + ENOUGH_US && !by_hand {
-                self.refused.insert(delivery, (refused_us, leased_us));
+                let refused = RefusedSettlement {
+                    at_us: refused_us,
+                    leased_us,
+                    is_dropped: false,
+                };
+                self.refused.insert(delivery, refused);
             }
         }
     }
 
     /// Describes the settlements that were refused and not sent again, although the process went on
-    /// for longer than their leases.
+    /// while their leases lasted and for longer.
     pub(super) fn dropped(&self, last_us: u64) -> Vec<String> {
-        let refused = self.refused.iter();
-        let dropped = refused.filter(|(_, (_, leased_us))| *leased_us < last_us);
-        let tell = |((_, id, token), (at_us, leased_us)): (&Delivery, &(u64, u64))| {
+        let dropped = |(_, refused): &(&Delivery, &RefusedSettlement)| {
+            refused.is_dropped && refused.leased_us < last_us
+        };
+        let tell = |((_, id, token), refused): (&Delivery, &RefusedSettlement)| {
             format!(
-                "the settlement of {id} under {token} was refused at {at_us} us and not sent again, and its lease lasted until {leased_us} us"
+                "the settlement of {id} under {token} was refused at {} us and not sent again, and its lease lasted until {} us",
+                refused.at_us, refused.leased_us
             )
         };
-        dropped.map(tell).collect()
+        self.refused.iter().filter(dropped).map(tell).collect()
     }
 }

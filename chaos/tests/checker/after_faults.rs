@@ -249,8 +249,9 @@ fn what_a_lost_claim_was_granted_keeps_its_due_time() {
     claimed_again(4).has(Kind::WrongDue);
 }
 
-/// The node of a worker acks a message, is refused, and perhaps acks it again.
-fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64) -> Story {
+/// The node of a worker acks a message, is refused, and perhaps acks it again. A frozen worker sends
+/// nothing while the lease lasts.
+fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64, is_frozen: bool) -> Story {
     let mut story = Story::new();
     story.lease_ms = 1_000;
     story
@@ -265,6 +266,9 @@ fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64) -> Story {
         story.at(ms).ack("a", &token);
     }
     if last_ms > 2_010 && again_ms.is_none() {
+        if !is_frozen {
+            story.at(1_900).push("z", "+900000", "EXISTS scheduled");
+        }
         let token = story.at(last_ms).claim("a", 0, 2);
         story.ack("a", &token);
     }
@@ -281,12 +285,13 @@ fn a_refused_settlement_is_sent_again_while_its_lease_lasts() {
         }
         story
     };
-    left(refused_ack(100, None, 3_000), Scheduled).has(Kind::SettlementDropped);
-    left(refused_ack(100, Some(900), 3_000), Scheduled).is_clean();
+    left(refused_ack(100, None, 3_000, false), Scheduled).has(Kind::SettlementDropped);
+    left(refused_ack(100, Some(900), 3_000, false), Scheduled).is_clean();
+    left(refused_ack(100, None, 3_000, true), Scheduled).is_clean();
     // Its lease was nearly over.
-    left(refused_ack(700, None, 3_000), Scheduled).is_clean();
+    left(refused_ack(700, None, 3_000, false), Scheduled).is_clean();
     // The process died with it.
-    left(refused_ack(100, None, 100), Leased).is_clean();
+    left(refused_ack(100, None, 100, true), Leased).is_clean();
 }
 
 #[test]

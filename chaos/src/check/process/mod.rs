@@ -129,7 +129,7 @@ impl Process<'_> {
                     _ => self.granted[whole].invoked(&what),
                 }
                 self.asking[whole].invoked(call, &what);
-                self.unseen.invoked(self.whole_number(queue), &what);
+                self.unseen.invoked(self.whole_number(queue), t_us, &what);
                 self.open.insert(
                     call,
                     Open {
