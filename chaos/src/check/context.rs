@@ -94,7 +94,8 @@ pub(super) struct Epoch {
     pub(super) emptied: bool,
     /// Whether it is the last epoch of its queue.
     pub(super) last: bool,
-    /// Ranges from `survived` to `next`: these changes are void.
+    /// Ranges from `survived` to `next`: the changes between them are void. The harness itself made
+    /// the change `next`: answers with it that changed nothing came afterwards.
     pub(super) undone: Vec<(u64, u64)>,
     /// Masters of a cluster that were replaced.
     pub(super) replaced: Vec<Replaced>,
@@ -128,12 +129,20 @@ impl Epoch {
     pub(super) fn void(&self, seq: u64) -> Option<usize> {
         self.undone
             .iter()
-            .position(|(survived, next)| *survived < seq && seq <= *next)
+            .position(|(survived, next)| *survived < seq && seq < *next)
+    }
+
+    /// The end of the range of `seq` around this one that no call can have made: undone changes, and
+    /// the harness's own change behind them.
+    pub(super) fn skipped(&self, seq: u64) -> Option<u64> {
+        let mut ranges = self.undone.iter();
+        let range = ranges.find(|(survived, next)| *survived < seq && seq <= *next);
+        range.map(|(_, next)| *next)
     }
 
     /// Whether a rollback came before this change.
     pub(super) fn undone_before(&self, seq: u64) -> bool {
-        self.undone.iter().any(|(_, next)| *next < seq)
+        self.undone.iter().any(|(_, next)| *next <= seq)
     }
 
     /// The changes between two `seq` that a call without an answer can have made.

@@ -66,7 +66,8 @@ pub(super) fn of(
             possible.push(gap(seq));
             sure.push(gap(seq));
         }
-        if first.seq > last && owner > Change::Surely {
+        let is_raised = epoch.skipped(first.seq).is_some();
+        if first.seq > last && owner > Change::Surely && !is_raised {
             possible.push(gap(first.seq));
             sure.extend((owner == Change::No).then(|| gap(first.seq)));
         }
@@ -121,12 +122,12 @@ fn earliest_answers(replies: &[Reply]) -> Vec<u64> {
     earliest
 }
 
-/// The `seq` between two numbers that were not undone.
+/// The `seq` between two numbers that a call can have made.
 fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
     let (mut seq, mut found) = (after + 1, Vec::new());
     while seq < until && (found.len() as u64) < LONGEST {
-        match epoch.void(seq).and_then(|place| epoch.undone.get(place)) {
-            Some((_, next)) => seq = next + 1,
+        match epoch.skipped(seq) {
+            Some(next) => seq = next + 1,
             None => {
                 found.push(seq);
                 seq += 1;

@@ -220,6 +220,39 @@ fn a_worker_starts_what_its_lost_claim_was_granted() {
     found(false).has(Kind::NeverStarted);
 }
 
+/// The lost claim holds `a`.
+fn held(story: &mut Story, due_ms: u64) {
+    let item = ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new());
+    let held = Call::Other {
+        verb: "held".into(),
+        args: vec!["ffffffffffffffff".into()],
+    };
+    let answer = Answer::Claimed {
+        deadline_ms: Story::server(1_010),
+        items: vec![item],
+        paused: false,
+    };
+    story.at(100).call(held, answer, false);
+}
+
+/// No call has changed the queue since the rollback when its worker asks for what it was granted.
+#[test]
+fn a_first_answer_after_a_rollback_is_not_undone() {
+    let acked = |is_asked: bool| {
+        let mut story = Story::new();
+        story.push("a", "+0", "CREATED");
+        story.at(10).unanswered(claim_without_answer(1_000), true);
+        story.failed_over(2);
+        if is_asked {
+            held(&mut story, Story::server(0));
+        }
+        story.at(110).ack("a", "ffffffffffffffff");
+        story
+    };
+    acked(true).is_clean();
+    acked(false).has(Kind::StaleTokensAccepted);
+}
+
 /// Only `held` shows its due time: neither the push nor the claim was answered.
 #[test]
 fn what_a_lost_claim_was_granted_keeps_its_due_time() {
@@ -227,17 +260,7 @@ fn what_a_lost_claim_was_granted_keeps_its_due_time() {
         let mut story = Story::new();
         story.unanswered(push("a", "+0", 0, ""), true);
         story.at(10).unanswered(claim_without_answer(1_000), true);
-        let item = ClaimedItem("a".into(), 1, Story::server(3), 1, 100, String::new());
-        let held = Call::Other {
-            verb: "held".into(),
-            args: vec!["ffffffffffffffff".into()],
-        };
-        let answer = Answer::Claimed {
-            deadline_ms: Story::server(1_010),
-            items: vec![item],
-            paused: false,
-        };
-        story.at(100).call(held, answer, false);
+        held(&mut story, Story::server(3));
         story
             .at(110)
             .settle(Verb::Release, "a", "ffffffffffffffff", "OK");
