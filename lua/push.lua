@@ -7,9 +7,10 @@
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
 --        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges), 
---        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter)
--- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | FULL <why> |
---        INVALID <why>, ...}}; one CREATED alone if it is the result of all
+--        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter),
+--        undo=MS (only if nothing happened to the id since it was cancelled at MS, in the last 12 s; else USED)
+-- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | USED |
+--        FULL <why> | INVALID <why>, ...}}; one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on

@@ -33,6 +33,7 @@ impl UniqueFlags {
             reuse: self.reuse,
             max_wait: self.max_wait,
             revive: self.revive,
+            undo_ms: None,
         }
     }
 }

@@ -57,6 +57,7 @@ struct Fields<'a> {
     max_wait: Option<Cow<'a, str>>,
     reuse: Option<bool>,
     revive: Option<bool>,
+    undo_ms: Option<u64>,
 }
 
 /// The words of `on_expire`.
@@ -254,6 +255,7 @@ impl Defaults {
             max_wait: time("max_wait", &fields.max_wait)?.or(self.unique.max_wait),
             reuse: fields.reuse.unwrap_or(self.unique.reuse),
             revive: fields.revive.unwrap_or(self.unique.revive),
+            undo_ms: fields.undo_ms,
         })
     }
 }

@@ -15,6 +15,8 @@ pub struct Unique {
     pub max_wait: Option<Duration>,
     /// Whether the push may replace a dead message.
     pub revive: bool,
+    /// The time of the cancel that the push undoes, in Unix milliseconds.
+    pub undo_ms: Option<u64>,
 }
 
 impl Unique {
@@ -32,6 +34,9 @@ impl Unique {
         }
         if self.revive {
             message = message.revive();
+        }
+        if let Some(cancelled_ms) = self.undo_ms {
+            message = message.undo(cancelled_ms);
         }
         message
     }

@@ -94,6 +94,10 @@ local function one(i)
     return 'MOVED'
   end
   local earlier = finished(i)
+  if asked.undo and not earlier then -- of the cancel at that time, and nothing happened to the id since
+    local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
+    earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
+  end
   if earlier then return earlier end
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   local late = expired_already(due, asked)

@@ -352,10 +352,11 @@ local function remember(score, name)
   memory[#memory + 1] = name
 end
 -- The options of a message: words NAME=VALUE.
-local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
+local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
+  undo = 9999999999999}
 local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
   .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
-  .. 'max_wait=1..3155760000000 ms, reuse, revive'
+  .. 'max_wait=1..3155760000000 ms, reuse, revive, undo=MS'
 local function read_options(text) -- the values by name; or nil and the reason
   local asked = {on_conflict = 'keep'}
   for word in string.gmatch(text, '[^ ]+') do
@@ -396,6 +397,7 @@ local function read_options(text) -- the values by name; or nil and the reason
   if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
     return nil, 'revive needs on_conflict=replace or next'
   end
+  if asked.undo and asked.on_conflict ~= 'keep' then return nil, 'undo needs on_conflict=keep' end
   asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
   local words = {} -- as ATTRS keeps them, in one order
   for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
@@ -499,6 +501,10 @@ local function one(i)
     return 'MOVED'
   end
   local earlier = finished(i)
+  if asked.undo and not earlier then -- of the cancel at that time, and nothing happened to the id since
+    local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
+    earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
+  end
   if earlier then return earlier end
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   local late = expired_already(due, asked)

@@ -9,7 +9,8 @@
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 --        CANCELLED next: a node has the message; the one that a push kept for after it is gone
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
--- Again  CANCELLED for 12 s; with since, a message pushed under the id meanwhile stays
+-- Again  CANCELLED for 12 s, from which on the id is remembered anew; with since, a message pushed under the id
+--        meanwhile stays
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
 local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')
@@ -241,6 +242,11 @@ local function cancelled_earlier(id) -- whether the id was cancelled since the f
   local recent = remembered(id, PUSHED_AGAIN)
   return recent and math.floor(recent) - REPEAT_MS >= tonumber(since)
 end
+local function remember_cancel(id, ms)
+  remember(string.format('%.2f', ms + REPEAT_MS + CANCELLED), id)
+  remember_end(id)
+  cancelled[id] = ms
+end
 for i = 3, #ARGV do
   local id = ARGV[i]
   local state = state_of(id)
@@ -251,7 +257,12 @@ for i = 3, #ARGV do
   elseif state == 'leased' or state == 'dead' and dead == '' then
     replies[#replies + 1] = string.upper(state)
   elseif state == 'absent' then
-    replies[#replies + 1] = (cancelled[id] or remembered(id, CANCELLED)) and 'CANCELLED' or 'ABSENT'
+    local mark = remembered(id, CANCELLED)
+    local earlier = cancelled[id] or mark and math.floor(mark) - REPEAT_MS
+    if earlier then -- an undo names the time of the only cancel: of two in one ms it fits none
+      remember_cancel(id, math.max(now_up, math.min(earlier + 1, now_up + 1)))
+    end
+    replies[#replies + 1] = cancelled[id] and 'CANCELLED' or 'ABSENT'
   else
     if state == 'scheduled' then
       redis.call('ZREM', SCHEDULED, id)
@@ -262,15 +273,14 @@ for i = 3, #ARGV do
     end
     redis.call('HDEL', MESSAGES, id)
     redis.call('HDEL', ATTRS, id)
-    remember(string.format('%.2f', now_up + REPEAT_MS + CANCELLED), id)
-    remember_end(id)
-    gone, cancelled[id] = gone + 1, true
+    remember_cancel(id, now_up)
+    gone = gone + 1
     replies[#replies + 1] = 'CANCELLED'
   end
 end
 if gone > 0 then
   remove_ready(unlisted)
-  write_memory(cancelled)
   redis.call('HINCRBY', META, 'cancelled', gone)
 end
+write_memory(cancelled)
 return {finish(gone + unfollowed > 0), replies}

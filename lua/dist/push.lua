@@ -8,9 +8,10 @@
 --        due: unix ms, or +ms from now
 --        options: words of max_attempts=N, on_conflict=keep, traceparent=00-..., expires=MS or expires=+MS from the due
 --        time (no attempt starts later), on_expire=dead|drop, cost=N (starts that the rate charges), 
---        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter)
--- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | FULL <why> |
---        INVALID <why>, ...}}; one CREATED alone if it is the result of all
+--        window=MS (for that long after this push the id creates no other message), reuse (a window does not matter),
+--        undo=MS (only if nothing happened to the id since it was cancelled at MS, in the last 12 s; else USED)
+-- Reply  {header, {CREATED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED | REMEMBERED <ms> | USED |
+--        FULL <why> | INVALID <why>, ...}}; one CREATED alone if it is the result of all
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message
 -- Again  with the same attempt: EXISTS or FINISHED, and EXPIRED from until on
@@ -348,10 +349,11 @@ if not all_new then
     memory[#memory + 1] = name
   end
   -- The options of a message: words NAME=VALUE.
-  local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
+  local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
+    undo = 9999999999999}
   local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
     .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
-    .. 'max_wait=1..3155760000000 ms, reuse, revive'
+    .. 'max_wait=1..3155760000000 ms, reuse, revive, undo=MS'
   local function read_options(text) -- the values by name; or nil and the reason
     local asked = {on_conflict = 'keep'}
     for word in string.gmatch(text, '[^ ]+') do
@@ -392,6 +394,7 @@ if not all_new then
     if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
       return nil, 'revive needs on_conflict=replace or next'
     end
+    if asked.undo and asked.on_conflict ~= 'keep' then return nil, 'undo needs on_conflict=keep' end
     asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
     local words = {} -- as ATTRS keeps them, in one order
     for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
@@ -495,6 +498,10 @@ if not all_new then
       return 'MOVED'
     end
     local earlier = finished(i)
+    if asked.undo and not earlier then -- of the cancel at that time, and nothing happened to the id since
+      local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
+      earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
+    end
     if earlier then return earlier end
     if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
     local late = expired_already(due, asked)

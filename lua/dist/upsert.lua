@@ -7,7 +7,7 @@
 --        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts;
 --        next: as replace, and of a leased message it is kept for when the delivery ends (layout 3)
 --        max_wait=MS: no later push gives the message a due beyond the first one + MS; revive: replaces a dead message
--- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
+-- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | USED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
 --        FULL <why> | INVALID <why>, ...}}; EXISTS: it is leased or dead, and stays as it is
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved
@@ -378,10 +378,11 @@ local function follow(id, due, payload, stored) -- keeps the message for after t
   longest = math.max(longest, #payload)
 end
 -- The options of a message: words NAME=VALUE.
-local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000}
+local ranges = {max_attempts = 1000000, cost = 1000000, window = 2592000000, max_wait = 3155760000000,
+  undo = 9999999999999}
 local option_forms = 'one of max_attempts=1..1000000, on_conflict=keep|reschedule|replace|next, '
   .. 'traceparent=00-TRACE-SPAN-FLAGS, expires=MS|+MS, on_expire=dead|drop, cost=1..1000000, window=1..2592000000 ms, '
-  .. 'max_wait=1..3155760000000 ms, reuse, revive'
+  .. 'max_wait=1..3155760000000 ms, reuse, revive, undo=MS'
 local function read_options(text) -- the values by name; or nil and the reason
   local asked = {on_conflict = 'keep'}
   for word in string.gmatch(text, '[^ ]+') do
@@ -422,6 +423,7 @@ local function read_options(text) -- the values by name; or nil and the reason
   if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
     return nil, 'revive needs on_conflict=replace or next'
   end
+  if asked.undo and asked.on_conflict ~= 'keep' then return nil, 'undo needs on_conflict=keep' end
   asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
   local words = {} -- as ATTRS keeps them, in one order
   for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do
@@ -525,6 +527,10 @@ local function one(i)
     return 'MOVED'
   end
   local earlier = finished(i)
+  if asked.undo and not earlier then -- of the cancel at that time, and nothing happened to the id since
+    local cancelled = tonumber(redis.call('ZMSCORE', RECENT, id)[1] or 0)
+    earlier = (cancelled <= now or cancelled ~= asked.undo + REPEAT_MS + CANCELLED) and 'USED'
+  end
   if earlier then return earlier end
   if not asked.reuse and remembered(i) then return 'REMEMBERED ' .. int(remembered(i)) end
   local late = expired_already(due, asked)

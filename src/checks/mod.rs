@@ -367,6 +367,7 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
                     assert_eq!(us + fraction.parse::<i64>().expect("a number"), ended_us);
                 }
             }
+            Ok(PushResult::Used) => assert!(is("USED"), "{said:?}"),
             Ok(PushResult::Expired) => assert!(is("EXPIRED"), "{said:?}"),
             Ok(PushResult::Exists(state)) => {
                 assert_eq!(said, format!("EXISTS {}", State::as_str(state)))

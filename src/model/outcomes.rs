@@ -64,7 +64,8 @@ pub enum Pushed {
     /// one did, or if another push of the id had; the two cannot be told apart.
     Remembered(u64),
     /// An earlier try of this call was applied and its reply was lost; the message has been
-    /// delivered or cancelled since. Only the library's own repetition of a call returns this.
+    /// delivered or cancelled since. Or the push [undoes](crate::Message::undo) a cancel, and the id
+    /// was pushed or cancelled again since. Nothing was changed.
     Finished,
 }
 

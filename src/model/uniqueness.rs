@@ -12,6 +12,7 @@ pub(crate) struct Uniqueness {
     pub(crate) reuse: bool,
     pub(crate) max_wait_ms: Option<u64>,
     pub(crate) revive: bool,
+    pub(crate) undo_ms: Option<u64>,
 }
 
 impl Uniqueness {
@@ -22,6 +23,7 @@ impl Uniqueness {
             self.max_wait_ms.map(|ms| format!("max_wait={ms}")),
             self.reuse.then(|| "reuse".to_owned()),
             self.revive.then(|| "revive".to_owned()),
+            self.undo_ms.map(|ms| format!("undo={ms}")),
         ]
         .into_iter()
         .flatten()
@@ -151,6 +153,31 @@ impl Message {
         self.unique.revive = true;
         self
     }
+
+    /// Stores the message only to undo a cancel: if nothing has happened to its id since, neither a
+    /// push nor another caller's cancel. `cancelled_ms` is the time from
+    /// [`Queue::cancel_to_undo`](crate::Queue::cancel_to_undo), at most 12 s ago.
+    ///
+    /// Otherwise the push returns [`Pushed::Finished`](crate::Pushed::Finished), or `Exists` if the
+    /// queue has a message of the id. Attempts of the message count from none. Clients of release
+    /// 0.1 that repeat its cancel are not noticed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Message;
+    /// use std::time::Duration;
+    ///
+    /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
+    /// assert!(orders.push_message(rating.clone()).await?.is_created());
+    /// let (_cancelled, ms) = orders.cancel_to_undo("order:42").await?;
+    /// assert!(orders.push_message(rating.undo(ms)).await?.is_created());
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn undo(mut self, cancelled_ms: u64) -> Self {
+        self.unique.undo_ms = Some(cancelled_ms);
+        self
+    }
 }
 
 #[cfg(test)]
@@ -164,10 +191,11 @@ mod tests {
             .reuse()
             .debounce(Duration::from_secs(5))
             .max_wait(Duration::from_secs(60))
-            .revive();
+            .revive()
+            .undo(7);
         assert_eq!(
             message.options(),
-            "on_conflict=replace window=1 max_wait=60000 reuse revive"
+            "on_conflict=replace window=1 max_wait=60000 reuse revive undo=7"
         );
         assert!(!message.is_repeatable());
         let next = Message::new("").on_conflict(OnConflict::Next);

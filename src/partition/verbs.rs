@@ -88,7 +88,7 @@ pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Count> {
         Ok(PushResult::Moved { .. }) => Count::PushMoved,
         Ok(PushResult::Next { .. }) => Count::PushNext,
         Ok(PushResult::Remembered { .. }) => Count::PushRemembered,
-        Ok(PushResult::Finished { .. }) => Count::PushFinished,
+        Ok(PushResult::Finished { .. } | PushResult::Used) => Count::PushFinished,
         Ok(PushResult::Expired) => return None,
         Err(error) if error.was_applied() != Applied::No => Count::PushUnknown,
         Err(error) if is_refusal(error) => Count::PushRefused,
@@ -111,18 +111,18 @@ macro_rules! cancels {
         impl BatchVerb for $verb {
             const VERB: Verb = Verb::Cancel;
             const PREFIX: Prefix = Prefix::Since($with_dead);
-            type Output = Cancelled;
+            type Output = (Cancelled, u64);
 
-            fn decode(text: &str, _: i64) -> Result<Cancelled, Error> {
-                produce::cancelled(text)
+            fn decode(text: &str, now_us: i64) -> Result<Self::Output, Error> {
+                produce::cancelled(text, now_us)
             }
 
-            fn is_change(result: &Cancelled) -> bool {
-                matches!(result, Cancelled::Cancelled | Cancelled::Next)
+            fn is_change((outcome, _): &Self::Output) -> bool {
+                matches!(outcome, Cancelled::Cancelled | Cancelled::Next)
             }
 
-            fn count(result: &Result<Cancelled, Error>) -> Option<Count> {
-                matches!(result, Ok(Cancelled::Cancelled)).then_some(Count::Cancelled)
+            fn count(result: &Result<Self::Output, Error>) -> Option<Count> {
+                matches!(result, Ok((Cancelled::Cancelled, _))).then_some(Count::Cancelled)
             }
         }
     };

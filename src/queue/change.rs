@@ -16,8 +16,8 @@ impl<C: Codec> Queue<C> {
     /// Cancels a message that waits. After `Cancelled` it is never delivered: of a cancel and a
     /// claim exactly one wins.
     ///
-    /// A cancelled id is remembered for 12 s. Within that time the same call returns `Cancelled`
-    /// again, and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it
+    /// A cancelled id is remembered for 12 s, from each such call on. Within that time the same call
+    /// returns `Cancelled` again, and if it failed with [`ErrorKind::Unconfirmed`](crate::ErrorKind::Unconfirmed), it
     /// waits for replicas again. Later it returns `Absent`. That says that the master has no such
     /// message, and nothing of the replicas: a failover to one that lags may bring the message
     /// back.
@@ -39,6 +39,28 @@ impl<C: Codec> Queue<C> {
     /// # });
     /// ```
     pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+        self.cancel_to_undo(id).await.map(|(outcome, _)| outcome)
+    }
+
+    /// As [`cancel`](Queue::cancel), and returns the server's time of it in Unix milliseconds: with
+    /// it [`Message::undo`](crate::Message::undo) brings the message back for 12 s, as long as nothing
+    /// else happens to its id.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::{Message, Pushed};
+    /// use std::time::Duration;
+    ///
+    /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
+    /// assert!(orders.push_message(rating.clone()).await?.is_created());
+    /// let (_cancelled, ms) = orders.cancel_to_undo("order:42").await?;
+    /// // Another caller cancels it, too, and relies on that.
+    /// let _ = orders.cancel("order:42").await?;
+    /// let undo = orders.push_message(rating.undo(ms)).await?;
+    /// assert_eq!(undo.outcome(), Pushed::Finished);
+    /// # });
+    /// ```
+    pub async fn cancel_to_undo(&self, id: impl AsRef<[u8]>) -> Result<(Cancelled, u64), Error> {
         self.change(
             |producers| &producers.cancel,
             id.as_ref(),
@@ -67,6 +89,7 @@ impl<C: Codec> Queue<C> {
             Repeat::Harmless,
         )
         .await
+        .map(|(outcome, _)| outcome)
     }
 
     /// Gives a message that waits another due time; from then on only that one counts.

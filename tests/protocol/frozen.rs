@@ -47,6 +47,7 @@ pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
         "reuse",
         "max_wait=",
         "revive",
+        "undo=",
         "on_conflict=next",
         "max_remembered",
         "layout",

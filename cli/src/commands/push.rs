@@ -65,7 +65,7 @@ interrupted. While no worker runs, an expired message stays in the queue.
 
 --ndjson pushes a file with one JSON object a line. A line has payload or payload_base64, and
 optionally id, delay or at, within, tz, spread_ms, expires or expires_at, on_expire, cost,
-max_attempts, traceparent, on_conflict, window, max_wait, reuse and revive; the flags give the
+max_attempts, traceparent, on_conflict, window, max_wait, reuse, revive and undo_ms; the flags give the
 values that a line leaves out. on_expire needs an expiry; that of the flags has no effect on lines
 without one. A payload that is a JSON string is stored without its quotes, any other JSON value as
 its text.

@@ -126,6 +126,9 @@ fn expected(text: &[u8], defaults: &Defaults) -> Message {
     if is_set("revive") {
         message = message.revive();
     }
+    if let Some(ms) = number("undo_ms") {
+        message = message.undo(ms);
+    }
     if let Some(limit) = number("max_attempts") {
         message = message.max_attempts(limit.try_into().expect("an accepted limit"));
     }

@@ -270,6 +270,10 @@ const DONE: &[(&str, &str)] = &[
         "The queue has a message of this id. Nothing was changed.",
     ),
     (
+        "used",
+        "Nothing was changed: since that cancel the id was cancelled again or pushed again, perhaps by an undo.",
+    ),
+    (
         "nothing_selected",
         "Nothing was selected, so nothing was changed.",
     ),

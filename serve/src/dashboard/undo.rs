@@ -15,8 +15,8 @@ use crate::dashboard::api::{Api, Failure};
 use crate::problem::{Code, Problem};
 use crate::shown::moment;
 
-/// How long a cancelled message is kept.
-const KEPT: Duration = Duration::from_secs(30);
+/// How long a cancelled message is kept: the queue knows for 12 s that nothing else happened to its id.
+const KEPT: Duration = Duration::from_secs(10);
 /// How many bytes of payloads are kept, and how many messages.
 const MAX_BYTES: usize = 16 << 20;
 const MAX_MESSAGES: usize = 1_000;
@@ -31,13 +31,11 @@ struct Entry {
     queue: String,
     id: Vec<u8>,
     until: Instant,
-    /// `None` if it is back.
-    message: Option<Arc<Cancelled>>,
-    /// Locked while an undo pushes the message. A second undo waits, and then finds it pushed.
-    turn: Arc<Turn>,
+    /// The name of who cancelled it, and the time by which an undo names that cancel.
+    by: String,
+    undo_ms: u64,
+    message: Arc<Cancelled>,
 }
-
-type Turn = tokio::sync::Mutex<()>;
 
 /// A message as it was before its cancel.
 #[derive(Debug, PartialEq)]
@@ -48,11 +46,11 @@ pub(in crate::dashboard) struct Cancelled {
 }
 
 impl Undo {
-    /// Keeps a message for 30 s. Older ones go if it needs their room.
+    /// Keeps a message for 10 s. Older ones go if it needs their room.
     pub(in crate::dashboard) fn keep(
         &self,
-        queue: &str,
-        id: &[u8],
+        (queue, id): (&str, &[u8]),
+        (by, undo_ms): (&str, u64),
         message: Cancelled,
         now: Instant,
     ) {
@@ -62,8 +60,9 @@ impl Undo {
             queue: queue.to_owned(),
             id: id.to_vec(),
             until: now + KEPT,
-            message: Some(Arc::new(message)),
-            turn: Arc::default(),
+            by: by.to_owned(),
+            undo_ms,
+            message: Arc::new(message),
         });
         let mut bytes: usize = entries.iter().map(Entry::bytes).sum();
         while bytes > MAX_BYTES || entries.len() > MAX_MESSAGES {
@@ -72,45 +71,25 @@ impl Undo {
         }
     }
 
-    /// The message, and for how long it is still kept.
+    /// Whoever cancelled the message cancelled it once more: an undo names the later time.
+    pub(in crate::dashboard) fn again(&self, queue: &str, id: &[u8], by: &str, undo_ms: u64) {
+        for entry in self.locked().iter_mut() {
+            if entry.is_of(queue, id) && entry.by == by {
+                entry.undo_ms = undo_ms;
+            }
+        }
+    }
+
+    /// The message, the time by which an undo names its cancel, and for how long it is still kept.
     pub(in crate::dashboard) fn get(
         &self,
         queue: &str,
         id: &[u8],
         now: Instant,
-    ) -> Option<(Arc<Cancelled>, Duration)> {
+    ) -> Option<(Arc<Cancelled>, u64, Duration)> {
         let entries = self.fresh(now);
         let entry = entries.iter().find(|entry| entry.is_of(queue, id))?;
-        Some((Arc::clone(entry.message.as_ref()?), entry.until - now))
-    }
-
-    /// The turn to push the message again.
-    pub(in crate::dashboard) fn turn(
-        &self,
-        queue: &str,
-        id: &[u8],
-        now: Instant,
-    ) -> Option<Arc<Turn>> {
-        let entries = self.fresh(now);
-        let entry = entries.iter().find(|entry| entry.is_of(queue, id))?;
-        Some(Arc::clone(&entry.turn))
-    }
-
-    /// The message is back. One that was cancelled again meanwhile stays.
-    pub(in crate::dashboard) fn undone(&self, queue: &str, id: &[u8], message: &Arc<Cancelled>) {
-        for entry in self.locked().iter_mut() {
-            let is_it = |kept: &mut Arc<Cancelled>| Arc::ptr_eq(kept, message);
-            if entry.is_of(queue, id) {
-                entry.message.take_if(is_it);
-            }
-        }
-    }
-
-    /// Whether the message was brought back within 30 s of its cancel.
-    pub(in crate::dashboard) fn is_undone(&self, queue: &str, id: &[u8], now: Instant) -> bool {
-        let entries = self.fresh(now);
-        let entry = entries.iter().find(|entry| entry.is_of(queue, id));
-        entry.is_some_and(|entry| entry.message.is_none())
+        Some((Arc::clone(&entry.message), entry.undo_ms, entry.until - now))
     }
 
     /// The entries whose time is not over.
@@ -131,9 +110,7 @@ impl Entry {
     }
 
     fn bytes(&self) -> usize {
-        self.message
-            .as_ref()
-            .map_or(0, |message| message.payload.len())
+        self.message.payload.len()
     }
 }
 
@@ -180,9 +157,10 @@ impl Cancelled {
     }
 
     /// The body of the push that stores it again.
-    pub(in crate::dashboard) fn body(&self) -> Value {
+    pub(in crate::dashboard) fn body(&self, undo_ms: u64) -> Value {
         let number = |name: &str| self.fields[name].as_u64();
-        let mut body = json!({ "payload_base64": STANDARD.encode(&self.payload) });
+        let payload = STANDARD.encode(&self.payload);
+        let mut body = json!({ "payload_base64": payload, "undo_ms": undo_ms });
         let mut set = |name: &str, value: Value| body[name] = value;
         if let Some(due_ms) = number("due_ms") {
             set("at", moment(due_ms).into());
@@ -275,38 +253,34 @@ mod tests {
     #[test]
     fn messages_are_kept_for_a_time_within_a_budget() {
         let (undo, begin) = (Undo::default(), Instant::now());
-        undo.keep("a", b"1", message(10 << 20), begin);
-        undo.keep("b", b"1", message(5), begin);
-        let (kept, left) = undo.get("a", b"1", begin).expect("it is kept");
+        let keep = |queue, id: &[u8], bytes, now| {
+            undo.keep((queue, id), ("ann", 7), message(bytes), now);
+        };
+        let get = |queue, id: &[u8], now| undo.get(queue, id, now);
+        keep("a", b"1", 10 << 20, begin);
+        keep("b", b"1", 5, begin);
+        let (kept, _, left) = get("a", b"1", begin).expect("it is kept");
         assert_eq!((kept.payload.len(), left), (10 << 20, KEPT));
-        assert!(undo.get("a", b"2", begin).is_none());
+        assert!(get("a", b"2", begin).is_none());
         // The second one of the same id replaces the first.
-        let later = begin + Duration::from_secs(20);
-        undo.keep("b", b"1", message(7), later);
-        assert_eq!(undo.get("b", b"1", later).expect("kept").0.payload.len(), 7);
-        assert!(undo.get("a", b"1", begin + KEPT).is_none());
-        assert!(undo.get("b", b"1", begin + KEPT).is_some());
-        // The largest payload needs all the room.
-        undo.keep("c", b"1", message(MAX_BYTES), later);
-        assert!(undo.get("b", b"1", later).is_none() && undo.get("c", b"1", later).is_some());
-        for id in 0..=MAX_MESSAGES {
-            undo.keep("d", &id.to_be_bytes(), message(0), later);
+        let later = begin + Duration::from_secs(7);
+        keep("b", b"1", 7, later);
+        assert_eq!(get("b", b"1", later).expect("kept").0.payload.len(), 7);
+        assert!(get("a", b"1", begin + KEPT).is_none());
+        assert!(get("b", b"1", begin + KEPT).is_some());
+        // Only the later cancel of the same caller counts.
+        for (by, ms, expected) in [("bob", 8, 7), ("ann", 9, 9)] {
+            undo.again("b", b"1", by, ms);
+            assert_eq!(get("b", b"1", later).expect("kept").1, expected, "{by}");
         }
-        assert!(undo.get("c", b"1", later).is_none());
+        // The largest payload needs all the room.
+        keep("c", b"1", MAX_BYTES, later);
+        assert!(get("b", b"1", later).is_none() && get("c", b"1", later).is_some());
+        for id in 0..=MAX_MESSAGES {
+            keep("d", &id.to_be_bytes(), 0, later);
+        }
+        assert!(get("c", b"1", later).is_none());
         assert_eq!(undo.fresh(later).len(), MAX_MESSAGES);
-    }
-
-    #[test]
-    fn message_that_is_back_is_gone_and_one_cancelled_again_stays() {
-        let (undo, now) = (Undo::default(), Instant::now());
-        undo.keep("a", b"1", message(5), now);
-        let (first, _) = undo.get("a", b"1", now).expect("it is kept");
-        undo.undone("a", b"1", &first);
-        assert!(undo.get("a", b"1", now).is_none() && undo.is_undone("a", b"1", now));
-        assert!(!undo.is_undone("a", b"1", now + KEPT));
-        undo.keep("a", b"1", message(6), now);
-        undo.undone("a", b"1", &first);
-        assert!(undo.get("a", b"1", now).is_some() && !undo.is_undone("a", b"1", now));
     }
 
     #[test]
@@ -322,22 +296,22 @@ mod tests {
         };
         let expected = json!({
             "payload_base64": "/w==", "at": "1970-01-01T00:00:01Z", "expires": "5000ms", "on_expire": "drop",
-            "cost": 3, "max_attempts": 7, "window": "60000ms",
+            "cost": 3, "max_attempts": 7, "window": "60000ms", "undo_ms": 5,
         });
-        assert_eq!(cancelled.body(), expected);
+        assert_eq!(cancelled.body(5), expected);
         assert_eq!(cancelled.losses().len(), 4);
         // A retry has fixed the expiry.
         let mut fixed = cancelled;
         fixed.fields["expires_at_ms"] = 8_000.into();
-        assert_eq!(fixed.body()["expires_at"], "1970-01-01T00:00:08Z");
-        assert!(fixed.body()["expires"].is_null());
+        assert_eq!(fixed.body(5)["expires_at"], "1970-01-01T00:00:08Z");
+        assert!(fixed.body(5)["expires"].is_null());
         let plain = Cancelled {
             fields: json!({"id": "a", "due_ms": 1, "cost": 1, "on_expire": "dead"}),
             payload: Vec::new(),
         };
         assert_eq!(
-            plain.body(),
-            json!({"payload_base64": "", "at": "1970-01-01T00:00:00.001Z"})
+            plain.body(5),
+            json!({"payload_base64": "", "at": "1970-01-01T00:00:00.001Z", "undo_ms": 5})
         );
         assert!(plain.losses().is_empty());
     }

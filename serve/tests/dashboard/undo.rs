@@ -107,6 +107,15 @@ async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
         "{}",
         answer.body
     );
+    // Another caller was told that it is cancelled.
+    assert_eq!(queue.cancel("1").await?, dueq::Cancelled::Cancelled);
+    let answer = post(&instance, None, &own, "action=undo").await?;
+    led(&answer, &format!("{own}?did=used"));
+    assert!(
+        after(&instance, &answer)
+            .await?
+            .contains("Nothing was changed")
+    );
     // The id is in use again.
     queue.push("second").id("1").due(HOUR).await?;
     let answer = post(&instance, None, &own, "action=undo").await?;
@@ -180,14 +189,15 @@ async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()>
         );
         handled?;
         let to = |answer: &Answer| answer.header("location").unwrap_or_default().to_owned();
-        let known = [format!("{own}?did=undone"), format!("{own}?did=there")];
-        for answer in [one?, other?] {
-            assert!(known.contains(&to(&answer)), "{answer:?}");
-        }
+        let known = ["undone", "there", "used"].map(|did| format!("{own}?did={did}"));
+        let reached = [one?, other?].map(|answer| to(&answer));
+        assert!(reached.iter().all(|to| known.contains(to)), "{reached:?}");
+        let undone = reached.iter().filter(|to| **to == known[0]).count();
+        assert_eq!(undone, 1, "{reached:?}");
         // A third one, later.
         led(
             &post(&instance, None, &own, "action=undo").await?,
-            &format!("{own}?did=undone"),
+            &format!("{own}?did=used"),
         );
         let stats = queue.stats().await?;
         let left = stats.scheduled + stats.ready + stats.leased;

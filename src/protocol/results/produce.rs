@@ -36,6 +36,8 @@ pub(crate) enum PushResult {
         /// When that message ended, in Unix microseconds of the server, if the server knows.
         ended_us: Option<i64>,
     },
+    /// Since the cancel that this push undoes, something has happened to the id.
+    Used,
     /// The call arrived after the time until which the server recognises its repetitions.
     Expired,
 }
@@ -54,6 +56,7 @@ impl PushResult {
             "FINISHED" => Ok(Self::Finished {
                 ended_us: micros(item.detail),
             }),
+            "USED" => Ok(Self::Used),
             "EXPIRED" => Ok(Self::Expired),
             _ => Err(item.refusal()),
         }
@@ -78,14 +81,21 @@ impl PushResult {
             Self::Moved { .. } => Ok(Pushed::Moved),
             Self::Next { .. } => Ok(Pushed::Next),
             Self::Remembered { until_ms } => Ok(Pushed::Remembered(until_ms)),
-            Self::Finished { .. } => Ok(Pushed::Finished),
+            Self::Finished { .. } | Self::Used => Ok(Pushed::Finished),
             // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
             Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),
         }
     }
 }
 
-pub(crate) fn cancelled(text: &str) -> Result<Cancelled, Error> {
+/// What a cancel did, and the server's time of the call, as the script rounds it up to Unix
+/// milliseconds.
+pub(crate) fn cancelled(text: &str, now_us: i64) -> Result<(Cancelled, u64), Error> {
+    let at_ms = u64::try_from(now_us).unwrap_or(0).div_ceil(1_000);
+    cancel_outcome(text).map(|outcome| (outcome, at_ms))
+}
+
+fn cancel_outcome(text: &str) -> Result<Cancelled, Error> {
     let item = ItemText::new(Verb::Cancel, text);
     match item.word {
         "CANCELLED" if item.detail == "next" => Ok(Cancelled::Next),

@@ -113,6 +113,7 @@ pub(super) const REQUIRED: &[&str] = &[
     "audit none",
     "audit some",
     "push REMEMBERED",
+    "push USED",
     "upsert NEXT",
     "upsert REMEMBERED",
     "ack_push OK",
@@ -132,6 +133,7 @@ pub(super) const REQUIRED: &[&str] = &[
     // No reply shows these events. The model counts them.
     "window ended early",
     "window reused",
+    "undone",
     "full of names",
     "debounced",
     "revived",

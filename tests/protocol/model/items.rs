@@ -130,6 +130,7 @@ impl Driver {
                 .chance(if moves { 25 } else { 1 })
                 .then(|| self.pick(&[0, 100, 4_000, 4_000, 20_000, CENTURY_MS, CENTURY_MS + 1])),
             revive: self.chance(if replaces { 25 } else { 1 }),
+            undo: self.chance(2).then(|| self.now.floor()),
             trace_parent: self.chance(20).then(|| {
                 format!(
                     "00-{:032x}-{:016x}-01",

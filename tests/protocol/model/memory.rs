@@ -154,6 +154,16 @@ impl World {
         self.note_end(now, id);
     }
 
+    /// Notes that the cancel of an absent id was repeated: of two cancels within a millisecond none
+    /// can be undone.
+    pub(super) fn note_later_cancel(&mut self, now: Now, id: &Text) {
+        let earlier = self.score(id).map_or(0, |score| score.trunc() as u64);
+        let until = now.ceil() + REPEAT_MS;
+        let latest = until.max((earlier + 1).min(until + 1));
+        self.recent.insert(id.clone(), latest as f64 + 0.5);
+        self.note_end(now, id);
+    }
+
     /// Whether `recent` holds the id itself, with this fraction. Its score was rounded up; release
     /// 0.1 takes it for one of the future a millisecond earlier.
     fn is_remembered(&self, now: Now, id: &Text, fraction: f64) -> Option<f64> {
@@ -166,6 +176,12 @@ impl World {
     /// Whether the last message of this id was cancelled, or purged.
     pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
         self.is_remembered(now, id, 0.5).is_some()
+    }
+
+    /// Whether nothing happened to the id since it was cancelled at this time.
+    pub(super) fn was_cancelled_at(&self, now: Now, id: &Text, ms: u64) -> bool {
+        let mark = (ms + REPEAT_MS) as f64 + 0.5;
+        self.score(id) == Some(mark) && mark > now.floor() as f64
     }
 
     /// Whether a message of this id was cancelled at `since` or later, and another one pushed after

@@ -20,6 +20,7 @@ pub(crate) struct Item {
     pub(crate) reuse: bool,
     pub(crate) max_wait: Option<u64>,
     pub(crate) revive: bool,
+    pub(crate) undo: Option<u64>,
 }
 
 impl Item {
@@ -37,7 +38,7 @@ impl Item {
     /// Drops the options that release 0.1 and its rights do not have.
     pub(crate) fn drop_new_options(&mut self) {
         (self.window, self.reuse) = (None, false);
-        (self.max_wait, self.revive) = (None, false);
+        (self.max_wait, self.revive, self.undo) = (None, false, None);
         if self.on_conflict == Some("next") {
             self.on_conflict = Some("replace");
         }
@@ -53,6 +54,7 @@ impl Item {
         words.extend(self.max_wait.map(|ms| format!("max_wait={ms}")));
         words.extend(self.reuse.then(|| "reuse".to_owned()));
         words.extend(self.revive.then(|| "revive".to_owned()));
+        words.extend(self.undo.map(|ms| format!("undo={ms}")));
         words.extend(self.cost.map(|cost| format!("cost={cost}")));
         words.extend(self.on_expire.map(|choice| format!("on_expire={choice}")));
         let expires = self.expires.as_ref().map(|expires| expires.word().text());

@@ -36,12 +36,13 @@ impl Driver {
         beat
     }
 
-    /// A cancel, a new push of the same ids, and the cancel repeated with a `since` close to the
-    /// time of the first one.
+    /// A cancel, a new push of the same ids, perhaps to undo it, and the cancel repeated with a
+    /// `since` close to the time of the first one.
     pub(super) fn plan_a_repeated_cancel(&mut self) -> Operation {
         let (dead, ids) = (self.chance(40), self.ids());
         let item = |id: &Text, driver: &mut Self| Item {
             id: id.clone(),
+            undo: driver.chance(40).then(|| driver.now.ceil()),
             ..driver.item()
         };
         let items = ids.iter().map(|id| item(id, self)).collect();

@@ -43,7 +43,7 @@ impl World {
         since: Option<u64>,
         ids: &[Text],
     ) -> Reply {
-        let (mut replies, mut gone, mut unfollowed) = (Vec::new(), 0, 0);
+        let (mut replies, mut gone, mut noted, mut unfollowed) = (Vec::new(), 0, 0, 0);
         for id in ids {
             let earlier =
                 since.is_some_and(|since| self.was_cancelled_before_this_one(now, id, since));
@@ -61,14 +61,22 @@ impl World {
                 Some(_) => {
                     self.erase(now, id);
                     gone += 1;
+                    noted += 1;
                     "CANCELLED"
                 }
-                None if cancelled => "CANCELLED",
+                None if cancelled => {
+                    if !self.is_frozen {
+                        self.note_later_cancel(now, id);
+                        self.end_window(id);
+                        noted += 1;
+                    }
+                    "CANCELLED"
+                }
                 None => "ABSENT",
             }));
         }
         self.count("cancelled", gone);
-        self.forget(now, 4 * gone);
+        self.forget(now, 4 * noted);
         Reply::List(vec![
             self.finish(now, gone + unfollowed > 0, false),
             Reply::List(replies),

@@ -66,6 +66,7 @@ impl Item {
             || self.max_wait.is_some() && conflict == "keep"
             || self.max_wait.is_some_and(|wait| due > now.ceil() + wait)
             || self.revive && !["replace", "next"].contains(&conflict)
+            || self.undo.is_some() && conflict != "keep"
             || conflict == "next" && !world.has_layout_3
     }
 
@@ -151,6 +152,12 @@ impl World {
         }
         if let Verdict::Finished(reply) = self.judge(now, call.attempt, call.earlier, id) {
             return reply;
+        }
+        if let Some(ms) = item.undo {
+            if !self.was_cancelled_at(now, id, ms) {
+                return "USED".to_owned();
+            }
+            self.meet("undone");
         }
         match self.remembered(now, id) {
             Some(end) if !item.reuse => return format!("REMEMBERED {end}"),

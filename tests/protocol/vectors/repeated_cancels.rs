@@ -108,14 +108,14 @@ fn cancel_refuses_malformed_options() -> Result<()> {
 }
 
 #[test]
-fn a_cancel_is_recognised_for_12_s() -> Result<()> {
+fn a_cancel_is_recognised_for_12_s_after_the_last() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0 + HOUR, "")?;
     for (at, answer) in [
         (0, "CANCELLED"),
-        (1, "CANCELLED"),
         (12_000, "CANCELLED"),
-        (12_001, "ABSENT"),
+        (24_000, "CANCELLED"),
+        (36_001, "ABSENT"),
     ] {
         ensure!(
             queue.items("cancel", T0 + at, words!["", "a"])? == [answer],
@@ -151,6 +151,78 @@ fn a_cancel_is_recognised_in_every_state() -> Result<()> {
             queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"],
             "{id}, the reply was lost"
         );
+    }
+    Ok(())
+}
+
+/// What happens to the id after its cancel; the undo names the time of that cancel.
+#[test]
+fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
+    type Since = fn(&mut Queue) -> Result<()>;
+    let cancel = |queue: &mut Queue, now: u64| queue.items("cancel", now, words!["", "a"]);
+    let nothing: Since = |_| Ok(());
+    let again: Since = |queue| {
+        ensure!(queue.push(T0 + 20, "a", T0 + 20, "newer")? == "CREATED");
+        Ok(())
+    };
+    let handled: Since = |queue| {
+        queue.push(T0 + 20, "a", T0 + 20, "newer")?;
+        queue.take(T0 + 20, 1, &token('a'))?;
+        queue
+            .ok("ack", T0 + 20, words![token('a'), 1, "a"])
+            .map(drop)
+    };
+    let cancelled_again: Since = |queue| {
+        queue.push(T0 + 20, "a", T0 + HOUR, "newer")?;
+        queue.ok("cancel", T0 + 21, words!["", "a"]).map(drop)
+    };
+    let by_another: Since = |queue| queue.ok("cancel", T0 + 20, words!["", "a"]).map(drop);
+    let in_its_ms: Since = |queue| queue.ok("cancel", T0 + 10, words!["", "a"]).map(drop);
+    let purged: Since = |queue| {
+        queue.push(T0 + 20, "a", T0 + HOUR, "newer")?;
+        queue
+            .ok("purge", T0 + 21, words!["scheduled", 10])
+            .map(drop)
+    };
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "first")?;
+    ensure!(queue.items("cancel", T0 + 10, words!["", "a", "a"])? == ["CANCELLED", "CANCELLED"]);
+    let undo = words!["", "a", T0 + HOUR, "first", format!("undo={}", T0 + 10)];
+    ensure!(
+        queue.items("push", T0 + 11, undo)? == ["USED"],
+        "two callers, one call"
+    );
+    for (what, since, at, expected) in [
+        ("nothing", nothing, T0 + 100, "CREATED"),
+        ("nothing, until the end", nothing, T0 + 12_010, "CREATED"),
+        ("too late", nothing, T0 + 12_011, "USED"),
+        ("pushed again", again, T0 + 100, "EXISTS scheduled"),
+        ("handled", handled, T0 + 100, "USED"),
+        ("pushed and cancelled", cancelled_again, T0 + 100, "USED"),
+        ("cancelled by another caller", by_another, T0 + 100, "USED"),
+        (
+            "cancelled by another in its ms",
+            in_its_ms,
+            T0 + 100,
+            "USED",
+        ),
+        ("pushed and purged", purged, T0 + 100, "USED"),
+    ] {
+        let mut queue = Queue::start()?;
+        queue.push(T0, "a", T0 + HOUR, "first")?;
+        ensure!(cancel(&mut queue, T0 + 10)? == ["CANCELLED"]);
+        since(&mut queue)?;
+        let undo = format!("undo={}", T0 + 10);
+        let answer = queue.items("push", at, words!["", "a", T0 + HOUR, "first", &undo])?;
+        ensure!(answer == [expected], "{what}: {answer:?}");
+        if expected == "CREATED" {
+            // A second undo finds the message, and once that is cancelled again, another time.
+            let answer = queue.items("push", at, words!["", "a", T0 + HOUR, "first", &undo])?;
+            ensure!(answer == ["EXISTS scheduled"], "{what}: {answer:?}");
+            ensure!(cancel(&mut queue, at + 1)? == ["CANCELLED"]);
+            let answer = queue.items("push", at + 2, words!["", "a", T0 + HOUR, "first", &undo])?;
+            ensure!(answer == ["USED"], "{what}: {answer:?}");
+        }
     }
     Ok(())
 }

@@ -51,6 +51,10 @@ pub(super) struct Changed {
     /// When it is due.
     #[serde(skip_serializing_if = "Option::is_none")]
     due_ms: Option<u64>,
+    /// Of `cancelled`: a push with this `undo_ms` brings the message back for 12 s, unless something
+    /// else happens to its id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    undo_ms: Option<u64>,
 }
 
 fn changed(id: &MessageId, outcome: &'static str, due_ms: Option<u64>) -> Json<Changed> {
@@ -59,6 +63,7 @@ fn changed(id: &MessageId, outcome: &'static str, due_ms: Option<u64>) -> Json<C
         id,
         outcome,
         due_ms,
+        undo_ms: None,
     })
 }
 
@@ -157,7 +162,7 @@ pub(super) struct Cancel {
 /// Cancel a message
 ///
 /// A waiting message is never delivered after this. Of a cancel and a delivery exactly one wins.
-/// Within 12 s the same call answers the same again.
+/// Within 12 s the same call answers `cancelled` again.
 #[utoipa::path(
     delete,
     path = "/v1/queues/{queue}/messages/{id}",
@@ -181,12 +186,21 @@ pub(super) async fn cancel_message(
     Query(cancel): Query<Cancel>,
 ) -> Result<Json<Changed>, Problem> {
     let queue = app.client.queue(name.as_str())?;
-    let outcome = match cancel.dead {
-        Some(true) => queue.cancel_dead(id.as_bytes()).await?,
-        _ => queue.cancel(id.as_bytes()).await?,
+    let (outcome, undo_ms) = match cancel.dead {
+        Some(true) => (queue.cancel_dead(id.as_bytes()).await?, None),
+        _ => {
+            let (outcome, ms) = queue.cancel_to_undo(id.as_bytes()).await?;
+            (outcome, Some(ms))
+        }
     };
     match outcome {
-        Cancelled::Cancelled => Ok(changed(&id, "cancelled", None)),
+        Cancelled::Cancelled => {
+            let Json(cancelled) = changed(&id, "cancelled", None);
+            Ok(Json(Changed {
+                undo_ms,
+                ..cancelled
+            }))
+        }
         Cancelled::Next => Ok(changed(&id, "next_cancelled", None)),
         Cancelled::Leased => Err(leased(&id)),
         Cancelled::Dead => Err(dead(&id, "add ?dead=true to remove it")),

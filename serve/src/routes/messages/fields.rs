@@ -75,7 +75,8 @@ pub(in crate::routes) struct PushedMessage {
     /// `created`: the message is stored. `exists`: the queue has a message of this id, and nothing
     /// was changed. `moved`: the waiting message was rescheduled or replaced. `next`: a handler has
     /// the message, and this one follows it. `remembered`: a push with a window stored the id, and
-    /// its message has ended. `finished`: this call stored the message, which has ended since.
+    /// its message has ended. `finished`: this call stored the message, which has ended since; or,
+    /// with `undo_ms`, the id was pushed or cancelled again since that cancel.
     outcome: &'static str,
     /// The state of the message that exists.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -65,6 +65,9 @@ pub(in crate::routes) struct NewMessage {
     reuse: Option<bool>,
     /// Whether to replace a dead message.
     revive: Option<bool>,
+    /// `undo_ms` of the answer to a cancel: the message is stored only if nothing has happened to its
+    /// id since, and within 12 s.
+    undo_ms: Option<u64>,
 }
 
 #[derive(Deserialize, ToSchema)]

@@ -22,6 +22,7 @@ use crate::shown::moment;
 #[derive(Deserialize)]
 struct Changed {
     outcome: String,
+    undo_ms: Option<u64>,
 }
 
 pub(super) async fn act(
@@ -98,61 +99,53 @@ async fn cancel(
     id: &MessageId,
     address: &str,
 ) -> Result<&'static str, Failure> {
-    let may_undo = page.caller().may_produce;
-    let read = match may_undo {
+    let caller = page.caller();
+    let read = match caller.may_produce {
         true => Cancelled::read(&page.api, &app.bodies, address).await.ok(),
         false => None,
     };
     let changed: Changed = page.api.send(Method::DELETE, address, None).await?;
-    if changed.outcome == "next_cancelled" {
+    let Some(undo_ms) = changed.undo_ms else {
         return Ok("next_cancelled");
-    }
-    // A second click reads nothing, and what the first one has kept stays.
-    if let Some(message) = read.filter(|message| message.due_ms().is_some()) {
-        app.undo
-            .keep(page.queue_name()?, id.as_bytes(), message, Instant::now());
+    };
+    let (queue, id) = (page.queue_name()?, id.as_bytes());
+    match read.filter(|message| message.due_ms().is_some()) {
+        Some(message) => {
+            let cancelled = (caller.name.as_str(), undo_ms);
+            app.undo
+                .keep((queue, id), cancelled, message, Instant::now());
+        }
+        // A second click read nothing, and what the first one has kept stays.
+        None => app.undo.again(queue, id, &caller.name, undo_ms),
     }
     Ok("cancelled")
 }
 
-/// Pushes the cancelled message again, once: of two clicks at once the second waits for the first, and
-/// pushes nothing, also if the message has been handled by then.
+/// Pushes the cancelled message again, if nothing else has happened to its id since: of two clicks
+/// the second changes nothing, also if the message has been handled by then.
 async fn undo(
     app: &App,
     page: &Page,
     id: &MessageId,
     address: &str,
 ) -> Result<&'static str, Failure> {
-    let queue = page.queue_name()?;
-    let turn = app.undo.turn(queue, id.as_bytes(), Instant::now());
-    let _turn = match &turn {
-        Some(turn) => Some(turn.lock().await),
-        None => None,
-    };
-    let Some((message, _)) = app.undo.get(queue, id.as_bytes(), Instant::now()) else {
-        return match page
-            .api
-            .get::<Value>(&format!("{address}?payload_bytes=0"))
-            .await
-        {
+    let kept = app
+        .undo
+        .get(page.queue_name()?, id.as_bytes(), Instant::now());
+    let Some((message, undo_ms, _)) = kept else {
+        let there = format!("{address}?payload_bytes=0");
+        return match page.api.get::<Value>(&there).await {
             Ok(_) => Ok("there"),
-            Err(failure) if failure.code() == "no_such_message" => {
-                match app.undo.is_undone(queue, id.as_bytes(), Instant::now()) {
-                    true => Ok("undone"),
-                    false => Err(too_late(id)),
-                }
-            }
+            Err(failure) if failure.code() == "no_such_message" => Err(too_late(id)),
             Err(failure) => Err(failure),
         };
     };
-    let body = message.body();
+    let body = message.body(undo_ms);
     let pushed: Changed = page.api.send(Method::PUT, address, Some(&body)).await?;
     match pushed.outcome.as_str() {
-        "created" => {
-            app.undo.undone(queue, id.as_bytes(), &message);
-            Ok("undone")
-        }
+        "created" => Ok("undone"),
         "exists" => Ok("there"),
+        "finished" => Ok("used"),
         other => {
             let detail = format!("message {} is not back: its id is {other}", id.quoted());
             Err(Problem::new(Code::NoSuchMessage, detail).into())
@@ -163,7 +156,7 @@ async fn undo(
 fn too_late(id: &MessageId) -> Failure {
     let detail = format!(
         "message {} cannot be brought back: this instance of the server has not kept it, because it \
-         keeps what was cancelled here for 30 s, and 16 MiB in all",
+         keeps what was cancelled here for 10 s, and 16 MiB in all",
         id.quoted()
     );
     Problem::new(Code::NoSuchMessage, detail).into()

@@ -53,7 +53,7 @@ const RESCHEDULE: Kind = Kind {
 const CANCEL: Kind = Kind {
     word: "cancel",
     label: "Cancel",
-    hint: "It is never delivered. You can undo it for 30 s.",
+    hint: "It is never delivered. You can undo it for 10 s, unless somebody else pushes or cancels its id meanwhile.",
     is_destructive: true,
     command: "cancel",
     options: "",

@@ -60,7 +60,7 @@ pub(super) async fn page(app: &App, page: &Page, id: &MessageId, failure: &Failu
         id: shown_id,
         ended: ended["how"].as_str().map(str::to_owned).zip(time("at_ms")),
         remembered: time("remembered_until_ms"),
-        kept: kept.map(|(message, left)| Kept {
+        kept: kept.map(|(message, _, left)| Kept {
             seconds: left.as_secs(),
             due: message.due_ms().map(|ms| clock.time(ms)),
             losses: message.losses(),
