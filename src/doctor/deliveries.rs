@@ -46,7 +46,19 @@ impl Checkup {
             "{waiting} messages are due, the oldest for {} ms",
             stats.overdue_ms
         );
-        if stats.paused && waiting > 0 {
+        if stats.is_paused_in_part() {
+            let problem = format!(
+                "{} of {} partitions are paused, and the others deliver",
+                stats.paused_partitions, stats.partitions
+            );
+            self.wrong(
+                "paused",
+                queue,
+                problem,
+                "a pause, or its end, did not reach all of them",
+                format!("{}, or {}", dueq("pause", &[name]), dueq("resume", &[name])),
+            );
+        } else if stats.paused && waiting > 0 {
             let problem = format!("the queue is paused, and {due}");
             self.wrong(
                 "paused",
@@ -261,6 +273,13 @@ mod tests {
             ),
             (vec!["paused"], vec![])
         );
+        let in_part = Stats {
+            paused: true,
+            paused_partitions: 8,
+            partitions: 12,
+            ..Stats::default()
+        };
+        assert_eq!(of(in_part, false), (vec!["paused"], vec![]));
         let closed = |stats| Stats {
             closed_ms: 1,
             ..stats

@@ -31,6 +31,11 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused; of several partitions, whether one of them is.
     pub paused: bool,
+    /// How many partitions are paused. Fewer than [`partitions`](Stats::partitions): a pause or its end
+    /// has not reached all of them.
+    pub paused_partitions: u64,
+    /// The partitions that these numbers are of.
+    pub partitions: u64,
     /// For how many more milliseconds a worker that parked the queue may be silent; 0 if none is.
     /// Its silence lasts 60 s at most. A longer time means that the server's clock was set back.
     pub parked_ms: u64,
@@ -104,10 +109,17 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// Whether some partitions are paused and others deliver.
+    pub fn is_paused_in_part(&self) -> bool {
+        self.paused && self.paused_partitions < self.partitions
+    }
+
     /// Adds those of another partition of the same queue. The home counts the workers of all
     /// partitions, which are as many as any other counts, or more.
     pub(crate) fn add(&mut self, other: &Self) {
         for (sum, part) in [
+            (&mut self.paused_partitions, other.paused_partitions),
+            (&mut self.partitions, other.partitions),
             (&mut self.scheduled, other.scheduled),
             (&mut self.due, other.due),
             (&mut self.ready, other.ready),

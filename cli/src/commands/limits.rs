@@ -190,6 +190,7 @@ pub(crate) fn stop(stats: &Stats) -> Option<&'static str> {
         window.is_some_and(|window| Duration::from_millis(closed_ms) <= window)
     };
     match *stats {
+        _ if stats.is_paused_in_part() => Some("paused in part"),
         Stats { paused: true, .. } => Some("paused"),
         Stats { full: true, .. } => Some("full"),
         Stats { closed_ms: 0, .. } => None,
@@ -204,6 +205,10 @@ pub(crate) fn stop_line(name: &str, stats: &Stats) -> String {
     let open = Duration::from_millis(stats.closed_ms);
     match (stop(stats), stats.rate) {
         (Some("paused"), _) => format!("paused: nothing is claimed until {resume}\n"),
+        (Some("paused in part"), _) => format!(
+            "paused in part: {} of {} partitions; `dueq pause` or {resume} does the rest\n",
+            stats.paused_partitions, stats.partitions
+        ),
         (Some("full"), _) => format!(
             "full: {} messages are leased, and max_leased is {}: each further one starts when one of these is settled\n",
             stats.leased, stats.max_leased

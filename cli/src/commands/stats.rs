@@ -24,6 +24,7 @@ the others; the exit code is 1.
 
 If the queue delivers nothing at this moment, the last line, or the last column, says why:
   paused   until `dueq resume`
+  paused in part: a pause, or its end, has reached only some of the partitions
   closed   for closed_ms: somebody paused it for some time, or a receiver asked for a break
   rate     the rate lets the next message start after closed_ms
   full     as many messages are leased as max_leased allows
@@ -206,6 +207,11 @@ fn object(name: &str, reached: &Reached<Counts>) -> String {
     object.extend(fields.map(|(name, value)| (name.to_owned(), value)));
     object.insert("queue".to_owned(), name.into());
     object.insert("paused".to_owned(), stats.paused.into());
+    object.insert(
+        "paused_partitions".to_owned(),
+        stats.paused_partitions.into(),
+    );
+    object.insert("partitions".to_owned(), stats.partitions.into());
     object.insert("full".to_owned(), stats.full.into());
     let unread = reached.unread.iter();
     let unread =

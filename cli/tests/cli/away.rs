@@ -14,7 +14,13 @@ use crate::{DUEQ, text};
 fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
     let runtime = tokio::runtime::Runtime::new()?;
     let (mut cluster, away) = runtime.block_on(async {
-        let cluster = Cluster::start_with(3, &["--cluster-require-full-coverage", "no"]).await?;
+        let arguments = [
+            "--cluster-require-full-coverage",
+            "no",
+            "--appendonly",
+            "yes",
+        ];
+        let cluster = Cluster::start_with(3, &arguments).await?;
         let client = Client::connect(&cluster.url()).await?;
         let queue = client.queue("orders")?;
         queue.partition_into(6).await?;
@@ -69,5 +75,26 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
         findings.iter().any(|line| line["queue"] == "orders"),
         "{stdout}"
     );
+    // A pause reaches the others, and the partitions of that master are open when it is back.
+    let dueq = |words: &[&str]| -> Result<(Option<i32>, String)> {
+        let output = Command::new(DUEQ)
+            .env("REDIS_URL", &url)
+            .args(words)
+            .output()?;
+        Ok((output.status.code(), text(&output.stdout)))
+    };
+    assert_eq!(dueq(&["pause", "orders"])?.0, Some(1));
+    cluster.masters[away].restart()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let shown = loop {
+        match dueq(&["stats", "orders"])? {
+            (Some(0), shown) => break shown,
+            (_, shown) => assert!(Instant::now() < deadline, "{shown}"),
+        }
+    };
+    assert!(shown.contains("paused in part: 4 of 6"), "{shown}");
+    let (code, shown) = dueq(&["doctor", "orders"])?;
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("4 of 6 partitions are paused"), "{shown}");
     Ok(())
 }

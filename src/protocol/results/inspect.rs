@@ -142,6 +142,8 @@ pub(crate) fn cursor_after(state: State, newest: bool, cursor: &[u8], message: &
 pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
     let mut stats = Stats {
         paused: reply.header.paused,
+        paused_partitions: u64::from(reply.header.paused),
+        partitions: 1,
         ..Stats::default()
     };
     let now_ms = reply.header.now_us / 1_000;

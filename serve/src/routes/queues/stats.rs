@@ -11,8 +11,14 @@ use crate::shown::shown;
 #[schema(as = Queue)]
 pub(super) struct Stats {
     queue: String,
-    /// Whether an operator paused it: nothing is claimed.
+    /// Whether an operator paused it: nothing is claimed. Of several partitions, whether one of them
+    /// is paused.
     paused: bool,
+    /// How many partitions are paused. Fewer than `partitions`: a pause, or its end, has not reached
+    /// all.
+    paused_partitions: u64,
+    /// The partitions that these numbers are of.
+    partitions: u64,
     /// Whether as many messages are leased as `max_leased` allows.
     full: bool,
     /// Messages that wait for their due time, also between two attempts.
@@ -100,6 +106,8 @@ impl Stats {
         Self {
             queue: queue.to_owned(),
             paused: stats.paused,
+            paused_partitions: stats.paused_partitions,
+            partitions: stats.partitions,
             full: stats.full,
             scheduled: stats.scheduled,
             due: stats.due,

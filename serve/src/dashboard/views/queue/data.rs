@@ -9,6 +9,10 @@ use crate::dashboard::show;
 #[derive(Deserialize)]
 pub(super) struct Stats {
     pub(super) paused: bool,
+    #[serde(default)]
+    pub(super) paused_partitions: u64,
+    #[serde(default)]
+    pub(super) partitions: u64,
     pub(super) full: bool,
     pub(super) scheduled: u64,
     pub(super) due: u64,

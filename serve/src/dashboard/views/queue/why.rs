@@ -57,12 +57,16 @@ pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) ->
     };
     let limits = || Some((format!("{address}#limits"), "See the limits"));
     if stats.paused {
+        let problem = match stats.paused_partitions < stats.partitions {
+            true => format!(
+                "{} of {} partitions are paused: the pause, or its end, did not reach the others.",
+                stats.paused_partitions, stats.partitions
+            ),
+            false => "The queue is paused: workers claim nothing.".to_owned(),
+        };
         causes.push(Cause {
             resumes: true,
-            ..Cause::new(
-                "The queue is paused: workers claim nothing.",
-                "Resume it when the reason for the pause is gone.",
-            )
+            ..Cause::new(problem, "Resume it when the reason for the pause is gone.")
         });
     }
     let is_limited = limit(stats);
@@ -206,6 +210,10 @@ mod tests {
     fn each_cause_is_named_alone() {
         for (change, begin) in [
             (json!({"paused": true}), "The queue is paused"),
+            (
+                json!({"paused": true, "paused_partitions": 8, "partitions": 12}),
+                "8 of 12 partitions are paused",
+            ),
             (json!({"closed_ms": 1}), "The queue is closed for some time"),
             (
                 json!({"rate": 50, "rate_window_ms": 1000}),
