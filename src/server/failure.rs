@@ -76,6 +76,9 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "MISCONF" => " (it cannot persist: look at its log and disk)",
         "WRONGTYPE" => " (another program uses a key of this queue: `dueq doctor QUEUE` names it)",
         "READONLY" => " (it is a replica: redis-cli -u \"$REDIS_URL\" ROLE names its master)",
+        "CLUSTERDOWN" => {
+            " (it reaches no majority of masters, or slots are served by none: redis-cli -u \"$REDIS_URL\" CLUSTER NODES)"
+        }
         "NOREPLICAS" => {
             " (too few replicas follow it: redis-cli -u \"$REDIS_URL\" INFO replication)"
         }

@@ -128,7 +128,8 @@ pub(crate) async fn refresh(topology: &Topology) -> Result<(), Error> {
 /// frozen node replies to nothing.
 ///
 /// # Errors
-/// No node of those asked reaches its cluster: the last error.
+/// No node of those asked reaches its cluster, and its masters are known; or none replied: the last
+/// error.
 async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
     let mut asks = JoinSet::new();
     for address in topology.to_ask() {
@@ -140,7 +141,7 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
             (answer.unwrap_or_else(|_| silent()), address)
         });
     }
-    let (mut views, mut failure) = (Vec::new(), None);
+    let (mut views, mut down_views, mut failure) = (Vec::new(), Vec::new(), None);
     let (nodes, mut end) = (asks.len(), None);
     loop {
         let answer = match end {
@@ -156,6 +157,7 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
                     views.push(view);
                 } else {
                     failure = Some(down(&address));
+                    down_views.push(view);
                 }
             }
             Ok((Err(error), _)) => failure = Some(error),
@@ -165,6 +167,11 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
         if 2 * views.len() > nodes {
             end.get_or_insert_with(|| Instant::now() + MAJORITY_PAUSE);
         }
+    }
+    // Masters of a cluster that is down reply to reads, if they are configured to, and refuse the rest
+    // themselves. What is known already is better than the view of a node that is cut off.
+    if views.is_empty() && topology.masters().is_empty() {
+        views = down_views;
     }
     if views.is_empty() {
         return Err(

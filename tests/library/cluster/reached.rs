@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dueq::Unread;
+use dueq::{Client, Unread};
+use dueq_testkit::cluster::Cluster;
 
 use super::away::Partitioned;
 use crate::faults::signal;
@@ -59,4 +60,45 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
     let expected = format!("{} of 6 cannot be read: {}", away.len(), away.join(", "));
     assert!(error.to_string().starts_with(&expected), "{error}");
     signal("-CONT", frozen.pid())
+}
+
+/// The majority of the masters is dead, and the last one is configured to answer reads all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_answer_while_the_cluster_is_down() -> Result<()> {
+    let arguments = [
+        "--cluster-require-full-coverage",
+        "no",
+        "--cluster-allow-reads-when-down",
+        "yes",
+    ];
+    let mut cluster = Cluster::start_with(3, &arguments).await?;
+    let (_, home) = cluster.place("orders").await?;
+    let client = Client::connect(&cluster.url()).await?;
+    assert!(client.queue("orders")?.push("").await?.is_created());
+    for number in (0..3).filter(|number| *number != home) {
+        cluster.masters[number].kill()?;
+    }
+    let alone = &cluster.masters[home];
+    let mut connection = dueq_testkit::cluster::connection(alone.port()).await?;
+    loop {
+        let info: String = redis::cmd("CLUSTER")
+            .arg("INFO")
+            .query_async(&mut connection)
+            .await?;
+        if info.contains("cluster_state:fail") {
+            break;
+        }
+    }
+    // Both that start now, and those that know the cluster.
+    for client in [Client::connect(&alone.url()).await?, client] {
+        let queue = client.queue("orders")?;
+        let start = Instant::now();
+        assert_eq!(queue.stats_reached().await?.value.scheduled, 1);
+        // A call is repeated for 10 s.
+        assert!(start.elapsed() < Duration::from_secs(9));
+        let refused = queue.push("").await.expect_err("the cluster is down");
+        assert!(refused.to_string().contains("no majority"), "{refused}");
+        assert_eq!(refused.was_applied(), dueq::Applied::No);
+    }
+    Ok(())
 }
