@@ -30,4 +30,4 @@ pub(crate) use rate_limit::RateLimit;
 pub(crate) use role::Right;
 pub use role::Role;
 pub use tokens::add_token;
-pub(crate) use tokens::{TokensFile, Watched, contains_token, signing_key};
+pub(crate) use tokens::{Stamp, TokensFile, Watched, contains_token, signing_key, stamp};
