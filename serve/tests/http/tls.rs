@@ -56,7 +56,10 @@ async fn renewed_certificate_is_served_and_a_half_written_one_not() -> Result<()
     })
     .await?;
     let first = first.expect("a certificate");
-    assert_eq!(ask(&instance, &first, "/v1/queues").await?.status, 200);
+    let answer = ask(&instance, &first, "/v1/queues").await?;
+    assert_eq!(answer.status, 200);
+    let strict = answer.header("strict-transport-security");
+    assert_eq!(strict, Some("max-age=31536000"));
     // Plain HTTP gets no answer.
     let plain = format!(
         "GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n",
