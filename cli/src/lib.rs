@@ -14,6 +14,7 @@ mod group;
 mod log;
 mod ndjson;
 mod output;
+mod password;
 mod reach;
 mod server;
 mod shown;
@@ -84,6 +85,12 @@ struct Common {
     /// The key (PEM) of the client certificate
     #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", env = "DUEQ_KEY", hide_env_values = true)]
     key: Option<PathBuf>,
+    /// The password of the URL's user. The file is read for each new connection
+    #[arg(long, global = true, help_heading = COMMON, value_name = "FILE", conflicts_with = "redis_password_command", env = "DUEQ_REDIS_PASSWORD_FILE", hide_env_values = true)]
+    redis_password_file: Option<PathBuf>,
+    /// Prints the password. `sh -c` runs it for new connections
+    #[arg(long, global = true, help_heading = COMMON, value_name = "CMD", env = "DUEQ_REDIS_PASSWORD_COMMAND", hide_env_values = true)]
+    redis_password_command: Option<String>,
     /// Print JSON for programs, one object a line
     #[arg(long, global = true, help_heading = COMMON)]
     json: bool,

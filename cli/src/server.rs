@@ -1,16 +1,13 @@
 //! Connects to the server of the command, and explains its errors.
 
-use std::fs;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::anyhow;
 use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
 
 use crate::failure::{self, Explained};
 use crate::log::{self, Style};
 use crate::output::Usage;
-use crate::{Common, existing, output};
+use crate::{Common, existing, output, password};
 
 /// The server without --redis and REDIS_URL.
 const DEFAULT: &str = "redis://127.0.0.1/";
@@ -57,19 +54,14 @@ impl Common {
         }
     }
 
-    /// The certificates of the command line.
+    /// The certificates and the password of the command line.
     pub(crate) fn options(&self) -> anyhow::Result<ClientOptions> {
-        let read = |path: &PathBuf| {
-            fs::read(path).map_err(|error| anyhow!("cannot read {}: {error}", path.display()))
-        };
         let mut options = ClientOptions::new();
         if let Some(path) = &self.cacert {
-            options = options.ca_certificates(read(path)?);
+            options = options.ca_certificates_file(path);
         }
         match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                options = options.client_certificate(read(cert)?, read(key)?)
-            }
+            (Some(cert), Some(key)) => options = options.client_certificate_files(cert, key),
             (None, None) => {}
             (Some(_), None) => {
                 return Err(Usage(
@@ -83,6 +75,12 @@ impl Common {
                 )
                 .into());
             }
+        }
+        if let Some(path) = &self.redis_password_file {
+            options = options.password_file(path);
+        }
+        if let Some(command) = &self.redis_password_command {
+            options = options.password_from(password::by_command(command));
         }
         Ok(options)
     }

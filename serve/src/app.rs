@@ -9,7 +9,7 @@ use dueq::Client;
 use tokio_util::task::TaskTracker;
 
 use crate::audit::Audit;
-use crate::auth::{Gate, Hosts, QueuePattern, RateLimit, signing_key};
+use crate::auth::{FailedLogins, Gate, Hosts, QueuePattern, RateLimit, signing_key};
 use crate::body::Bodies;
 use crate::claims::Claims;
 use crate::config::Config;
@@ -31,6 +31,7 @@ pub(crate) struct App {
     pub(crate) hosts: Hosts,
     pub(crate) gate: Gate,
     pub(crate) rate_limit: RateLimit,
+    pub(crate) failed_logins: FailedLogins,
     pub(crate) audit: Audit,
     /// The actions of operators: they go on when their caller disconnects.
     pub(crate) actions: TaskTracker,
@@ -64,6 +65,7 @@ impl App {
             hosts,
             gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
             rate_limit: RateLimit::new(config.rate_limit),
+            failed_logins: FailedLogins::new(config.rate_limit),
             actions: TaskTracker::new(),
             audit: Audit::open(config.audit_log.as_deref())?,
             bodies: Bodies::new(config.max_body_bytes),

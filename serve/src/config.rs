@@ -1,6 +1,7 @@
 //! The configuration of a router or a server.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::auth::{Access, PublicUrl, QueuePattern, TrustedProxy};
@@ -45,7 +46,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The certificate of a server of its own; plain HTTP without one.
     pub tls: Option<TlsFiles>,
-    /// How many connections a server of its own has at most. Further ones wait.
+    /// How many connections a server of its own has at most. A new one takes the place of one that has
+    /// no request, or waits.
     pub max_connections: usize,
 }
 
@@ -94,5 +96,98 @@ impl Config {
             ));
         }
         Ok(())
+    }
+
+    /// What an operator of a server of its own should know at its start, and is no error.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.access == Access::Loopback && self.proxy.is_none() {
+            warnings.push(
+                "no tokens: everybody who reaches this address is an operator, so do not put a proxy in \
+                 front; --tokens FILE makes callers prove who they are"
+                    .to_owned(),
+            );
+        }
+        let has_tls =
+            self.tls.is_some() || self.public_url.as_ref().is_some_and(PublicUrl::is_https);
+        let is_local = self.listen.ip().to_canonical().is_loopback();
+        if matches!(self.access, Access::Tokens(_)) && !has_tls && !is_local {
+            warnings.push(format!(
+                "no TLS: others can read the tokens on the way to {}; add --tls-cert and --tls-key, or \
+                 listen on loopback behind a proxy that has TLS",
+                self.listen
+            ));
+        }
+        let tokens = match &self.access {
+            Access::Tokens(path) => Some(path),
+            Access::Loopback | Access::Everybody => None,
+        };
+        let key = self.tls.as_ref().map(|files| &files.key);
+        let secrets = [tokens, self.signing_key.as_ref(), key];
+        warnings.extend(secrets.into_iter().flatten().filter_map(exposed));
+        warnings
+    }
+}
+
+/// Says that too many users of the machine may read or change a file with a secret. Its group may
+/// read it: so a group gets access on purpose, and Kubernetes gives it by `fsGroup`.
+fn exposed(path: &PathBuf) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o027 != 0).then(|| {
+        format!(
+            "{} holds a secret, and has mode {mode:04o}: chmod 600 it, or in Kubernetes mount it with \
+             defaultMode 0440",
+            path.display()
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_risk_at_the_start_is_one_warning() {
+        let folder = std::env::temp_dir().join(format!("dueq-warnings-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let tokens = folder.join("tokens.toml");
+        std::fs::write(&tokens, "").expect("a file");
+        let mode = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(&tokens, mode).expect("a mode");
+        };
+        let open = Config::default();
+        assert!(open.warnings()[0].starts_with("no tokens"), "{open:?}");
+        let config = |listen: &str, url: Option<&str>| Config {
+            access: Access::Tokens(tokens.clone()),
+            listen: listen.parse().expect("an address"),
+            public_url: url.map(|url| url.parse().expect("a URL")),
+            ..Config::default()
+        };
+        mode(0o640);
+        for (listen, url, expected) in [
+            ("0.0.0.0:80", None, 1),
+            ("0.0.0.0:80", Some("http://queues.example.com"), 1),
+            ("0.0.0.0:80", Some("https://queues.example.com"), 0),
+            ("127.0.0.1:80", None, 0),
+        ] {
+            let warnings = config(listen, url).warnings();
+            assert_eq!(warnings.len(), expected, "{warnings:?}");
+            assert!(warnings.iter().all(|text| text.starts_with("no TLS")));
+        }
+        for (bits, is_exposed) in [(0o600, false), (0o440, false), (0o644, true), (0o620, true)] {
+            mode(bits);
+            let both = Config {
+                signing_key: Some(tokens.clone()),
+                ..config("127.0.0.1:80", None)
+            };
+            let warnings = both.warnings();
+            assert_eq!(
+                warnings.len(),
+                if is_exposed { 2 } else { 0 },
+                "{bits:o}: {warnings:?}"
+            );
+        }
+        std::fs::remove_dir_all(folder).expect("the folder");
     }
 }

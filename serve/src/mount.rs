@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::State;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_with_state};
 use axum::response::Response;
 use dueq::Client;
 
@@ -54,7 +56,19 @@ pub(crate) fn routed(app: &Shared) -> Router {
         .layer(from_fn_with_state(app.clone(), dashboard::problems_shown))
         .layer(from_fn_with_state(app.clone(), counted))
         .layer(map_response(hardened))
+        .layer(map_response_with_state(app.clone(), strict_transport))
         .with_state(app.clone())
+}
+
+/// Tells browsers to use TLS only, if the server has it itself: a proxy says so on its own.
+async fn strict_transport(State(app): State<Shared>, mut response: Response) -> Response {
+    if app.hosts.is_tls() {
+        let year = HeaderValue::from_static("max-age=31536000");
+        response
+            .headers_mut()
+            .insert(STRICT_TRANSPORT_SECURITY, year);
+    }
+    response
 }
 
 /// Adds the headers that keep browsers from reading or showing a response elsewhere.

@@ -56,6 +56,9 @@ impl Server {
     /// [`Error::Io`] if the address is in use.
     pub async fn bind(client: Client, config: Config) -> Result<Self, Error> {
         config.check()?;
+        for warning in config.warnings() {
+            tracing::warn!(name: "dueq_serve.warning", "{warning}");
+        }
         let tls = config.tls.as_ref().map(Tls::open).transpose()?;
         let hosts = Hosts::of_server(config.public_url.clone(), tls.is_some());
         let app = Arc::new(App::new(client, &config, hosts)?);

@@ -9,6 +9,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::auth::{Stamp, stamp};
 use crate::error::Error;
 
 /// The files of a server's certificate.
@@ -20,38 +21,67 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// The certificate as it was read last.
+/// The certificate of new connections: read again when its files have changed.
 pub(crate) struct Tls {
     files: TlsFiles,
-    current: Mutex<Arc<ServerConfig>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Of the files, before they were read.
+    stamps: [Option<Stamp>; 2],
+    /// The last good one.
+    config: Arc<ServerConfig>,
+    /// Why the files cannot be used now: one of them may be half-written, or still the old one.
+    failure: Option<String>,
 }
 
 impl Tls {
     pub(crate) fn open(files: &TlsFiles) -> Result<Self, Error> {
-        let config = read(files).map_err(Error::Config)?;
+        let stamps = stamps(files);
+        let config = Arc::new(read(files).map_err(Error::Config)?);
         Ok(Self {
             files: files.clone(),
-            current: Mutex::new(Arc::new(config)),
+            state: Mutex::new(State {
+                stamps,
+                config,
+                failure: None,
+            }),
         })
     }
 
-    /// Reads the files again: the certificate was renewed. If that fails, the old one stays.
+    /// Reads the files again, changed or not. If that fails, the old certificate stays.
     pub(crate) fn reload(&self) {
+        self.look(true);
+    }
+
+    /// For a new connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.look(false))
+    }
+
+    fn look(&self, is_forced: bool) -> Arc<ServerConfig> {
+        let stamps = stamps(&self.files);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if stamps == state.stamps && state.failure.is_none() && !is_forced {
+            return Arc::clone(&state.config);
+        }
+        state.stamps = stamps;
         match read(&self.files) {
-            Ok(config) => *self.lock() = Arc::new(config),
+            Ok(config) => (state.config, state.failure) = (Arc::new(config), None),
             Err(error) => {
-                tracing::error!(name: "dueq_serve.tls_unreadable", ?error, "the old certificate stays in use");
+                if state.failure.as_ref() != Some(&error) {
+                    tracing::error!(name: "dueq_serve.tls_unreadable", ?error, "the old certificate stays in use, and the next connection reads the files again");
+                }
+                state.failure = Some(error);
             }
         }
+        Arc::clone(&state.config)
     }
+}
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(Arc::clone(&self.lock()))
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Arc<ServerConfig>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn stamps(files: &TlsFiles) -> [Option<Stamp>; 2] {
+    [stamp(&files.certificate), stamp(&files.key)]
 }
 
 fn read(files: &TlsFiles) -> Result<ServerConfig, String> {

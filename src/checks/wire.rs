@@ -132,7 +132,7 @@ pub fn url(bytes: &[u8]) {
     let once = text.matches(SECRET).count() == 1;
     match Connector::new(text, &ClientOptions::new()) {
         Ok(connector) => {
-            let info = connector.info();
+            let info = connector.target().info();
             let settings = info.redis_settings();
             let of_sentinels = parts.as_ref().map(|parts| parts.sentinel_user.as_str());
             let secrets = [settings.password(), settings.username(), of_sentinels];

@@ -3,6 +3,7 @@
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use crate::error::Error;
+use crate::server::target::Target;
 
 /// Reads `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `rediss+cluster://` for
 /// TLS: the nodes to ask for the others. `None` if it is another kind of URL.
@@ -11,8 +12,8 @@ use crate::error::Error;
 /// `InvalidInput` if it names no host, or a database other than 0, or if `prepare` refuses it.
 pub(crate) fn read(
     url: &str,
-    prepare: impl Fn(ConnectionInfo) -> Result<ConnectionInfo, Error>,
-) -> Result<Option<Vec<ConnectionInfo>>, Error> {
+    prepare: impl Fn(ConnectionInfo) -> Result<Target, Error>,
+) -> Result<Option<Vec<Target>>, Error> {
     let (scheme, rest) = if let Some(rest) = url.strip_prefix("redis+cluster://") {
         ("redis", rest)
     } else if let Some(rest) = url.strip_prefix("rediss+cluster://") {
@@ -28,9 +29,9 @@ pub(crate) fn read(
             return Err(bad_url());
         }
         let info = format!("{scheme}://{user}{host}/{database}").into_connection_info();
-        let info = prepare(info.map_err(|_| bad_url())?)?;
-        check_database(&info)?;
-        Ok(info)
+        let target = prepare(info.map_err(|_| bad_url())?)?;
+        check_database(target.info())?;
+        Ok(target)
     };
     hosts
         .split(',')
@@ -66,8 +67,8 @@ mod tests {
     use super::*;
 
     fn nodes(url: &str) -> Result<Option<Vec<String>>, Error> {
-        let infos = read(url, Ok)?;
-        let address = |info: &ConnectionInfo| info.addr().to_string();
+        let infos = read(url, |info| Ok(info.into()))?;
+        let address = |target: &Target| target.info().addr().to_string();
         Ok(infos.map(|infos| infos.iter().map(address).collect()))
     }
 
@@ -76,8 +77,8 @@ mod tests {
         let found = nodes("redis+cluster://u:p@ss@one,two:7,[::1]:9").expect("good");
         let expected = ["one:6379", "two:7", "::1:9"].map(str::to_owned);
         assert_eq!(found, Some(expected.to_vec()));
-        let infos = read("redis+cluster://u:p@ss@one/0", Ok).expect("good");
-        let settings = infos.expect("a cluster")[0].redis_settings().clone();
+        let infos = read("redis+cluster://u:p@ss@one/0", |info| Ok(info.into())).expect("good");
+        let settings = infos.expect("a cluster")[0].info().redis_settings().clone();
         assert_eq!(settings.username(), Some("u"));
         assert_eq!(settings.password(), Some("p@ss"));
         assert_eq!(nodes("redis://one").expect("good"), None);

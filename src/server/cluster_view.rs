@@ -4,13 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Value};
 
 use crate::error::Error;
 use crate::protocol::slot::SLOTS;
 use crate::server::failure;
 use crate::server::info::{Info, unexpected};
 use crate::server::slots::Address;
+use crate::server::target::Target;
 
 /// How long a node may take to connect, and to reply.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(1);
@@ -94,7 +95,7 @@ fn address(node: &Value, asked: &Address) -> Option<Address> {
 
 /// Asks a node; returns its view, and the connection for the next question.
 pub(super) async fn ask(
-    info: ConnectionInfo,
+    target: Target,
     address: &Address,
     connection: Option<MultiplexedConnection>,
 ) -> Result<(View, MultiplexedConnection), Error> {
@@ -105,7 +106,7 @@ pub(super) async fn ask(
                 .set_connection_timeout(Some(ASK_LIMIT))
                 .set_response_timeout(Some(ASK_LIMIT));
             let failed = |error| failure::of_connecting(&address.to_string(), error);
-            let client = Client::open(info).map_err(failed)?;
+            let client = target.client().await?;
             let opening = client.get_multiplexed_async_connection_with_config(&config);
             opening.await.map_err(failed)?
         }

@@ -5,22 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-#[cfg(feature = "tls")]
-use redis::{Client, ClientTlsConfig, TlsCertificates};
-use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo, PushInfo};
+use redis::{IntoConnectionInfo, PushInfo};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::Error;
+use crate::server::credentials::Credentials;
 use crate::server::master::Master;
 use crate::server::options::ClientOptions;
 use crate::server::pool::Server;
 use crate::server::sentinel::Sentinels;
 use crate::server::slots::Address;
-use crate::server::timeouts::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
+use crate::server::target::Target;
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {
@@ -50,11 +47,12 @@ impl Connector {
     /// Reads a URL: `redis://` or `rediss://`, `[USER][:PASSWORD@]HOST[:PORT][/DATABASE]`,
     /// `redis+unix:///PATH`, or `redis+sentinel://` as [`Sentinels::new`] takes it.
     pub(crate) fn new(url: &str, options: &ClientOptions) -> Result<Self, Error> {
-        let opened = Arc::default();
-        let location = match Sentinels::new(url, |info| prepared(info, options))? {
+        let (opened, credentials) = (Arc::default(), Arc::new(Credentials::new(options)));
+        let location = match Sentinels::new(url, |info| Target::new(info, &credentials))? {
             None => {
                 let info = url.into_connection_info().map_err(|_| bad_url())?;
-                Location::Fixed(Arc::new(Server::fixed(prepared(info, options)?, &opened)?))
+                let target = Target::new(info, &credentials)?;
+                Location::Fixed(Arc::new(Server::fixed(target, &opened)))
             }
             Some(sentinels) => {
                 let master = Arc::new(Master::new(sentinels, options.accept_unfit, &opened));
@@ -100,10 +98,10 @@ impl Connector {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// User, password, database and TLS, and the address that the URL names.
-    pub(crate) fn info(&self) -> &ConnectionInfo {
+    /// User, database and TLS, and the address that the URL names.
+    pub(crate) fn target(&self) -> &Target {
         match &self.location {
-            Location::Fixed(server) => server.client.get_connection_info(),
+            Location::Fixed(server) => &server.target,
             Location::Sentinelled(of) => of.master.sentinels.server(),
         }
     }
@@ -126,7 +124,7 @@ impl Connector {
 
     /// Where the server listens; none for a Unix socket.
     pub(crate) fn place(&self) -> Option<Address> {
-        Address::of(self.info())
+        self.target().address()
     }
 
     /// A connection of the pool, and its server.
@@ -202,7 +200,7 @@ impl Connector {
         };
         match &self.own {
             None => Ok(server),
-            Some(own) => own.pool_of(&server),
+            Some(own) => Ok(own.pool_of(&server)),
         }
     }
 }
@@ -217,12 +215,12 @@ struct OwnRuntime {
 }
 
 impl OwnRuntime {
-    fn pool_of(&self, server: &Server) -> Result<Arc<Server>, Error> {
+    fn pool_of(&self, server: &Server) -> Arc<Server> {
         let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = pool.as_ref().filter(|known| known.is_same(server)) {
-            return Ok(Arc::clone(known));
+            return Arc::clone(known);
         }
-        Ok(Arc::clone(pool.insert(Arc::new(server.with_own_pool()?))))
+        Arc::clone(pool.insert(Arc::new(server.with_own_pool())))
     }
 }
 
@@ -248,89 +246,6 @@ impl Drop for Sentinelled {
             task.abort();
         }
     }
-}
-
-/// Adds the certificates of the options, and checks that TLS settings and URL fit together.
-pub(crate) fn prepared(
-    info: ConnectionInfo,
-    options: &ClientOptions,
-) -> Result<ConnectionInfo, Error> {
-    let tls = matches!(info.addr(), ConnectionAddr::TcpTls { .. });
-    if tls && !cfg!(feature = "tls") {
-        return Err(Error::invalid(
-            "a rediss:// URL needs the feature `tls` of the crate dueq",
-        ));
-    }
-    // With `#insecure`, redis-rs would accept any certificate if some crate of the program enabled
-    // that.
-    if matches!(info.addr(), ConnectionAddr::TcpTls { insecure: true, .. }) {
-        return Err(Error::invalid(
-            "a URL that ends with #insecure would make TLS accept any certificate: name the server's CA instead (--cacert FILE, \
-             ClientOptions::ca_certificates)",
-        ));
-    }
-    if options.want_tls() && !tls {
-        return Err(Error::invalid(
-            "certificates were given, and the URL is not rediss://: nothing would be encrypted",
-        ));
-    }
-    #[cfg(feature = "tls")]
-    if tls {
-        // redis-rs uses the process-wide provider, and panics without one if several are compiled
-        // in. A provider that the program has installed stays.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-    }
-    #[cfg(feature = "tls")]
-    let info = with_certificates(info, options)?;
-    // Last: the certificates are added by a client that has settings of its own.
-    Ok(info.set_tcp_settings(tcp_settings()))
-}
-
-/// Probes keep idle flows alive in firewalls, and end connections whose other side has vanished.
-/// What is not delivered within the limit of a call is never delivered: the call was repeated.
-fn tcp_settings() -> TcpSettings {
-    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE_IDLE);
-    #[cfg(any(target_os = "android", target_os = "fuchsia", target_os = "linux"))]
-    return TcpSettings::default()
-        .set_keepalive(keepalive.with_interval(KEEPALIVE_INTERVAL))
-        .set_user_timeout(RESPONSE_LIMIT);
-    #[cfg(not(any(target_os = "android", target_os = "fuchsia", target_os = "linux")))]
-    TcpSettings::default().set_keepalive(keepalive)
-}
-
-/// The same with the certificates of the options.
-#[cfg(feature = "tls")]
-fn with_certificates(
-    info: ConnectionInfo,
-    options: &ClientOptions,
-) -> Result<ConnectionInfo, Error> {
-    if !options.want_tls() {
-        return Ok(info);
-    }
-    let marker = b"BEGIN CERTIFICATE";
-    // rustls would accept an empty list and then trust no server.
-    if options
-        .ca_certificates
-        .as_ref()
-        .is_some_and(|pem| !pem.windows(marker.len()).any(|part| part == marker))
-    {
-        return Err(Error::invalid(
-            "what was given as the CA's certificates holds none in PEM",
-        ));
-    }
-    let client_tls = options.client_certificate.clone();
-    let certificates = TlsCertificates {
-        client_tls: client_tls.map(|(client_cert, client_key)| ClientTlsConfig {
-            client_cert,
-            client_key,
-        }),
-        root_cert: options.ca_certificates.clone(),
-    };
-    let client = Client::build_with_tls(info, certificates).map_err(|error| {
-        let message = format!("the certificates, or the key, cannot be read as PEM: {error}");
-        Error::with_source(ErrorKind::InvalidInput, Applied::No, message, error)
-    })?;
-    Ok(client.get_connection_info().clone())
 }
 
 /// The message does not repeat the URL: it may contain a password.

@@ -71,7 +71,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let hint = match code.as_str() {
         "OOM" => " (its memory is full: raise maxmemory; workers drain it meanwhile)",
         "NOAUTH" | "WRONGPASS" => {
-            " (give user and password in the URL: redis://USER:PASSWORD@HOST/)"
+            " (give user and password in the URL: redis://USER:PASSWORD@HOST/, or the password by \
+             --redis-password-file)"
         }
         "MISCONF" => " (it cannot persist: look at its log and disk)",
         "WRONGTYPE" => " (another program uses a key of this queue: `dueq doctor QUEUE` names it)",
@@ -128,7 +129,16 @@ pub(crate) fn of_connecting(address: &str, error: RedisError) -> Error {
             } else {
                 ErrorKind::Unavailable
             };
-            let message = format!("cannot reach redis at {address}: {}", reason(&error));
+            let reason = reason(&error);
+            // An alert about a certificate that was received is about the own one.
+            let hint = if reason.contains("received fatal alert") && reason.contains("Certificate")
+            {
+                " (redis refused the client certificate: renew the files of --cert and --key, which are \
+                 read again for each new connection)"
+            } else {
+                ""
+            };
+            let message = format!("cannot reach redis at {address}: {reason}{hint}");
             Error::with_source(kind, Applied::No, message, error)
                 .with_connection(ConnectionFault::Unreached)
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::server::pool::{Server, at};
+use crate::server::pool::Server;
 use crate::server::sentinel::{MasterReply, Sentinels};
 use crate::telemetry::events;
 
@@ -98,11 +98,8 @@ impl Master {
             // While no Sentinel replies, use the last master that they named.
             Err(error) => return self.known().ok_or(error),
         };
-        let info = at(
-            self.sentinels.server(),
-            heard.answer.host.clone(),
-            heard.answer.port,
-        );
+        let server = self.sentinels.server();
+        let target = server.at(heard.answer.host.clone(), heard.answer.port);
         {
             let mut followed = self.followed();
             if !followed.accepts(&heard, asked_after) {
@@ -110,7 +107,7 @@ impl Master {
             }
             let known = followed.server.clone();
             if let Some(known) =
-                known.filter(|known| known.client.get_connection_info().addr() == info.addr())
+                known.filter(|known| known.target.info().addr() == target.info().addr())
             {
                 if followed.epoch != heard.answer.epoch {
                     followed.follow(heard.answer.epoch, Some(Arc::clone(&known)));
@@ -118,7 +115,7 @@ impl Master {
                 return Ok(known);
             }
         }
-        let new = Arc::new(Server::named(info, &self.opened)?);
+        let new = Arc::new(Server::named(target, &self.opened));
         let mut connection = new.dedicated().await?;
         let fit = if self.accept_unfit {
             Ok(())
@@ -178,7 +175,7 @@ mod tests {
     fn followed(decisions: u64, epoch: u64) -> Followed {
         let url = "redis://127.0.0.1:1/";
         let info = redis::IntoConnectionInfo::into_connection_info(url).expect("a URL");
-        let server = Server::named(info, &Arc::default()).expect("a server");
+        let server = Server::named(info.into(), &Arc::default());
         Followed {
             server: Some(Arc::new(server)),
             epoch,

@@ -7,6 +7,7 @@ pub(crate) mod clock;
 mod cluster_url;
 pub(crate) mod cluster_view;
 pub(crate) mod connector;
+mod credentials;
 pub(crate) mod durable;
 pub(crate) mod failure;
 #[cfg(test)]
@@ -33,5 +34,6 @@ pub(crate) mod sentinel_url;
 pub(crate) mod servers;
 pub(crate) mod slots;
 pub(crate) mod subscription;
+mod target;
 pub(crate) mod timeouts;
 pub(crate) mod topology;

@@ -9,16 +9,16 @@ use std::time::{Duration, Instant};
 
 use deadpool_redis::{Hook, Manager, Pool, PoolError, Runtime, TimeoutType, Timeouts};
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, ConnectionInfo, ProtocolVersion, PushInfo, Value,
-};
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, Value};
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
+use crate::server::credentials::Secrets;
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
+use crate::server::target::Target;
 use crate::server::timeouts::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
 /// How long a caller waits for a connection of the pool.
@@ -29,10 +29,11 @@ const POOL_SIZE: usize = 8;
 
 /// One server. A client uses it until Sentinels, or the nodes of a cluster, name another master.
 pub(crate) struct Server {
-    pub(crate) client: Client,
+    pub(crate) target: Target,
     /// Without user or password, for error messages.
     pub(crate) address: String,
-    pool: Pool,
+    /// The pool of the last secrets.
+    pool: StdMutex<Option<(Arc<Secrets>, Pool)>>,
     opened: Arc<AtomicU64>,
     /// The same for all pools of one server.
     identity: Arc<()>,
@@ -52,21 +53,21 @@ pub(crate) struct Server {
 
 impl Server {
     /// The server of a plain URL. Connections are counted in `opened`.
-    pub(crate) fn fixed(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
-        Self::of(info, None, opened, Arc::default())
+    pub(crate) fn fixed(target: Target, opened: &Arc<AtomicU64>) -> Self {
+        Self::of(target, None, opened, Arc::default())
     }
 
     /// A server that Sentinels or the nodes of a cluster named as a master.
-    pub(crate) fn named(info: ConnectionInfo, opened: &Arc<AtomicU64>) -> Result<Self, Error> {
+    pub(crate) fn named(target: Target, opened: &Arc<AtomicU64>) -> Self {
         let superseded = Some(CancellationToken::new());
-        Self::of(info, superseded, opened, Arc::default())
+        Self::of(target, superseded, opened, Arc::default())
     }
 
     /// The same server with a pool of its own.
-    pub(crate) fn with_own_pool(&self) -> Result<Self, Error> {
-        let info = self.client.get_connection_info().clone();
+    pub(crate) fn with_own_pool(&self) -> Self {
         let identity = Arc::clone(&self.identity);
-        Self::of(info, self.superseded.clone(), &self.opened, identity)
+        let superseded = self.superseded.clone();
+        Self::of(self.target.clone(), superseded, &self.opened, identity)
     }
 
     /// Whether both are one server, with or without a pool of its own.
@@ -75,19 +76,47 @@ impl Server {
     }
 
     fn of(
-        info: ConnectionInfo,
+        target: Target,
         superseded: Option<CancellationToken>,
         opened: &Arc<AtomicU64>,
         identity: Arc<()>,
-    ) -> Result<Self, Error> {
-        let address = info.addr().to_string();
+    ) -> Self {
+        Self {
+            address: target.info().addr().to_string(),
+            target,
+            pool: StdMutex::default(),
+            opened: Arc::clone(opened),
+            identity,
+            superseded,
+            checked: AtomicBool::new(false),
+            opening_us: AtomicU64::new(0),
+            distrusted: StdMutex::default(),
+            answered: Mutex::default(),
+        }
+    }
+
+    /// The pool. New secrets begin a new one: a pool opens its connections by one client.
+    async fn pool(&self) -> Result<Pool, Error> {
+        let secrets = self.target.secrets().await?;
+        let mut last = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((of, pool)) = &*last
+            && Arc::ptr_eq(of, &secrets)
+        {
+            return Ok(pool.clone());
+        }
+        let pool = self.new_pool(&self.target.client_with(&secrets)?)?;
+        Ok(last.insert((secrets, pool)).1.clone())
+    }
+
+    fn new_pool(&self, client: &Client) -> Result<Pool, Error> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
             .set_response_timeout(Some(RESPONSE_LIMIT));
-        let manager = Manager::new_with_config(info.clone(), config)
-            .map_err(|error| failure::of_connecting(&address, error))?;
-        let pooled = Arc::clone(opened);
-        let pool = Pool::builder(manager)
+        let info = client.get_connection_info().clone();
+        let manager = Manager::new_with_config(info, config)
+            .map_err(|error| failure::of_connecting(&self.address, error))?;
+        let pooled = Arc::clone(&self.opened);
+        Pool::builder(manager)
             .max_size(POOL_SIZE)
             .post_create(Hook::sync_fn(move |_, _| {
                 pooled.fetch_add(1, Ordering::Relaxed);
@@ -107,20 +136,7 @@ impl Server {
                     "the pool cannot be built",
                     error,
                 )
-            })?;
-        let client = Client::open(info).map_err(|error| failure::of_connecting(&address, error))?;
-        Ok(Self {
-            client,
-            address,
-            pool,
-            opened: Arc::clone(opened),
-            identity,
-            superseded,
-            checked: AtomicBool::new(false),
-            opening_us: AtomicU64::new(0),
-            distrusted: StdMutex::default(),
-            answered: Mutex::default(),
-        })
+            })
     }
 
     pub(crate) fn opened(&self) -> &Arc<AtomicU64> {
@@ -203,10 +219,10 @@ impl Server {
     /// A connection of the pool.
     pub(crate) async fn pooled(&self) -> Result<deadpool_redis::Connection, Error> {
         self.refuse_superseded()?;
+        let pool = self.pool().await?;
         let began = Instant::now();
         let getting = async {
-            let mut connection = self
-                .pool
+            let mut connection = pool
                 .get()
                 .await
                 .map_err(|error| self.no_connection(error))?;
@@ -255,7 +271,7 @@ impl Server {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
             .set_response_timeout(None);
-        self.open(&self.client, config).await
+        self.open(&self.target.client().await?, config).await
     }
 
     /// A dedicated connection that sends its pushed messages, and its end, to `sender`.
@@ -263,12 +279,12 @@ impl Server {
         &self,
         sender: UnboundedSender<PushInfo>,
     ) -> Result<MultiplexedConnection, Error> {
-        let info: &ConnectionInfo = self.client.get_connection_info();
+        let info = self.target.client().await?.get_connection_info().clone();
         let settings = info
             .redis_settings()
             .clone()
             .set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.clone().set_redis_settings(settings))
+        let client = Client::open(info.set_redis_settings(settings))
             .map_err(|error| failure::of_connecting(&self.address, error))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_LIMIT))
@@ -337,22 +353,4 @@ impl Server {
             _ => Ok(()),
         }
     }
-}
-
-/// The same settings for another address.
-pub(crate) fn at(info: &ConnectionInfo, host: String, port: u16) -> ConnectionInfo {
-    let addr = match info.addr().clone() {
-        ConnectionAddr::TcpTls {
-            insecure,
-            tls_params,
-            ..
-        } => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure,
-            tls_params,
-        },
-        _ => ConnectionAddr::Tcp(host, port),
-    };
-    info.clone().set_addr(addr)
 }

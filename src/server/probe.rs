@@ -70,6 +70,9 @@ impl Server {
     /// Whether the server answers on a new connection, and serves scripts that write: CLIENT PAUSE
     /// and a running script delay or refuse those only.
     async fn answers_anew(&self) -> bool {
+        let Ok(client) = self.target.client().await else {
+            return false;
+        };
         let [least, most] = LIMITS;
         let limit = (self.opening_time() * 4).clamp(least, most);
         let config = AsyncConnectionConfig::new()
@@ -78,9 +81,7 @@ impl Server {
         let mut unknown = redis::cmd("EVALSHA");
         unknown.arg("0".repeat(40)).arg(0);
         let asking = async {
-            let opening = self
-                .client
-                .get_multiplexed_async_connection_with_config(&config);
+            let opening = client.get_multiplexed_async_connection_with_config(&config);
             unknown.query_async::<Value>(&mut opening.await?).await
         };
         match timeout(limit, asking).await {

@@ -14,7 +14,6 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::cluster_view::{ASK_LIMIT, ask};
 use crate::server::failure;
-use crate::server::pool::at;
 use crate::server::slots::Address;
 use crate::server::topology::Topology;
 use crate::telemetry::events;
@@ -134,9 +133,9 @@ async fn round(topology: &Topology, asked: &mut Asked) -> Result<(), Error> {
     let mut asks = JoinSet::new();
     for address in topology.to_ask() {
         let connection = asked.remove(&address);
-        let info = at(topology.info(), address.host.clone(), address.port);
+        let target = topology.target().at(address.host.clone(), address.port);
         asks.spawn(async move {
-            let answer = timeout(ASK_LIMIT, ask(info, &address, connection)).await;
+            let answer = timeout(ASK_LIMIT, ask(target, &address, connection)).await;
             let silent = || Err(failure::silent(&address.to_string(), ASK_LIMIT));
             (answer.unwrap_or_else(|_| silent()), address)
         });

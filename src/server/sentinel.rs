@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo,
-    PushKind, RedisError, Value,
+    AsyncConnectionConfig, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind,
+    RedisError, Value,
 };
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -16,6 +16,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::server::failure;
 use crate::server::sentinel_url::{Parts, bad_url};
+use crate::server::target::Target;
 
 /// The time limit for connecting to a Sentinel, and for its reply. A Sentinel keeps no data, so a
 /// slow one is unreachable.
@@ -28,14 +29,14 @@ const MAJORITY_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Sentinels {
     service: String,
     nodes: Vec<Arc<Node>>,
-    /// User, password, database and TLS of the servers, with a Sentinel's address.
-    server: ConnectionInfo,
+    /// User, database and TLS of the servers, with a Sentinel's address.
+    server: Target,
     /// Notified when a Sentinel reports a new master.
     changed: Arc<Notify>,
 }
 
 struct Node {
-    client: Client,
+    target: Target,
     address: String,
     changed: Arc<Notify>,
     held: Mutex<Option<MultiplexedConnection>>,
@@ -64,7 +65,7 @@ impl Sentinels {
     /// it is the URL of something else. `prepare` settles how to connect.
     pub(crate) fn new(
         url: &str,
-        prepare: impl Fn(ConnectionInfo) -> Result<ConnectionInfo, Error>,
+        prepare: impl Fn(ConnectionInfo) -> Result<Target, Error>,
     ) -> Result<Option<Self>, Error> {
         let (scheme, rest) = if let Some(rest) = url.strip_prefix("redis+sentinel://") {
             ("redis", rest)
@@ -75,13 +76,11 @@ impl Sentinels {
         };
         let parts = Parts::read(rest).ok_or_else(bad_url)?;
         let info = |user: &str, place: &str, database: &str| {
-            prepare(
-                format!("{scheme}://{user}{place}/{database}")
-                    .into_connection_info()
-                    .map_err(|_| bad_url())?,
-            )
+            format!("{scheme}://{user}{place}/{database}")
+                .into_connection_info()
+                .map_err(|_| bad_url())
         };
-        let server = info(parts.user, &parts.places[0], parts.database)?;
+        let server = prepare(info(parts.user, &parts.places[0], parts.database)?)?;
         let changed = Arc::new(Notify::new());
         let mut nodes = Vec::with_capacity(parts.places.len());
         for place in &parts.places {
@@ -92,9 +91,8 @@ impl Sentinels {
                 .clone()
                 .set_protocol(ProtocolVersion::RESP3);
             let address = place.clone();
-            let client = Client::open(info.set_redis_settings(settings)).map_err(|_| bad_url())?;
             nodes.push(Arc::new(Node {
-                client,
+                target: server.sentinel(info.set_redis_settings(settings)),
                 address,
                 changed: Arc::clone(&changed),
                 held: Mutex::new(None),
@@ -109,7 +107,7 @@ impl Sentinels {
     }
 
     /// The settings of the servers, with a Sentinel's address.
-    pub(crate) fn server(&self) -> &ConnectionInfo {
+    pub(crate) fn server(&self) -> &Target {
         &self.server
     }
 
@@ -242,7 +240,9 @@ impl Node {
             .set_push_sender(heard);
         let of_connecting = |error| self.failed(error);
         let mut connection = self
-            .client
+            .target
+            .client()
+            .await?
             .get_multiplexed_async_connection_with_config(&config)
             .await
             .map_err(of_connecting)?;
@@ -282,35 +282,35 @@ impl Answer {
 mod tests {
     use super::*;
 
+    fn plain(info: ConnectionInfo) -> Result<Target, Error> {
+        Ok(info.into())
+    }
+
     #[test]
     fn users_and_databases_are_read_as_in_other_urls() {
-        let sentinels = Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3", Ok)
+        let sentinels = Sentinels::new("redis+sentinel://u:p%40ss@[::1]:7/orders/3", plain)
             .expect("good")
             .expect("a sentinel's");
-        let settings = sentinels.server().redis_settings();
+        let settings = sentinels.server().info().redis_settings();
         assert_eq!(
             (settings.username(), settings.password(), settings.db()),
             (Some("u"), Some("p@ss"), 3)
         );
         assert_eq!(
-            sentinels.nodes[0]
-                .client
-                .get_connection_info()
-                .redis_settings()
-                .password(),
+            sentinels.nodes[0].target.info().redis_settings().password(),
             None
         );
         assert_eq!(sentinels.address(), "orders (by the sentinels at [::1]:7)");
         assert!(
-            Sentinels::new("redis://127.0.0.1/", Ok)
+            Sentinels::new("redis://127.0.0.1/", plain)
                 .expect("good")
                 .is_none()
         );
-        let error = Sentinels::new("redis+sentinel://u:hunter2@one/", Ok)
+        let error = Sentinels::new("redis+sentinel://u:hunter2@one/", plain)
             .err()
             .expect("no service");
         assert!(!format!("{error:?}").contains("hunter2"));
-        assert!(Sentinels::new("redis+sentinel://one/orders/nine", Ok).is_err());
+        assert!(Sentinels::new("redis+sentinel://one/orders/nine", plain).is_err());
     }
 
     #[test]

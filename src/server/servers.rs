@@ -15,7 +15,8 @@ use crate::protocol::keys::Keys;
 use crate::protocol::slot::{SLOTS, slot_of};
 use crate::server::at_once::at_once;
 use crate::server::cluster_url;
-use crate::server::connector::{Connector, prepared};
+use crate::server::connector::Connector;
+use crate::server::credentials::Credentials;
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
 use crate::server::link::ServerLink;
@@ -24,6 +25,7 @@ use crate::server::patience::{Patience, Repeat};
 use crate::server::pool::Server;
 use crate::server::refresher::{self, Refresher};
 use crate::server::route::Route;
+use crate::server::target::Target;
 use crate::server::timeouts::REACH_LIMIT;
 use crate::server::topology::Topology;
 use crate::telemetry::events;
@@ -57,7 +59,8 @@ impl Servers {
     /// # Errors
     /// Those of [`Client::connect`](crate::Client::connect).
     pub(crate) async fn connect(url: &str, options: &ClientOptions) -> Result<Self, Error> {
-        let seeds = cluster_url::read(url, |info| prepared(info, options))?;
+        let credentials = Arc::new(Credentials::new(options));
+        let seeds = cluster_url::read(url, |info| Target::new(info, &credentials))?;
         let seeds = match seeds {
             Some(seeds) => seeds,
             None => {
@@ -75,8 +78,8 @@ impl Servers {
                          redis+cluster://HOST:PORT",
                     ));
                 }
-                cluster_url::check_database(connector.info())?;
-                vec![connector.info().clone()]
+                cluster_url::check_database(connector.target().info())?;
+                vec![connector.target().clone()]
             }
         };
         let cluster = Cluster::new(Topology::new(seeds), options.accept_unfit);

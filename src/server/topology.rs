@@ -7,15 +7,15 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::ConnectionInfo;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::protocol::slot::SLOTS;
 use crate::server::cluster_view::View;
-use crate::server::pool::{Server, at};
+use crate::server::pool::Server;
 use crate::server::slots::Address;
+use crate::server::target::Target;
 use crate::telemetry::events;
 
 /// How many nodes a round asks.
@@ -30,7 +30,7 @@ const OLDER_TIME: Duration = Duration::from_secs(30);
 /// The masters of a cluster, by slot.
 pub(crate) struct Topology {
     /// The nodes that the URL names, with user, password and TLS.
-    seeds: Vec<ConnectionInfo>,
+    seeds: Vec<Target>,
     opened: Arc<AtomicU64>,
     known: Mutex<Known>,
     /// Counts the changes of owners.
@@ -75,7 +75,7 @@ impl Known {
 
 impl Topology {
     /// A cluster with these nodes, of which nothing is known yet.
-    pub(crate) fn new(seeds: Vec<ConnectionInfo>) -> Self {
+    pub(crate) fn new(seeds: Vec<Target>) -> Self {
         Self {
             seeds,
             opened: Arc::default(),
@@ -92,8 +92,8 @@ impl Topology {
         }
     }
 
-    /// User, password and TLS, and the first address that the URL names.
-    pub(crate) fn info(&self) -> &ConnectionInfo {
+    /// User and TLS, and the first address that the URL names.
+    pub(crate) fn target(&self) -> &Target {
         &self.seeds[0]
     }
 
@@ -108,7 +108,7 @@ impl Topology {
             names = self
                 .seeds
                 .iter()
-                .map(|seed| seed.addr().to_string())
+                .map(|seed| seed.info().addr().to_string())
                 .collect();
         }
         names.join(",")
@@ -201,7 +201,7 @@ impl Topology {
         }
         known.members.push(Member {
             address: address.clone(),
-            server: Arc::new(self.server(address)?),
+            server: Arc::new(self.server(address)),
             missing: None,
         });
         Ok(known.members.len() - 1)
@@ -211,7 +211,7 @@ impl Topology {
     /// may be gone. All that the URL names, while no others are known.
     pub(crate) fn to_ask(&self) -> Vec<Address> {
         let mut nodes: Vec<_> = self.lock().nodes.iter().cloned().collect();
-        let mut seeds: Vec<_> = self.seeds.iter().filter_map(Address::of).collect();
+        let mut seeds: Vec<_> = self.seeds.iter().filter_map(Target::address).collect();
         if nodes.is_empty() {
             return seeds;
         }
@@ -324,7 +324,7 @@ impl Topology {
                 None => {
                     let server = match known.member_at(address) {
                         Some(index) => Arc::clone(&known.members[index].server),
-                        None => Arc::new(self.server(address)?),
+                        None => Arc::new(self.server(address)),
                     };
                     next.members.push(Member {
                         address: address.clone(),
@@ -340,9 +340,9 @@ impl Topology {
         Ok(next)
     }
 
-    fn server(&self, address: &Address) -> Result<Server, Error> {
-        let info = at(self.info(), address.host.clone(), address.port);
-        Server::named(info, &self.opened)
+    fn server(&self, address: &Address) -> Server {
+        let target = self.target().at(address.host.clone(), address.port);
+        Server::named(target, &self.opened)
     }
 
     fn changed(&self) {

@@ -263,6 +263,11 @@ pub(crate) fn master_left(address: &str) {
         "a server of the cluster serves no slots any more: its calls in flight end");
 }
 
+pub(crate) fn credentials_unusable(reason: &str) {
+    error!(name: "dueq.credentials_unusable", target: "dueq", reason,
+        "new connections use the last good credentials; the next one reads them again");
+}
+
 pub(crate) fn server_unchecked(address: &str) {
     warn!(name: "dueq.server_unchecked", target: "dueq", address,
         "no right to call INFO: the server's version and eviction policy are not checked");

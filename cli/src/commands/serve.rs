@@ -34,14 +34,14 @@ A request must name the host that it reaches: the address of the server, or the 
 --public-url. So no web page can reach the server by a name of its own. Pages of other sites change
 nothing, and there is no CORS.
 
-Each action of an operator is a JSON line in --audit-log, or on standard error, before it is done,
+Each action of an operator, and each of a page, is a JSON line in --audit-log, or on standard error, before it is done,
 and another line has its outcome. If the first line cannot be written, the action is refused.
 
 Limits: a request head has 16 KiB and 10 s, a body may pause for 10 s, and all bodies and deliveries
 in memory together have 256 MiB.
 
 Stop: Ctrl-C, SIGTERM or SIGQUIT. /readyz answers 503 from then on, and running requests have 30 s. A second
-signal ends them. SIGHUP reads the tokens file and the certificate again, and reopens the audit log.
+signal ends them. SIGHUP reopens the audit log. Changed tokens and certificates need no signal.
 
 Examples:
   dueq serve
@@ -174,7 +174,8 @@ struct Options {
     /// How many requests each caller may send a second [default: no limit]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..), env = "DUEQ_SERVE_RATE_LIMIT", hide_env_values = true)]
     rate_limit: Option<u32>,
-    /// How many connections there are at most; further ones wait
+    /// How many connections there are at most. A new one takes the place of one without a request, or
+    /// waits
     #[arg(long, value_name = "N", default_value_t = 1_024, value_parser = value_parser!(u32).range(1..=1_000_000), env = "DUEQ_SERVE_MAX_CONNECTIONS", hide_env_values = true)]
     max_connections: u32,
 }

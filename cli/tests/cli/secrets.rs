@@ -1,5 +1,6 @@
 //! No output, log, error or process title contains a password, at any log level.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -132,5 +133,70 @@ fn process_titles_never_contain_the_password() -> Result<()> {
     // Read to the end, because a full pipe would block the command.
     std::io::copy(&mut out, &mut std::io::sink())?;
     assert_eq!(work.wait()?.code(), Some(0));
+    Ok(())
+}
+
+/// The worker reads the password from a file, the producer by a command.
+#[test]
+fn renewed_password_needs_no_restart() -> Result<()> {
+    let server = Server::start(&[])?;
+    let file = std::env::temp_dir().join(format!("dueq-test-password-{}", std::process::id()));
+    let renew = |password: &str| -> Result<()> {
+        let rights = ["~*", "&*", "+@all"];
+        let user = [
+            "ACL",
+            "SETUSER",
+            "me",
+            "on",
+            "resetpass",
+            &format!(">{password}"),
+        ];
+        server.command(&[&user, &rights[..]].concat())?;
+        std::fs::write(&file, format!("{password}\n"))?;
+        server.command(&["CLIENT", "KILL", "USER", "me"])?;
+        Ok(())
+    };
+    renew("hunter1")?;
+    let url = format!("redis://me@127.0.0.1:{}/", server.port());
+    let mut worker = Command::new(DUEQ)
+        .args(["work", "q", "--print", "--lease", "1s"])
+        .env("REDIS_URL", &url)
+        .env("DUEQ_REDIS_PASSWORD_FILE", &file)
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut lines = BufReader::new(worker.stdout.take().context("no output")?).lines();
+    for password in ["hunter2", "hunter3"] {
+        let output = Command::new(DUEQ)
+            .args(["push", "q", password, "--redis", &url])
+            .args([
+                "--redis-password-command",
+                &format!("cat {}", file.display()),
+            ])
+            .output()?;
+        ensure!(output.status.success(), "{}", text(&output.stderr));
+        while !lines
+            .next()
+            .context("the worker ended")??
+            .contains(password)
+        {}
+        renew(password)?;
+    }
+    drop((worker.kill(), worker.wait()));
+    for (args, why) in [
+        (["--redis-password-command", "exit 3"], "exit status: 3"),
+        (["--redis-password-command", "true"], "printed nothing"),
+        (["--redis-password-file", "/absent"], "cannot read /absent"),
+    ] {
+        let output = Command::new(DUEQ)
+            .args(["push", "q", "x", "--redis", &url])
+            .args(args)
+            .output()?;
+        let said = text(&output.stderr);
+        ensure!(
+            output.status.code() == Some(2) && said.contains(why),
+            "{said}"
+        );
+    }
+    std::fs::remove_file(file)?;
     Ok(())
 }

@@ -20,7 +20,8 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn start(server: &Server, args: &[&str]) -> Result<Self> {
         let mut child = command(server)
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
+            .args(["serve", "--json"])
+            .env("DUEQ_SERVE_LISTEN", "127.0.0.1:0")
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -141,6 +142,34 @@ fn serve_stops_on_sigterm_and_audits_to_standard_error() -> Result<()> {
         (&events[0]["event"], &events[1]["event"]),
         (&"start".into(), &"end".into())
     );
+    Ok(())
+}
+
+#[test]
+fn serve_warns_at_its_start_of_what_lets_others_in() -> Result<()> {
+    let server = Server::start(&[])?;
+    let file = server.folder().join("tokens.toml");
+    let tokens = file.to_string_lossy().into_owned();
+    dueq(
+        &server,
+        &[
+            "serve", "token", "a", "--role", "viewer", "--tokens", &tokens,
+        ],
+    )?;
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644))?;
+    for (args, expected) in [
+        (&[][..], "do not put a proxy in front"),
+        (&["--tokens", &tokens], "chmod 600"),
+        (
+            &["--tokens", &tokens, "--listen", "0.0.0.0:0"],
+            "no TLS: others can read the tokens",
+        ),
+    ] {
+        let args = [args, &["--log-level", "warn"]].concat();
+        let (_, said) = Serve::start(&server, &args)?.end("-TERM")?;
+        let lines = said.lines().filter(|line| line.contains(expected));
+        assert_eq!(lines.count(), 1, "{args:?}: {said}");
+    }
     Ok(())
 }
 

@@ -1,16 +1,108 @@
 //! A server with TLS that asks for a client certificate.
 
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::Server;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
 use crate::{DUEQ, text};
+
+/// The server, its CA in `ca`, and a client's certificate in `client` and `client.key`.
+struct Secured {
+    folder: PathBuf,
+    issuer: Issuer<'static, KeyPair>,
+    server: Server,
+    url: String,
+}
+
+impl Drop for Secured {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.folder));
+    }
+}
+
+impl Secured {
+    /// None if the server program was built without TLS.
+    fn start(name: &str) -> Result<Option<Self>> {
+        let folder =
+            std::env::temp_dir().join(format!("dueq-test-cli-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder)?;
+        let mut ca = CertificateParams::new([])?;
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca_key = KeyPair::generate()?;
+        fs::write(folder.join("ca"), ca.self_signed(&ca_key)?.pem())?;
+        let issuer = Issuer::new(ca, ca_key);
+        for (name, of) in [("server", "localhost"), ("client", "worker")] {
+            certify(&folder, &issuer, [name, of], Duration::from_secs(3_600))?;
+        }
+        let port = TcpListener::bind("127.0.0.1:0")?
+            .local_addr()?
+            .port()
+            .to_string();
+        let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
+        let (ca, certificate, key) = (path("ca"), path("server"), path("server.key"));
+        let files = [
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &ca,
+        ];
+        let listen = ["--tls-port", &port, "--tls-auth-clients", "yes"];
+        match Server::start(&[&listen, &files[..]].concat()) {
+            Ok(server) => Ok(Some(Self {
+                url: format!("rediss://localhost:{port}/"),
+                folder,
+                issuer,
+                server,
+            })),
+            Err(error)
+                if error.to_string().contains("Bad directive")
+                    || error.to_string().contains("tls-port")
+                    || error.to_string().contains("TLS support") =>
+            {
+                let program = dueq_testkit::program()?;
+                writeln!(
+                    std::io::stderr(),
+                    "SKIPPED: {} was built without TLS",
+                    program.display()
+                )?;
+                Ok(None)
+            }
+            Err(error) => bail!(error),
+        }
+    }
+}
+
+/// Writes a certificate that lasts so long, and its key: each file at once.
+fn certify(
+    folder: &Path,
+    issuer: &Issuer<'_, KeyPair>,
+    [name, of]: [&str; 2],
+    lasts: Duration,
+) -> Result<()> {
+    let key = KeyPair::generate()?;
+    let mut certificate = CertificateParams::new([of.to_owned()])?;
+    certificate.distinguished_name.push(DnType::CommonName, of); // or OpenSSL takes it for the issuer's own
+    certificate.not_after = (SystemTime::now() + lasts).into();
+    let pem = certificate.signed_by(&key, issuer)?.pem();
+    for (file, text) in [
+        (name.to_owned(), pem),
+        (format!("{name}.key"), key.serialize_pem()),
+    ] {
+        let beside = folder.join(format!("{file}.new"));
+        fs::write(&beside, text)?;
+        fs::rename(beside, folder.join(file))?;
+    }
+    Ok(())
+}
 
 fn with(folder: &Path, url: &str, flags: &[(&str, &str)]) -> Result<Output> {
     let mut command = Command::new(DUEQ);
@@ -25,87 +117,30 @@ fn with(folder: &Path, url: &str, flags: &[(&str, &str)]) -> Result<Output> {
 
 #[test]
 fn certificates_come_from_options_or_environment() -> Result<()> {
-    let folder = std::env::temp_dir().join(format!("dueq-test-cli-tls-{}", std::process::id()));
-    fs::create_dir_all(&folder)?;
-    let tested = in_folder(&folder);
-    fs::remove_dir_all(&folder)?;
-    tested
-}
-
-fn in_folder(folder: &Path) -> Result<()> {
-    let mut ca = CertificateParams::new([])?;
-    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let ca_key = KeyPair::generate()?;
-    fs::write(folder.join("ca"), ca.self_signed(&ca_key)?.pem())?;
-    let issuer = Issuer::new(ca, ca_key);
-    for (name, of) in [("server", "localhost"), ("client", "worker")] {
-        let key = KeyPair::generate()?;
-        let mut certificate = CertificateParams::new([of.to_owned()])?;
-        certificate.distinguished_name.push(DnType::CommonName, of); // or OpenSSL takes it for the issuer's own
-        fs::write(
-            folder.join(name),
-            certificate.signed_by(&key, &issuer)?.pem(),
-        )?;
-        fs::write(folder.join(format!("{name}.key")), key.serialize_pem())?;
-    }
-
-    let port = TcpListener::bind("127.0.0.1:0")?
-        .local_addr()?
-        .port()
-        .to_string();
-    let path = |name: &str| folder.join(name).to_string_lossy().into_owned();
-    let (ca, certificate, key) = (path("ca"), path("server"), path("server.key"));
-    let files = [
-        "--tls-cert-file",
-        &certificate,
-        "--tls-key-file",
-        &key,
-        "--tls-ca-cert-file",
-        &ca,
-    ];
-    let server = match Server::start(
-        &[
-            &["--tls-port", &port, "--tls-auth-clients", "yes"],
-            &files[..],
-        ]
-        .concat(),
-    ) {
-        Ok(server) => server,
-        Err(error)
-            if error.to_string().contains("Bad directive")
-                || error.to_string().contains("tls-port")
-                || error.to_string().contains("TLS support") =>
-        {
-            writeln!(
-                std::io::stderr(),
-                "SKIPPED: {} was built without TLS",
-                dueq_testkit::program()?.display()
-            )?;
-            return Ok(());
-        }
-        Err(error) => bail!(error),
+    let Some(secured) = Secured::start("tls")? else {
+        return Ok(());
     };
-    let url = format!("rediss://localhost:{port}/");
+    let (folder, url) = (&secured.folder, &secured.url);
     let all = [
         ("--cacert", "ca"),
         ("--cert", "client"),
         ("--key", "client.key"),
     ];
-    let output = with(folder, &url, &all)?;
+    let output = with(folder, url, &all)?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     for (flags, code, why) in [
         (&all[..1], 1, "localhost"), // the server wants a certificate
         (&all[1..], 1, "--cacert"),  // this machine does not trust it
         (&all[..2], 2, "--cert needs --key"),
-        (&[("--cacert", "absent")], 1, "cannot read"),
+        (&[("--cacert", "absent")], 2, "cannot read"),
         (&[("--cacert", "client.key")], 2, "PEM"),
     ] {
-        let output = with(folder, &url, flags)?;
+        let output = with(folder, url, flags)?;
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
         assert!(said.contains(why), "{flags:?}: {said}");
     }
-    let output = with(folder, &server.url(), &all[..1])?;
+    let output = with(folder, &secured.server.url(), &all[..1])?;
     assert!(
         text(&output.stderr).contains("not rediss://"),
         "{}",
@@ -113,13 +148,133 @@ fn in_folder(folder: &Path) -> Result<()> {
     );
 
     let mut command = Command::new(DUEQ);
-    command.args(["push", "q", "x", "--redis", &url]);
+    command.args(["push", "q", "x", "--redis", url]);
     let output = command
         .env("RUST_LOG", "error")
-        .env("DUEQ_CACERT", path("ca"))
-        .env("DUEQ_CERT", path("client"))
-        .env("DUEQ_KEY", path("client.key"))
+        .env("DUEQ_CACERT", folder.join("ca"))
+        .env("DUEQ_CERT", folder.join("client"))
+        .env("DUEQ_KEY", folder.join("client.key"))
         .output()?;
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    Ok(())
+}
+
+/// A program that the end of the test ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop((self.0.kill(), self.0.wait()));
+    }
+}
+
+impl Running {
+    /// `dueq` with these arguments, and with the client's certificate.
+    fn start(secured: &Secured, args: &[&str]) -> Result<Self> {
+        let child = Command::new(DUEQ)
+            .args(args)
+            .env("REDIS_URL", &secured.url)
+            .env("DUEQ_CACERT", secured.folder.join("ca"))
+            .env("DUEQ_CERT", secured.folder.join("client"))
+            .env("DUEQ_KEY", secured.folder.join("client.key"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(fs::File::create(secured.folder.join(args[0]))?))
+            .spawn()?;
+        Ok(Self(child))
+    }
+
+    fn lines(&mut self) -> Result<impl Iterator<Item = std::io::Result<String>> + use<>> {
+        let out = self.0.stdout.take().context("no output")?;
+        Ok(BufReader::new(out).lines())
+    }
+}
+
+/// The producer pushes by `dueq serve`. `DUEQ_TEST_RENEWALS` and `DUEQ_TEST_LASTS` make it longer.
+#[test]
+fn renewed_client_certificates_need_no_restart() -> Result<()> {
+    let number =
+        |name, default| std::env::var(name).map_or(Ok(default), |text: String| text.parse::<u64>());
+    let (renewals, lasts) = (
+        number("DUEQ_TEST_RENEWALS", 2)?,
+        number("DUEQ_TEST_LASTS", 2)?,
+    );
+    let lasts = Duration::from_secs(lasts);
+    let Some(secured) = Secured::start("renewals")? else {
+        return Ok(());
+    };
+    let renew = |lasts| {
+        certify(
+            &secured.folder,
+            &secured.issuer,
+            ["client", "worker"],
+            lasts,
+        )
+    };
+    renew(lasts + lasts / 2)?;
+    let mut serve = Running::start(&secured, &["serve", "--listen", "127.0.0.1:0"])?;
+    let mut said = serve.lines()?;
+    let listening = said.next().context("serve ended")??;
+    let url = listening
+        .split([' ', ';'])
+        .find(|word| word.starts_with("http"));
+    let url = url.context("no address")?.to_owned();
+    let work = [
+        "work",
+        "q",
+        "--print",
+        "--lease",
+        "1s",
+        "--log-level",
+        "error",
+    ];
+    let mut work = Running::start(&secured, &work)?;
+    let mut handled = work.lines()?;
+    let mut pushed = 0;
+    let mut push = || -> Result<String> {
+        pushed += 1;
+        let message = format!("message {pushed}");
+        let pushing = Command::new("curl")
+            .args(["-sS", "-m", "30", "-w", "%{http_code}", "-o", "/dev/null"])
+            .args(["-X", "PUT", "-H", "Content-Type: application/json", "-d"])
+            .arg(format!(r#"{{"payload":"{message}"}}"#))
+            .arg(format!("{url}/v1/queues/q/messages/{pushed}"))
+            .output()?;
+        ensure!(text(&pushing.stdout) == "201", "{pushing:?}");
+        Ok(message)
+    };
+    // A kill may lose the reply of a claim: then the message comes after its lease.
+    let mut handle = |message: String| -> Result<()> {
+        while !handled
+            .next()
+            .context("the worker ended")??
+            .contains(&message)
+        {}
+        Ok(())
+    };
+    let cut = || {
+        secured
+            .server
+            .command(&["CLIENT", "KILL", "TYPE", "normal"])
+    };
+    handle(push()?)?; // both have connected
+    for _ in 0..renewals {
+        let ended = SystemTime::now() + lasts;
+        // A half-written key is not used.
+        fs::write(secured.folder.join("client.key"), "half")?;
+        cut()?;
+        let message = push()?;
+        renew(lasts + lasts / 2)?;
+        handle(message)?;
+        while SystemTime::now() <= ended {
+            cut()?;
+            handle(push()?)?;
+        }
+    }
+    writeln!(
+        std::io::stderr(),
+        "{renewals} certificates of {lasts:?}, {pushed} messages pushed and handled"
+    )?;
+    let reports = fs::read_to_string(secured.folder.join("serve"))?;
+    ensure!(reports.contains("client.key is no key in PEM"), "{reports}");
     Ok(())
 }

@@ -22,7 +22,8 @@ use tower::ServiceExt;
 
 use crate::accept::gate::{Gate, Refusals};
 use crate::accept::head::{MAX_HEAD_BYTES, MAX_HEADERS};
-use crate::accept::timed::{HEAD, Phase, Timed};
+use crate::accept::room::Place;
+use crate::accept::timed::{HEAD, Timed};
 use crate::app::Shared;
 use crate::auth::LocalAddr;
 use crate::body::Watchful;
@@ -48,7 +49,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Serves the requests of a connection until it ends.
-    pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    pub(super) async fn serve(self, stream: TcpStream, peer: SocketAddr, place: Place) {
         let _open = self.app.meters.connections.one();
         let Ok(local) = stream.local_addr() else {
             return; // the peer has gone
@@ -56,14 +57,15 @@ impl Connection {
         // Responses are small: without this they wait for the peer's acknowledgement.
         let _ = stream.set_nodelay(true);
         let Some(tls) = self.tls.clone() else {
-            return self.http(stream, peer, local).await;
+            return self.http(stream, peer, local, place).await;
         };
         let accepted = tokio::select! {
             accepted = tokio::time::timeout(HEAD, tls.acceptor().accept(stream)) => accepted,
             () = self.end.cancelled() => return,
+            () = place.closed() => return,
         };
         match accepted {
-            Ok(Ok(stream)) => self.http(stream, peer, local).await,
+            Ok(Ok(stream)) => self.http(stream, peer, local, place).await,
             Ok(Err(error)) => {
                 tracing::debug!(name: "dueq_serve.connection_failed", ?error, %peer, "no TLS connection");
             }
@@ -73,11 +75,11 @@ impl Connection {
         }
     }
 
-    async fn http<S>(self, stream: S, peer: SocketAddr, local: SocketAddr)
+    async fn http<S>(self, stream: S, peer: SocketAddr, local: SocketAddr, place: Place)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (router, phase, refusals) = (self.router, Phase::default(), Refusals::default());
+        let (router, phase, refusals) = (self.router, place.phase.clone(), Refusals::default());
         let outbox = Outbox::default();
         let timed = Timed::new(stream, phase.clone(), outbox.clone());
         let io = TokioIo::new(Gate::new(timed, phase.clone(), refusals.clone()));
@@ -92,6 +94,7 @@ impl Connection {
             let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(LocalAddr(local));
+            request.extensions_mut().insert(phase.clone());
             request.extensions_mut().insert(outbox.clone());
             let router = router.clone();
             async move {
@@ -114,6 +117,10 @@ impl Connection {
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = self.end.cancelled() => return,
+            () = place.closed() => {
+                tracing::debug!(name: "dueq_serve.made_room", %peer, "a connection without a request made room for a new one");
+                return;
+            }
             () = stopping.cancelled(), if self.keep_alive => {
                 // hyper closes a connection that has read nothing: a new one may have its first
                 // request on the way, and gets an answer.

@@ -7,18 +7,22 @@ mod gate;
 mod gate_tests;
 mod head;
 mod linger;
+mod room;
 mod timed;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use crate::accept::timed::Phase;
+
 use crate::accept::connection::Connection;
+use crate::accept::room::Room;
 use crate::app::Shared;
 use crate::tls::Tls;
 
@@ -41,7 +45,8 @@ pub(crate) async fn run(
     app: &Shared,
     stop: impl Future<Output = ()>,
 ) {
-    let room = Arc::new(Semaphore::new(served.max_connections));
+    let room = Room::new(served.max_connections);
+    let mut accepted = None;
     let (running, late, end) = (
         TaskTracker::new(),
         TaskTracker::new(),
@@ -55,7 +60,7 @@ pub(crate) async fn run(
         keep_alive,
     };
     tokio::select! {
-        () = accept(&listener, &room, &running, connection(true)) => {}
+        () = accept(&listener, &mut accepted, &room, &running, connection(true)) => {}
         () = stop => {}
     }
     app.life.stop();
@@ -71,7 +76,7 @@ pub(crate) async fn run(
     };
     // Probes still learn that the server is not ready; other requests are refused.
     tokio::select! {
-        () = accept(&listener, &room, &late, connection(false)) => {}
+        () = accept(&listener, &mut accepted, &room, &late, connection(false)) => {}
         ended = tokio::time::timeout(GRACE, ended) => if ended.is_err() {
             tracing::warn!(name: "dueq_serve.cut_off", connections = running.len(), "requests ran longer than the grace");
         }
@@ -82,29 +87,29 @@ pub(crate) async fn run(
     late.wait().await;
 }
 
-/// Accepts connections for ever, while there is room.
+/// Accepts connections for ever. `accepted` keeps one that waits for room when this is dropped.
 async fn accept(
     listener: &TcpListener,
-    room: &Arc<Semaphore>,
+    accepted: &mut Option<(TcpStream, SocketAddr)>,
+    room: &Arc<Room>,
     tasks: &TaskTracker,
     connection: Connection,
 ) {
     loop {
-        let Ok(permit) = Arc::clone(room).acquire_owned().await else {
-            return; // nobody closes it
+        let peer = match accepted {
+            Some((_, peer)) => peer.ip(),
+            None => match listener.accept().await {
+                Ok(connection) => accepted.insert(connection).1.ip(),
+                Err(error) => {
+                    tracing::warn!(name: "dueq_serve.accept_failed", ?error, "a connection was not accepted");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            },
         };
-        match listener.accept().await {
-            Ok((stream, peer)) => {
-                let connection = connection.clone();
-                tasks.spawn(async move {
-                    connection.serve(stream, peer).await;
-                    drop(permit);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(name: "dueq_serve.accept_failed", ?error, "a connection was not accepted");
-                tokio::time::sleep(PAUSE).await;
-            }
+        let place = room.place(peer).await;
+        if let Some((stream, peer)) = accepted.take() {
+            tasks.spawn(connection.clone().serve(stream, peer, place));
         }
     }
 }

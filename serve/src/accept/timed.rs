@@ -3,7 +3,7 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -26,14 +26,30 @@ const UNREAD: Duration = Duration::from_secs(30);
 
 /// How many requests of the connection have begun and ended. HTTP/1.1 runs one at a time.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Phase(Arc<Counts>);
+pub(crate) struct Phase(Arc<Counts>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counts {
     begun: AtomicUsize,
     ended: AtomicUsize,
+    /// Whether the running request is of a caller who is known.
+    is_admitted: AtomicBool,
+    /// When the connection was opened, or the last request ended.
+    quiet_since: Mutex<Instant>,
     /// Waits for the end of the running request.
     waiting: Mutex<Option<Waker>>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self {
+            begun: AtomicUsize::default(),
+            ended: AtomicUsize::default(),
+            is_admitted: AtomicBool::default(),
+            quiet_since: Mutex::new(Instant::now()),
+            waiting: Mutex::default(),
+        }
+    }
 }
 
 /// A running request: from its head until the end of its response.
@@ -65,10 +81,31 @@ impl Phase {
     pub(super) fn has_request(&self) -> bool {
         self.0.begun.load(Ordering::Relaxed) > self.ended()
     }
+
+    /// The caller of the running request is known: it keeps its connection until it ends.
+    pub(crate) fn admit(&self) {
+        self.0.is_admitted.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_admitted(&self) -> bool {
+        self.0.is_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Since when the connection has had no admitted request, if it has none.
+    pub(super) fn quiet_since(&self) -> Option<Instant> {
+        (!self.is_admitted()).then(|| *self.since())
+    }
+
+    fn since(&self) -> std::sync::MutexGuard<'_, Instant> {
+        let since = self.0.quiet_since.lock();
+        since.unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Drop for InRequest {
     fn drop(&mut self) {
+        *self.0.since() = Instant::now();
+        self.0.0.is_admitted.store(false, Ordering::Relaxed);
         self.0.0.ended.fetch_add(1, Ordering::Relaxed);
         if let Some(waiting) = self.0.waiting().take() {
             waiting.wake();

@@ -1,5 +1,5 @@
-//! The audit log: a JSON line for each action of an operator, written before it is done, and one
-//! with its outcome. A line without an outcome is of an action that a crash cut off.
+//! The audit log: a JSON line for each action of a person, written before it is done, and one with
+//! its outcome. A line without an outcome is of an action that a crash cut off.
 
 mod log;
 
@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Request};
+use axum::http::{Extensions, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use dueq::Applied;
@@ -17,13 +18,37 @@ use serde_json::{Map, Value, json};
 pub(crate) use log::Audit;
 
 use crate::app::Shared;
-use crate::auth::Principal;
+use crate::auth::{Principal, Right};
 use crate::body::whole;
 use crate::path::QueueName;
 use crate::problem::{Code, Problem};
 
-/// The most bytes of an operator's request body: all of it is in the audit log.
+/// The most bytes of the body of a call: all of it but payloads is in the audit log.
 const MAX_BODY_BYTES: usize = 1 << 20;
+/// The most bytes of the body of a page's call: an undo pushes a payload.
+const MAX_BODY_BYTES_OF_PAGE: usize = 24 << 20;
+
+/// Marks the calls that a page makes for its caller.
+#[derive(Clone, Copy)]
+pub(crate) struct ByPage;
+
+/// Whether a call is an action, which has lines in the audit log: all that needs the right to operate,
+/// all that a page changes, and what an operator does to a message that waits. Other pushes, claims
+/// and settlements are the work of programs.
+pub(crate) fn asks_for_lines(right: Right, caller: &Principal, request: &Request) -> bool {
+    match right {
+        Right::Operate => true,
+        Right::Produce => {
+            let amends = matches!(*request.method(), Method::PATCH | Method::DELETE);
+            is_by_page(request.extensions()) || amends && caller.has(Right::Operate)
+        }
+        Right::Read | Right::ReadPayload | Right::Consume => false,
+    }
+}
+
+fn is_by_page(extensions: &Extensions) -> bool {
+    extensions.get::<ByPage>().is_some()
+}
 
 /// The action of an operator that a request is, for the lines of an operation that it begins. The
 /// guard adds it to the request.
@@ -56,7 +81,7 @@ impl Action {
     }
 }
 
-/// Runs an action of an operator between its two lines. The action goes on if the caller
+/// Runs an action between its two lines. The action goes on if the caller
 /// disconnects, so that its outcome is known.
 pub(crate) async fn audited(
     app: &Shared,
@@ -66,7 +91,11 @@ pub(crate) async fn audited(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let body = match whole(&app.bodies, &parts.headers, body, MAX_BODY_BYTES).await {
+    let max = match is_by_page(&parts.extensions) {
+        true => MAX_BODY_BYTES_OF_PAGE,
+        false => MAX_BODY_BYTES,
+    };
+    let body = match whole(&app.bodies, &parts.headers, body, max).await {
         Ok(body) => body,
         Err(problem) => return problem.into_response(),
     };

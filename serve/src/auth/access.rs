@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use axum::extract::ConnectInfo;
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
+use crate::auth::ended::EndedSessions;
 use crate::auth::{Principal, TrustedProxy, Via, Watched, session};
 use crate::error::Error;
 use crate::problem::{Code, Problem};
@@ -27,10 +29,15 @@ pub enum Access {
 
 /// Headers that a proxy adds. To a server without tokens every caller behind a proxy on this machine
 /// would look like somebody on this machine.
-const FORWARDED: [&str; 5] = [
+/// A proxy that adds none of them cannot be told from somebody on this machine.
+const FORWARDED: [&str; 9] = [
     "forwarded",
     "x-forwarded-for",
     "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "cf-connecting-ip",
+    "true-client-ip",
     "x-real-ip",
     "via",
 ];
@@ -44,6 +51,7 @@ pub(crate) struct Gate {
     key: Option<[u8; 32]>,
     /// The key if no file has one: it ends with this process.
     random_key: [u8; 32],
+    ended: EndedSessions,
 }
 
 impl Gate {
@@ -65,6 +73,7 @@ impl Gate {
             access,
             key,
             random_key,
+            ended: EndedSessions::default(),
         })
     }
 
@@ -92,6 +101,27 @@ impl Gate {
         value.ok_or_else(|| self.unauthenticated(true))
     }
 
+    /// Ends the session of a request, if it has one: also for those who copied its cookie.
+    pub(crate) fn end_session(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if let Some((_, session)) = self.session(headers)? {
+            self.ended.add(&session, SystemTime::now());
+        }
+        Ok(())
+    }
+
+    /// The session of a request, ended or not.
+    fn session(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<(Principal, session::Signed)>, Problem> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(None);
+        };
+        let file = tokens.current().map_err(unreadable)?;
+        let key = self.signing_key()?;
+        Ok(session::principal(&key, &file, headers, SystemTime::now()))
+    }
+
     pub(crate) fn tokens(&self) -> Option<&Watched> {
         self.tokens.as_ref()
     }
@@ -108,12 +138,12 @@ impl Gate {
         }
         if let Some(tokens) = &self.tokens {
             let token = bearer(parts)?;
-            let file = tokens.current().map_err(unreadable)?;
             let found = match token {
-                Some(token) => file.principal(token),
+                Some(token) => tokens.current().map_err(unreadable)?.principal(token),
                 None => {
-                    let key = self.signing_key()?;
-                    session::principal(&key, &file, &parts.headers, SystemTime::now())
+                    let session = self.session(&parts.headers)?;
+                    let live = session.filter(|(_, session)| !self.ended.contains(session));
+                    live.map(|(principal, _)| principal)
                 }
             };
             return found.ok_or_else(|| self.unauthenticated(token.is_some()));

@@ -4,10 +4,12 @@
 use std::time::Instant;
 
 use axum::extract::{Request, State};
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::accept::Phase;
 use crate::app::Shared;
 use crate::auth::{Principal, Via, origin, query};
 use crate::problem::{Code, Problem};
@@ -40,13 +42,21 @@ pub(crate) async fn open_front(
 
 fn admit(app: &Shared, parts: &Parts) -> Result<Principal, Problem> {
     check(app, parts)?;
-    let principal = app.gate.principal(parts)?;
+    let principal = app.gate.principal(parts).map_err(|refused| {
+        match parts.headers.contains_key(AUTHORIZATION) {
+            true => app.failed_logins.counted(parts, refused),
+            false => refused,
+        }
+    })?;
     // A browser sends the cookie by itself, and says where the request comes from.
     if principal.via() == Via::Session && !origin::is_known(parts) {
         let detail = "a request with a session that changes something needs the header Origin";
         return Err(Problem::new(Code::CrossOrigin, detail));
     }
     app.rate_limit.check(principal.name(), Instant::now())?;
+    if let Some(connection) = parts.extensions.get::<Phase>() {
+        connection.admit();
+    }
     Ok(principal)
 }
 

@@ -27,7 +27,7 @@ pub(crate) async fn guard(
         parts.extensions.insert(queue.clone());
     }
     let request = Request::from_parts(parts, body);
-    if right == Right::Operate {
+    if audit::asks_for_lines(right, &principal, &request) {
         return audit::audited(&app, &principal, queue.as_ref(), request, next).await;
     }
     next.run(request).await

@@ -90,6 +90,11 @@ impl Hosts {
         ))
     }
 
+    /// Whether the server speaks TLS itself.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.is_tls
+    }
+
     /// Whether callers use HTTPS.
     pub(crate) fn is_https(&self) -> bool {
         self.is_tls || self.public.as_ref().is_some_and(PublicUrl::is_https)

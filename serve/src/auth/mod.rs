@@ -1,6 +1,8 @@
 //! Who may do what.
 
 mod access;
+mod ended;
+mod failed;
 mod front;
 mod guard;
 mod host;
@@ -19,6 +21,7 @@ pub use access::Access;
 pub(crate) use access::Gate;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use access::bearer;
+pub(crate) use failed::FailedLogins;
 pub(crate) use front::{front, open_front};
 pub(crate) use guard::{check_right, guard};
 pub(crate) use host::{Hosts, LocalAddr};
@@ -30,4 +33,4 @@ pub(crate) use rate_limit::RateLimit;
 pub(crate) use role::Right;
 pub use role::Role;
 pub use tokens::add_token;
-pub(crate) use tokens::{TokensFile, Watched, contains_token, signing_key};
+pub(crate) use tokens::{Stamp, TokensFile, Watched, contains_token, signing_key, stamp};

@@ -31,7 +31,7 @@ pub(crate) enum Right {
     Produce,
     /// Claims and settles.
     Consume,
-    /// Changes whole queues. Each call has two lines in the audit log.
+    /// Changes whole queues.
     Operate,
 }
 

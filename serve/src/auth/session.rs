@@ -1,6 +1,6 @@
 //! Sessions of browsers: a cookie that names a token of the tokens file, signed by a key made of the
 //! signing key and the token's hash. Removing the token ends its sessions, and so does a new
-//! signing key. The server keeps nothing.
+//! signing key. The server keeps only those that a logout ended: see [`EndedSessions`](super::ended::EndedSessions).
 
 use std::time::{Duration, SystemTime};
 
@@ -48,17 +48,27 @@ pub(crate) fn begin(
     Some(sealed(key, hash, principal.name(), expires_s))
 }
 
-/// The caller whose session the request has.
+/// What tells a session from others.
+pub(crate) struct Signed {
+    pub(crate) signature: [u8; 32],
+    pub(crate) expires_s: u64,
+}
+
+pub(crate) fn has_expired(expires_s: u64, now: SystemTime) -> bool {
+    unix_s(now) >= expires_s
+}
+
+/// The caller whose session the request has, and that session.
 pub(crate) fn principal(
     key: &[u8; 32],
     file: &TokensFile,
     headers: &HeaderMap,
     now: SystemTime,
-) -> Option<Principal> {
+) -> Option<(Principal, Signed)> {
     let mut parts = cookie(headers)?.split('.');
     let (expires, name, signature) = (parts.next()?, parts.next()?, parts.next()?);
     let expires_s: u64 = expires.parse().ok()?;
-    if parts.next().is_some() || unix_s(now) >= expires_s || expires_s.to_string() != expires {
+    if parts.next().is_some() || has_expired(expires_s, now) || expires_s.to_string() != expires {
         return None;
     }
     let named = String::from_utf8(URL_SAFE_NO_PAD.decode(name).ok()?).ok()?;
@@ -66,7 +76,12 @@ pub(crate) fn principal(
     let (hash, principal) = file.named(&named)?;
     let mac = mac(key, hash, expires_s, name);
     mac.verify_slice(&signature).ok()?;
-    Some(principal.in_session())
+    let signature = signature.try_into().ok()?;
+    let signed = Signed {
+        signature,
+        expires_s,
+    };
+    Some((principal.in_session(), signed))
 }
 
 /// The one session cookie of the request. Two are refused: one may be of another application on
@@ -110,7 +125,7 @@ mod tests {
     fn name_in(key: &[u8; 32], file: &TokensFile, cookie: &str, now: SystemTime) -> Option<String> {
         let mut headers = HeaderMap::new();
         headers.insert(COOKIE, cookie.parse().expect("a header"));
-        principal(key, file, &headers, now).map(|principal| principal.name().to_owned())
+        principal(key, file, &headers, now).map(|(principal, _)| principal.name().to_owned())
     }
 
     #[test]

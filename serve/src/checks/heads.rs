@@ -209,7 +209,7 @@ fn check_session(parts: &Parts) {
     let Some(caller) = session::principal(&KEY, &TOKENS, &parts.headers, now) else {
         return;
     };
-    assert_eq!(caller.name(), "ann");
+    assert_eq!(caller.0.name(), "ann");
     let cookies = values(parts, &COOKIE).join(&b';');
     let cookies = String::from_utf8_lossy(&cookies).into_owned();
     let value = cookies.split("dueq_session=").nth(1).expect("a session");

@@ -1,7 +1,10 @@
 //! Calls of `/v1` within this process.
 
+use std::net::SocketAddr;
+
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::ConnectInfo;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{Method, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -9,6 +12,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+use crate::audit::ByPage;
 use crate::auth::{Principal, Role};
 use crate::problem::{Code, MEDIA_TYPE, Problem};
 
@@ -24,6 +28,8 @@ pub(super) struct Routes(pub(super) Router);
 pub(super) struct Api {
     routes: Router,
     principal: Principal,
+    /// The address of the browser, for the audit log.
+    peer: Option<ConnectInfo<SocketAddr>>,
 }
 
 /// A call that failed. Its problem document becomes the answer to the request.
@@ -34,10 +40,15 @@ pub(super) struct Failure {
 }
 
 impl Api {
-    pub(super) fn new(routes: Routes, principal: Principal) -> Self {
+    pub(super) fn new(
+        routes: Routes,
+        principal: Principal,
+        peer: Option<ConnectInfo<SocketAddr>>,
+    ) -> Self {
         Self {
             routes: routes.0,
             principal,
+            peer,
         }
     }
 
@@ -66,6 +77,7 @@ impl Api {
         Self {
             routes: self.routes.clone(),
             principal: self.principal.with_role(Role::Consumer),
+            peer: self.peer,
         }
     }
 
@@ -92,7 +104,12 @@ impl Api {
         }
         let body = body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
         let mut request = request.body(body).map_err(|error| internal(path, &error))?;
-        request.extensions_mut().insert(self.principal.clone());
+        let extensions = request.extensions_mut();
+        extensions.insert(self.principal.clone());
+        extensions.insert(ByPage);
+        if let Some(peer) = self.peer {
+            extensions.insert(peer);
+        }
         let Ok(response) = self.routes.clone().oneshot(request).await;
         let status = response.status();
         let bytes = to_bytes(response.into_body(), MAX_BYTES).await;

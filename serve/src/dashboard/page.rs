@@ -1,9 +1,10 @@
 //! What every page needs of its request: the caller, the base path, the zone, the parameters.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Extension;
-use axum::extract::{FromRequestParts, OriginalUri};
+use axum::extract::{ConnectInfo, FromRequestParts, OriginalUri};
 use axum::http::request::Parts;
 
 use crate::app::Shared;
@@ -49,6 +50,7 @@ impl FromRequestParts<Shared> for Page {
         let Extension(routes) = Extension::<Routes>::from_request_parts(parts, app)
             .await
             .map_err(|_| missing())?;
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().copied();
         let query = parts.uri.query().unwrap_or_default();
         let params: Vec<_> = form_urlencoded::parse(query.as_bytes())
             .into_owned()
@@ -77,7 +79,7 @@ impl FromRequestParts<Shared> for Page {
             preferences,
             caller: Caller::new(&principal, app),
             redis: redis(app),
-            api: Api::new(routes, principal),
+            api: Api::new(routes, principal, peer),
         })
     }
 }

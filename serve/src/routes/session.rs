@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::SET_COOKIE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -84,37 +85,41 @@ async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Sessi
         (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
         (status = 415, description = "The body is not JSON", body = Document, content_type = "application/problem+json"),
         (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
+        (status = 429, description = "The address sends too many wrong tokens", body = Document, content_type = "application/problem+json"),
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
 async fn begin_session(
     State(app): State<Shared>,
+    parts: Parts,
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
-    let value = app.gate.begin_session(&begin.token)?;
+    let begun = app.gate.begin_session(&begin.token);
+    let value = begun.map_err(|refused| app.failed_logins.counted(&parts, refused))?;
     let cookie = set_cookie(Some(&value), &app.hosts);
     Ok(with_cookie(cookie))
 }
 
 /// End the session of this browser
 ///
-/// Removes the cookie. Removing the token from the tokens file ends all its sessions.
+/// Removes the cookie, and this instance accepts no copy of it any more. Removing the token from the
+/// tokens file ends all its sessions, on all instances.
 #[utoipa::path(
     delete,
     path = "/v1/session",
     tag = "about",
     security(()),
     responses(
-        (status = 204, description = "The cookie is removed"),
+        (status = 204, description = "The session has ended"),
         (status = 400, description = "The request cannot be read", body = Document, content_type = "application/problem+json"),
         (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
         (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
         (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn end_session(State(app): State<Shared>) -> Response {
-    let cookie = set_cookie(None, &app.hosts);
-    with_cookie(cookie)
+async fn end_session(State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
+    app.gate.end_session(&headers)?;
+    Ok(with_cookie(set_cookie(None, &app.hosts)))
 }
 
 fn with_cookie(cookie: Option<HeaderValue>) -> Response {

@@ -1,5 +1,6 @@
 //! The pages of the dashboard, as a browser without JavaScript gets them.
 
+mod audit;
 mod basics;
 mod dead;
 #[path = "../http/instance.rs"]

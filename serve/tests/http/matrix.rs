@@ -179,3 +179,23 @@ async fn only_health_needs_no_token() -> Result<()> {
     }
     Ok(())
 }
+
+/// Whoever asks "who did this?" finds the changes of operators, and not the work of programs.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_by_operators_have_lines_in_the_audit_log() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    instance.queue("orders").await?;
+    for route in routes(&instance, "orders").await? {
+        for role in roles_with(&route.right) {
+            let before = instance.audit()?.len();
+            instance.ask_as(role, &route.line, route.body).await?;
+            let lines = &instance.audit()?[before..];
+            let amends = route.line.starts_with("PATCH") || route.line.starts_with("DELETE");
+            let is_action = route.right == "operate"
+                || route.right == "produce" && amends && *role == "operator";
+            let expected = if is_action { 2 } else { 0 };
+            assert_eq!(lines.len(), expected, "{role} {}: {lines:?}", route.line);
+        }
+    }
+    Ok(())
+}

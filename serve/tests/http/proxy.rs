@@ -107,6 +107,10 @@ async fn loopback_server_refuses_forwarded_requests() -> Result<()> {
         "Forwarded: for=1.2.3.4",
         "Via: 1.1 x",
         "X-Real-IP: 1.2.3.4",
+        "X-Forwarded-Proto: https",
+        "X-Forwarded-Port: 443",
+        "CF-Connecting-IP: 1.2.3.4",
+        "True-Client-IP: 1.2.3.4",
     ] {
         assert_refused!(
             instance.ask("GET /v1/queues", &[header], "").await?,

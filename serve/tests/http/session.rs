@@ -90,6 +90,31 @@ async fn removed_token_ends_its_sessions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn logout_ends_copies_of_the_cookie_too() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let site = "Sec-Fetch-Site: same-origin";
+    for (name, logout, status) in [
+        ("viewer", "DELETE /v1/session", 204),
+        ("operator", "POST /logout", 303),
+    ] {
+        let cookie = begin(&instance, name).await?;
+        let caller = async |cookie: &str| {
+            let answer = instance.ask("GET /v1/caller", &[cookie], "").await;
+            answer.map(|answer| answer.status)
+        };
+        assert_eq!(caller(&cookie).await?, 200);
+        // A cookie with a wrong signature ends nothing.
+        let forged = format!("{}A", &cookie[..cookie.len() - 1]);
+        instance.ask(logout, &[&forged, site], "").await?;
+        assert_eq!(caller(&cookie).await?, 200);
+        let answer = instance.ask(logout, &[&cookie, site], "").await?;
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(caller(&cookie).await?, 401, "{logout}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn unknown_tokens_and_other_sites_begin_no_session() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let right = json!({ "token": instance.token("operator") }).to_string();

@@ -37,7 +37,7 @@ async fn ask(instance: &Instance, trusted: &CertificateDer<'static>, path: &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn renewed_certificate_is_served_after_a_reload() -> Result<()> {
+async fn renewed_certificate_is_served_and_a_half_written_one_not() -> Result<()> {
     let certify = |folder: &std::path::Path| -> Result<CertificateDer<'static>> {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(["localhost".to_owned()])?;
@@ -56,7 +56,10 @@ async fn renewed_certificate_is_served_after_a_reload() -> Result<()> {
     })
     .await?;
     let first = first.expect("a certificate");
-    assert_eq!(ask(&instance, &first, "/v1/queues").await?.status, 200);
+    let answer = ask(&instance, &first, "/v1/queues").await?;
+    assert_eq!(answer.status, 200);
+    let strict = answer.header("strict-transport-security");
+    assert_eq!(strict, Some("max-age=31536000"));
     // Plain HTTP gets no answer.
     let plain = format!(
         "GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n",
@@ -69,15 +72,21 @@ async fn renewed_certificate_is_served_after_a_reload() -> Result<()> {
             .contains("HTTP/1.1")
     );
     let second = certify(&instance.folder)?;
-    instance.control.reload();
     assert_eq!(ask(&instance, &second, "/v1/queues").await?.status, 200);
     assert!(
         ask(&instance, &first, "/v1/queues").await.is_err(),
         "the old one is served"
     );
-    // A broken file changes nothing.
-    fs::write(instance.folder.join("key.pem"), "x")?;
-    instance.control.reload();
+    // A broken file changes nothing, nor does a key of another certificate.
+    let key = fs::read(instance.folder.join("key.pem"))?;
+    let other = rcgen::KeyPair::generate()?.serialize_pem();
+    for broken in ["x", &other] {
+        fs::write(instance.folder.join("key.pem"), broken)?;
+        assert_eq!(ask(&instance, &second, "/v1/queues").await?.status, 200);
+        instance.control.reload();
+        assert_eq!(ask(&instance, &second, "/v1/queues").await?.status, 200);
+    }
+    fs::write(instance.folder.join("key.pem"), key)?;
     assert_eq!(ask(&instance, &second, "/v1/queues").await?.status, 200);
     Ok(())
 }

@@ -50,7 +50,7 @@ fn commands(seen: &Seen) -> Vec<String> {
 /// A lane of a queue, in the cluster of which this is a node.
 async fn lane(server: &Fake) -> (RoutedLane, Keys) {
     let url = format!("redis://127.0.0.1:{}/", server.port);
-    let topology = Topology::new(vec![url.into_connection_info().expect("a URL")]);
+    let topology = Topology::new(vec![url.into_connection_info().expect("a URL").into()]);
     refresher::refresh(&topology).await.expect("a cluster");
     let servers = Arc::new(Servers::Cluster(Arc::new(Cluster::new(topology, false))));
     let keys = Keys::of_queue("orders").expect("a name");

@@ -11,7 +11,7 @@ fn at(port: u16) -> Address {
 
 fn topology() -> Topology {
     let seed = "redis://127.0.0.1:1/".into_connection_info();
-    Topology::new(vec![seed.expect("a URL")])
+    Topology::new(vec![seed.expect("a URL").into()])
 }
 
 /// A view in which the first port serves slot 0 to 99, and the second one the others.

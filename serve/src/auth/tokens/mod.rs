@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 pub use add::add_token;
 pub(crate) use file::{TokensFile, signing_key};
-pub(crate) use watched::Watched;
+pub(crate) use watched::{Stamp, Watched, stamp};
 
 /// Every token begins with it, so that scanners of secrets find one that leaked.
 pub(crate) const PREFIX: &str = "dueq_";

@@ -12,7 +12,7 @@ use crate::auth::TokensFile;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What tells one state of a file from another.
-type Stamp = (u64, u64, u64, i64, i64, i64, i64);
+pub(crate) type Stamp = (u64, u64, u64, i64, i64, i64, i64);
 
 /// A tokens file that is read again when it has changed. If it cannot be read, nobody has access: a
 /// removed token may be the reason for the change.
@@ -77,7 +77,7 @@ impl Watched {
     }
 }
 
-fn stamp(path: &Path) -> Option<Stamp> {
+pub(crate) fn stamp(path: &Path) -> Option<Stamp> {
     let data = fs::metadata(path).ok()?;
     Some((
         data.dev(),

@@ -73,6 +73,7 @@ async fn log_in(State(app): State<Shared>, parts: Parts, form: Form<MAX_BYTES>) 
             Ok(response)
         }
         Err(problem) => {
+            let problem = app.failed_logins.counted(&parts, problem);
             let status = problem.code.status();
             let mut login = LoginPage::new(&parts, next);
             login.refused = Some(show::text(problem.detail()));
@@ -85,6 +86,7 @@ async fn log_in(State(app): State<Shared>, parts: Parts, form: Form<MAX_BYTES>) 
 
 async fn log_out(State(app): State<Shared>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
+    app.gate.end_session(&parts.headers)?;
     let mut response = see(&page::base(&parts), "/login")?;
     if let Some(cookie) = set_cookie(None, &app.hosts) {
         response.headers_mut().insert(SET_COOKIE, cookie);
