@@ -59,6 +59,7 @@ pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use server::new_queues::NewQueue;
 pub use server::options::ClientOptions;
 pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
