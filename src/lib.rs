@@ -43,8 +43,8 @@ pub use model::message::{Message, OnConflict};
 pub use model::node_info::NodeInfo;
 pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
-    Cancelled, Deleted, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow,
-    Settled, Snoozed, State, Throttled,
+    Cancelled, Deleted, Extended, Followed, Kept, Pushed, Requeued, Rescheduled, Retried, RunNow,
+    Settled, Snoozed, State, Throttled, Unused,
 };
 pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
