@@ -125,12 +125,17 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
         Role::Producer => (PRODUCER, &["+wait"]),
-        // A node finds queues by a pattern.
-        Role::Consumer => (CONSUMER, &["+ssubscribe", "+sunsubscribe", "+scan"]),
+        // A node finds queues by a pattern, and hears of new ones.
+        Role::Consumer => (
+            CONSUMER,
+            &["+ssubscribe", "+sunsubscribe", "+psubscribe", "+scan"],
+        ),
         Role::Operator => (
             OPERATOR,
-            // The last for the doctor, which looks for slots that are stuck between two masters.
+            // The first for the queues that it creates, the last for the doctor, which looks for
+            // slots that are stuck between two masters.
             &[
+                "+publish",
                 "+ssubscribe",
                 "+sunsubscribe",
                 "+script|exists",

@@ -43,8 +43,8 @@ pub use model::message::{Message, OnConflict};
 pub use model::node_info::NodeInfo;
 pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
-    Cancelled, Deleted, Extended, Followed, Pushed, Requeued, Rescheduled, Retried, RunNow,
-    Settled, Snoozed, State, Throttled,
+    Cancelled, Deleted, Extended, Followed, Kept, Pushed, Requeued, Rescheduled, Retried, RunNow,
+    Settled, Snoozed, State, Throttled, Unused,
 };
 pub use model::partition_info::PartitionInfo;
 pub use model::rate::Rate;
@@ -59,6 +59,7 @@ pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
 pub use model::stored::{Cursor, Listed, Page, Stored};
 pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use server::new_queues::NewQueue;
 pub use server::options::ClientOptions;
 pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};

@@ -149,6 +149,7 @@ local function create() -- creates the queue, if it does not exist
   end
   -- Last, for a queue without a layout does not exist.
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+  redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
 end
 local most = {max_attempts = 1000000, max_crashes = 1000000, max_messages = 1e15, max_payload_bytes = 16777216,
   dead_keep_ms = 3155760000000, dead_keep = 1e15, max_leased = 1000000, max_throttle_ms = 3155760000000, rate = 0,

@@ -182,6 +182,7 @@ if not layout then
     end
     -- Last, for a queue without a layout does not exist.
     redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+    redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
   end
   create_queue = create
 end

@@ -149,6 +149,7 @@ local function create() -- creates the queue, if it does not exist
   end
   -- Last, for a queue without a layout does not exist.
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+  redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
 end
 local function is_tag(text) -- whether it is the name of a partition: - or a number up to 999999999
   return text == '-' or text == '0' or #text <= 9 and string.find(text, '^[1-9]%d*$')

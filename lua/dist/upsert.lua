@@ -176,6 +176,7 @@ local function create() -- creates the queue, if it does not exist
   end
   -- Last, for a queue without a layout does not exist.
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+  redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
 end
 local function due_ms(text) -- '<unix ms>' or '+<delay ms>' as unix ms; nil for other text and beyond 100 years
   local ahead = string.byte(text) == 43

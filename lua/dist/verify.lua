@@ -142,6 +142,7 @@ local function create() -- creates the queue, if it does not exist
   end
   -- Last, for a queue without a layout does not exist.
   redis.call('HSET', META, placeholder, '', 'incarnation', incarnation, 'layout', layout)
+  redis.pcall('PUBLISH', base .. ':notice', incarnation) -- for workers on patterns; a hint, as all notices
 end
 local function is_counter(text) -- whether HINCRBY can add to it
   return text == '0' or #text <= 16 and string.find(text, '^[1-9]%d*$')

@@ -102,6 +102,67 @@ pub enum Deleted {
     Changed,
 }
 
+/// What [`Queue::unused`](crate::Queue::unused) found, or
+/// [`Queue::delete_unused`](crate::Queue::delete_unused) did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[must_use = "only `Since` means that the queue is unused"]
+pub enum Unused {
+    /// The queue is empty, and was not used since this Unix millisecond, or an earlier one.
+    /// `delete_unused` has deleted it.
+    Since(u64),
+    /// There is no such queue.
+    Absent,
+    /// The queue stays.
+    Kept(Kept),
+}
+
+/// Why [`Queue::delete_unused`](crate::Queue::delete_unused) keeps a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Kept {
+    /// It has messages: scheduled, ready, leased or dead ones.
+    Messages,
+    /// It has schedules.
+    Schedules,
+    /// It has a map of partitions.
+    Partitions,
+    /// An operator has set a limit of it or its layout, or has paused it.
+    Settings,
+    /// A window of an id has not ended: the deletion would forget it.
+    Windows,
+    /// No report of a node shows that it was not used for so long.
+    Used,
+    /// This release does not know its layout.
+    Layout,
+}
+
+impl Kept {
+    /// All reasons.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Messages,
+        Self::Schedules,
+        Self::Partitions,
+        Self::Settings,
+        Self::Windows,
+        Self::Used,
+        Self::Layout,
+    ];
+
+    /// The reason in one word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Schedules => "schedules",
+            Self::Partitions => "partitions",
+            Self::Settings => "settings",
+            Self::Windows => "windows",
+            Self::Used => "used",
+            Self::Layout => "layout",
+        }
+    }
+}
+
 /// What [`Queue::reschedule`](crate::Queue::reschedule) did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]

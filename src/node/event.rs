@@ -24,7 +24,7 @@ pub(crate) enum Event {
     Reply(QueueNumber, Reply),
     /// The subscription reports something.
     Hint(Hint),
-    /// A scan found queues.
+    /// The scanner found queues.
     Found(Found),
     /// The user adds or removes a queue.
     Command(NodeCommand),

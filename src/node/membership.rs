@@ -91,14 +91,13 @@ impl Coordinator {
         }
     }
 
-    /// A scan found queues of a pattern.
+    /// The scanner found queues of patterns.
     pub(crate) fn found(&mut self, found: Found, now: Instant) {
         if self.wake.is_none() {
             return; // the node is about to end
         }
-        let pattern = found.pattern;
         let leaving = self.removed_names();
-        for name in &found.names {
+        for (name, &pattern) in &found.names {
             // A later pass finds a queue again that the node is still leaving.
             if self.membership.numbers.contains_key(name)
                 || self.membership.excluded.contains(name)
@@ -120,9 +119,9 @@ impl Coordinator {
         }
         let queues = self.membership.queues.values();
         let gone = queues.filter(|queue| {
-            queue.pattern == Some(pattern)
+            queue.pattern.is_some()
                 && queue.removal.is_none()
-                && !found.names.contains(queue.name())
+                && !found.names.contains_key(queue.name())
         });
         let gone: Vec<_> = gone.map(|queue| queue.name().to_owned()).collect();
         for name in gone {

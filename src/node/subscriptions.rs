@@ -242,6 +242,7 @@ impl<R: Fn(Hint)> Channels<R> {
                     (self.report)(Hint::Notice(*queue, *head_ms));
                 }
             }
+            Received::Created(_) => {} // this connection does not ask for them
             Received::Ended(channel) => {
                 if let Some(queue) = self.numbers.remove(channel) {
                     (self.report)(Hint::Lost(queue));

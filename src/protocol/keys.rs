@@ -25,7 +25,7 @@ pub(crate) struct Keys {
     pub(crate) vector: [String; 10],
     /// The list that idle nodes block on.
     pub(crate) wake: String,
-    /// The shard channel of hints about the head.
+    /// The shard channel of hints about the head, and the channel of the queue's creation.
     pub(crate) notice: String,
 }
 
@@ -103,9 +103,23 @@ pub(crate) fn partitions_glob(queue_name: &str) -> String {
     meta_glob(&format!("{name}/*"))
 }
 
+/// The pattern of the channels of the queues whose names match `glob`.
+pub(crate) fn notice_glob(glob: &str) -> String {
+    format!("dueq:{{{glob}}}:notice")
+}
+
+/// The queue that publishes on this channel.
+pub(crate) fn queue_of_notice(channel: &str) -> Option<&str> {
+    partition_of(channel, "}:notice").map(|(name, _)| name)
+}
+
 /// The queue of which this key is the meta hash of a partition, and the partition.
 pub(crate) fn partition_of_key(key: &str) -> Option<(&str, Tag)> {
-    let base = key.strip_prefix("dueq:{")?.strip_suffix("}:meta")?;
+    partition_of(key, "}:meta")
+}
+
+fn partition_of<'a>(text: &'a str, suffix: &str) -> Option<(&'a str, Tag)> {
+    let base = text.strip_prefix("dueq:{")?.strip_suffix(suffix)?;
     let (name, tag) = match base.split_once('/') {
         None => (base, Tag::Home),
         Some((name, tag)) => (name, Tag::parse(tag).filter(|tag| *tag != Tag::Home)?),
@@ -131,6 +145,8 @@ mod tests {
         assert_eq!(found("dueq:{orders}:meta"), Some(("orders", Tag::Home)));
         let numbered = Tag::Numbered(17);
         assert_eq!(found("dueq:{orders/17}:meta"), Some(("orders", numbered)));
+        assert_eq!(queue_of_notice("dueq:{orders}:notice"), Some("orders"));
+        assert_eq!(queue_of_notice("dueq:{orders/17}:notice"), Some("orders"));
         for other in [
             "dueq:{orders}:ready",
             "dueq:{}:meta",

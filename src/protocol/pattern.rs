@@ -67,9 +67,25 @@ impl Pattern {
         pattern.iter().skip(p).all(|c| *c == '*')
     }
 
-    /// The pattern of the meta keys of these queues, for SCAN. It may match others too: Redis counts
-    /// bytes where this counts characters, and all after the second wildcard matches.
+    /// The pattern of the meta keys of these queues, for SCAN. It may match others too.
     pub(crate) fn meta_glob(&self) -> String {
+        let mut glob = self.glob();
+        // The keys of the other partitions have a tag after the name.
+        if !glob.ends_with('*') {
+            glob.push('*');
+        }
+        keys::meta_glob(&glob)
+    }
+
+    /// The pattern of the channels on which the creation of these queues is published. It may match
+    /// others too. Redis compares it with the user's right letter by letter.
+    pub(crate) fn notice_glob(&self) -> String {
+        keys::notice_glob(&self.glob())
+    }
+
+    /// A glob that matches these names, and perhaps others: Redis counts bytes where this counts
+    /// characters, and all after the second wildcard matches.
+    fn glob(&self) -> String {
         let mut glob = String::new();
         let mut wildcards = 0;
         for c in self.0.chars() {
@@ -84,11 +100,7 @@ impl Pattern {
                 _ => glob.push(c),
             }
         }
-        // The keys of the other partitions have a tag after the name.
-        if !glob.ends_with('*') {
-            glob.push('*');
-        }
-        keys::meta_glob(&glob)
+        glob
     }
 }
 
@@ -150,6 +162,9 @@ mod tests {
         let glob = |text| Pattern::new(text).expect("a pattern").meta_glob();
         assert_eq!(glob("mail-*"), "dueq:{mail-*}:meta");
         assert_eq!(glob(r"a[b]\?"), r"dueq:{a\[b\]\\*}:meta");
+        let glob = |text| Pattern::new(text).expect("a pattern").notice_glob();
+        assert_eq!(glob("*-de"), "dueq:{*-de}:notice");
+        assert_eq!(glob("a*b*c"), "dueq:{a*b*}:notice");
     }
 
     #[test]

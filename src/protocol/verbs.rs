@@ -45,6 +45,42 @@ if ARGV[1] ~= '' and incarnation ~= ARGV[1] \
 or ARGV[2] ~= '' and (tonumber(epoch or '') or 0) > tonumber(ARGV[2]) then return -1 end \
 return redis.call('UNLINK', unpack(KEYS))";
 
+/// Says whether a queue is empty and was not used for some time, the first argument in ms, and deletes
+/// its keys if the second is 1. The reply is `ABSENT`, `UNUSED` and since when in ms, or `KEPT` and why.
+///
+/// A record of the history from before that time has the counters of now. No script writes the time at
+/// which the last message went, but every use counts. A record of the last ms of a day may be the one
+/// that a first report writes for the day before: it has the counters of a later time.
+///
+/// It is no verb, as [`UNLINK_IF`].
+pub(crate) const UNLINK_UNUSED: &str = "local meta = KEYS[10] \
+local time = redis.call('TIME') local now = time[1] * 1000 + math.floor(time[2] / 1000) \
+local layout, map, schedules, sets, paused, opens, windows = unpack(redis.call('HMGET', meta, \
+'layout', 'map', 'schedules', 'schedule_sets', 'paused', 'break_until', 'windows_until')) \
+if not layout then return 'ABSENT' end \
+if not string.find(layout, '^[1-4]$') then return 'KEPT layout' end \
+if layout == '2' or map then return 'KEPT partitions' end \
+if sets or (tonumber(schedules or 0) or 1) > 0 then return 'KEPT schedules' end \
+for i, read in ipairs({'ZCARD', 'LLEN', 'ZCARD', 'HLEN', 'HLEN', 'HLEN', 'ZCARD'}) do \
+if redis.call(read, KEYS[i]) > 1 then return 'KEPT messages' end end \
+redis.call('ZCARD', KEYS[8]) redis.call('ZCARD', KEYS[9]) redis.call('LLEN', KEYS[11]) \
+local settings = redis.call('HMGET', meta, 'max_attempts', 'max_crashes', 'max_messages', 'max_payload_bytes', \
+'dead_keep_ms', 'dead_keep', 'rate', 'max_leased', 'max_throttle_ms', 'max_remembered') \
+for i = 1, 10 do if settings[i] then return 'KEPT settings' end end \
+if layout ~= '1' or paused or (tonumber(opens or 0) or 0) > now then return 'KEPT settings' end \
+if (tonumber(windows or 0) or now + 1) > now then return 'KEPT windows' end \
+local counters = redis.call('HMGET', meta, 'pushed', 'claimed', 'acked', 'repeated', 'retried', 'released', \
+'crashed', 'died', 'cancelled', 'requeued', 'purged', 'trimmed', 'expired', 'throttled', 'snoozed') \
+for i = 1, 15 do counters[i] = counters[i] or '0' end \
+counters = string.sub(table.concat(counters, ' '), 1, 255) \
+local fields, since = {'history'}, now + 1 for i = 0, 89 do fields[i + 2] = 'd' .. i end \
+for _, record in ipairs(redis.call('HMGET', meta, unpack(fields))) do \
+local at, counted = string.match(record or '', '^(%d+)|([^|]*)|') at = tonumber(at or '') \
+if counted == counters and at % 86400000 < 86399999 then since = math.min(since, at) end end \
+if now - since < tonumber(ARGV[1]) then return 'KEPT used' end \
+if ARGV[2] == '1' then redis.call('UNLINK', unpack(KEYS)) end \
+return 'UNUSED ' .. string.format('%.0f', since)";
+
 /// The scripts of this process and their hashes; computed once.
 static SCRIPTS: OnceLock<Vec<(&'static str, Script)>> = OnceLock::new();
 

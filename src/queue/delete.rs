@@ -1,13 +1,18 @@
 //! Deletes a queue, whichever it is or only the one that the caller has seen.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::model::outcomes::Deleted;
+use crate::model::outcomes::{Deleted, Unused};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::{Repeat, patiently};
+
+/// For how long [`Queue::unused`] can be asked: the history has 90 days, and its last one is not over.
+const LEAST_UNUSED: Duration = Duration::from_secs(3_600);
+const MOST_UNUSED: Duration = Duration::from_secs(89 * 86_400);
 
 impl<C: Codec> Queue<C> {
     /// Names this creation of the queue: a word of 16 hexadecimal digits that is different each time
@@ -75,6 +80,62 @@ impl<C: Codec> Queue<C> {
         let read = self.router.refresh(&self.router.current()).await;
         read.map_err(|error| error.after("the queue was deleted"))?;
         Ok(deleted)
+    }
+
+    /// Whether the queue is empty, and nothing was pushed, delivered or settled for so long. Changes
+    /// nothing. See [`delete_unused`](Queue::delete_unused).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the time is shorter than an hour
+    /// or longer than 89 days.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    /// use dueq::{Kept, Unused};
+    ///
+    /// orders.push("rate it").await?;
+    /// let unused = orders.unused(Duration::from_secs(30 * 86_400)).await?;
+    /// assert_eq!(unused, Unused::Kept(Kept::Messages));
+    /// # });
+    /// ```
+    pub async fn unused(&self, idle: Duration) -> Result<Unused, Error> {
+        self.look_for_use(idle, false).await
+    }
+
+    /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for so long: one
+    /// step in Redis, so that no message is lost. The next push creates the queue again.
+    ///
+    /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows is
+    /// [`Kept`](crate::Kept). So is a queue that no worker has reported on: the
+    /// [history](Queue::history) says when it was used. The user needs the rights of an operator.
+    ///
+    /// # Errors
+    /// Those of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
+    /// its keys has a wrong type. Then nothing is deleted.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use std::time::Duration;
+    /// use dueq::Unused;
+    ///
+    /// let unused = orders.delete_unused(Duration::from_secs(30 * 86_400)).await?;
+    /// assert_eq!(unused, Unused::Absent);
+    /// # });
+    /// ```
+    pub async fn delete_unused(&self, idle: Duration) -> Result<Unused, Error> {
+        self.look_for_use(idle, true).await
+    }
+
+    async fn look_for_use(&self, idle: Duration, is_deletion: bool) -> Result<Unused, Error> {
+        if !(LEAST_UNUSED..=MOST_UNUSED).contains(&idle) {
+            return Err(Error::invalid(format!(
+                "a queue is unused for 1h to 89d, which its history shows, and not for {idle:?}"
+            )));
+        }
+        let home = self.router.home();
+        let (control, keys, idle_ms) = (home.control(), home.keys(), idle.as_millis());
+        patiently(|| control.unlink_unused(keys, idle_ms, is_deletion)).await
     }
 
     /// Removes the queue with all its messages; returns whether it existed. A partition is removed in

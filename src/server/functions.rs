@@ -11,7 +11,7 @@ use crate::server::lane::Lane;
 use crate::server::patience::patiently;
 
 /// Grows with every change of a script. A server keeps the newest library that it was given.
-pub(crate) const VERSION: u64 = 21;
+pub(crate) const VERSION: u64 = 22;
 
 /// The library's text: each script in a function `dueq_VERB` with the script's own flags, and
 /// `dueq_version`.

@@ -19,6 +19,7 @@ pub(crate) mod info;
 pub(crate) mod lane;
 pub(crate) mod link;
 mod master;
+pub(crate) mod new_queues;
 pub(crate) mod options;
 pub(crate) mod patience;
 pub(crate) mod pool;

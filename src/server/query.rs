@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::outcomes::Deleted;
+use crate::model::outcomes::{Deleted, Kept, Unused};
 use crate::protocol::keys::Keys;
-use crate::protocol::verbs::{UNLINK_IF, Verb};
+use crate::protocol::verbs::{UNLINK_IF, UNLINK_UNUSED, Verb};
 use crate::server::info::{Info, unexpected};
 use crate::server::lane::Lane;
 use crate::server::route::RoutedLane;
@@ -179,6 +179,29 @@ impl RoutedLane {
     /// not newer than this epoch.
     pub(crate) async fn delete_of_epoch(&self, keys: &Keys, epoch: u64) -> Result<(), Error> {
         self.unlink_if(keys, "", &epoch.to_string()).await.map(drop)
+    }
+
+    /// Whether the queue is empty and was not used for `idle_ms`, in one step with its deletion.
+    pub(crate) async fn unlink_unused(
+        &self,
+        keys: &Keys,
+        idle_ms: u128,
+        is_deletion: bool,
+    ) -> Result<Unused, Error> {
+        let mut unlink = redis::cmd("EVAL");
+        unlink.arg(UNLINK_UNUSED).arg(keys.vector.len() + 1);
+        unlink.arg(&keys.vector[..]).arg(&keys.wake);
+        unlink.arg(idle_ms.to_string()).arg(u8::from(is_deletion));
+        let answer = self.command(&unlink).await?;
+        let text: String = redis::from_redis_value(answer.clone()).unwrap_or_default();
+        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
+        let why = Kept::ALL.into_iter().find(|why| why.as_str() == rest);
+        match (word, rest.parse(), why) {
+            ("ABSENT", ..) => Ok(Unused::Absent),
+            ("UNUSED", Ok(since_ms), _) => Ok(Unused::Since(since_ms)),
+            ("KEPT", _, Some(why)) => Ok(Unused::Kept(why)),
+            _ => Err(unexpected("the deletion of an unused queue", &answer)),
+        }
     }
 
     async fn unlink_if(&self, keys: &Keys, incarnation: &str, epoch: &str) -> Result<i64, Error> {

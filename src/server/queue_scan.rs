@@ -17,10 +17,7 @@ use crate::server::{failure, scan};
 pub(crate) async fn names_reached(servers: &Arc<Servers>) -> Result<Reached<Vec<String>>, Error> {
     let reached = servers.reached_links().await;
     let (parts, mut unread) = (reached.parts, reached.unread);
-    let mut scan = QueueScan {
-        links: Some(reached.value),
-        ..QueueScan::new(servers)
-    };
+    let mut scan = QueueScan::over(servers, keys::meta_glob("*"), reached.value);
     let mut names = BTreeSet::new();
     while let Some(address) = scan.address() {
         let step = timeout(REACH_LIMIT, scan.next()).await;
@@ -62,6 +59,16 @@ impl QueueScan {
         }
     }
 
+    /// A scan of these servers with this pattern of meta keys.
+    pub(crate) fn over(servers: &Arc<Servers>, glob: String, links: Vec<Arc<ServerLink>>) -> Self {
+        Self {
+            servers: Arc::clone(servers),
+            glob,
+            links: Some(links),
+            cursor: 0,
+        }
+    }
+
     /// The names that the next step finds, in no order and often none; `None` after the last step.
     /// A step looks at about 1,000 keys of any kind. A name may be found twice.
     ///
@@ -97,14 +104,14 @@ impl QueueScan {
         Ok(Some(names))
     }
 
-    /// The address of the server that the next step is for.
-    fn address(&self) -> Option<String> {
+    /// The address of the server that the next step is for; `None` after the last step.
+    pub(crate) fn address(&self) -> Option<String> {
         let link = self.links.as_ref()?.last()?;
         Some(link.connector().address())
     }
 
     /// Goes on with the next server.
-    fn leave_server(&mut self) {
+    pub(crate) fn leave_server(&mut self) {
         self.cursor = 0;
         self.links.as_mut().and_then(Vec::pop);
     }

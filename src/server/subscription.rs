@@ -1,4 +1,4 @@
-//! The subscriptions to the notices of queues, on their shard channels.
+//! The subscriptions to the notices of queues: on their shard channels, and on the channels of new queues.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
+use crate::protocol::keys;
 use crate::server::connector::Connector;
 use crate::server::failure;
 use crate::server::pool::Server;
@@ -36,6 +37,8 @@ pub(crate) enum Received {
     /// A notice: its channel, and the head time in Unix milliseconds, or `None` if no message is
     /// scheduled.
     Notice(Vec<u8>, Option<u64>),
+    /// A queue of this name was created.
+    Created(String),
     /// The server ended the subscription to this channel: another one serves the slot of the queue.
     Ended(Vec<u8>),
 }
@@ -59,12 +62,28 @@ impl Subscription {
     /// # Errors
     /// The connection is lost.
     pub(crate) async fn add(&self, channels: &[String]) -> Result<Vec<(usize, Error)>, Error> {
+        self.subscribe("SSUBSCRIBE", channels).await
+    }
+
+    /// As [`add`](Self::add), for the creations of queues whose channels match these patterns.
+    pub(crate) async fn add_creations(
+        &self,
+        globs: &[String],
+    ) -> Result<Vec<(usize, Error)>, Error> {
+        self.subscribe("PSUBSCRIBE", globs).await
+    }
+
+    async fn subscribe(
+        &self,
+        command: &str,
+        channels: &[String],
+    ) -> Result<Vec<(usize, Error)>, Error> {
         let mut refusals = Vec::new();
         let subscribing = async {
             for (part, channels) in channels.chunks(REQUESTS).enumerate() {
                 let mut requests = JoinSet::new();
                 for (index, channel) in channels.iter().enumerate() {
-                    let mut subscribe = redis::cmd("SSUBSCRIBE");
+                    let mut subscribe = redis::cmd(command);
                     subscribe.arg(channel);
                     let mut connection = self.connection.clone();
                     requests.spawn(async move {
@@ -141,6 +160,17 @@ impl Subscription {
                         && let Some(head_ms) = head(payload)
                     {
                         return Ok(Received::Notice(channel.clone(), head_ms));
+                    }
+                }
+                Some(PushInfo {
+                    kind: PushKind::PMessage,
+                    data,
+                }) => {
+                    if let [_, Value::BulkString(channel), _] = &data[..]
+                        && let Ok(channel) = std::str::from_utf8(channel)
+                        && let Some(name) = keys::queue_of_notice(channel)
+                    {
+                        return Ok(Received::Created(name.to_owned()));
                     }
                 }
                 // SUNSUBSCRIBE also arrives when a queue's slot moves to another server: the

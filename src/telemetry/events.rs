@@ -225,6 +225,16 @@ pub(crate) fn scan_failed(pattern: &str, error: &Error) {
         "the scan for queues failed: it is repeated until it succeeds");
 }
 
+pub(crate) fn new_queues_unheard(error: &Error) {
+    warn!(name: "dueq.new_queues_unheard", target: "dueq", %error,
+        "creations of queues are not heard: scans find them, until the subscription succeeds");
+}
+
+pub(crate) fn scan_time(steps: u32, seconds: u64, is_listening: bool) {
+    info!(name: "dueq.scan_time", target: "dueq", steps, seconds, is_listening,
+        "about so long a scan takes to find a queue whose creation was not heard");
+}
+
 pub(crate) fn too_many_queues(pattern: &str, limit: usize) {
     warn!(name: "dueq.too_many_queues", target: "dueq", pattern, limit,
         "the pattern matches more queues than the worker attends");

@@ -9,6 +9,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::model::codec::{Bytes, Codec, Json};
 use crate::protocol::pattern::Pattern;
+use crate::server::new_queues::{self, NewQueue};
 use crate::worker::assemble::{Added, AddedPattern};
 use crate::worker::builder::Worker;
 use crate::worker::handler::IntoHandler;
@@ -54,6 +55,36 @@ impl Client {
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
         self.pattern_with(pattern, Bytes)
+    }
+
+    /// Reports the queues whose names match as they are created, for a program that lists them. It
+    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice, or
+    /// name a queue of another database of the server. A name that the patterns do not match may be
+    /// reported, too. A creation by release 0.1 is not.
+    ///
+    /// It opens one connection. The user needs the right to `PSUBSCRIBE`, and for each pattern `P` to
+    /// the channels `dueq:{P}:notice`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// use dueq::NewQueue;
+    ///
+    /// let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
+    /// let mails = [client.pattern("mail-*")?];
+    /// tokio::select! {
+    ///     () = client.new_queues(&mails, |new| drop(sender.send(new))) => {}
+    ///     created = async {
+    ///         assert_eq!(reports.recv().await, Some(NewQueue::Listening));
+    ///         client.queue("mail-de")?.push("hello").await?;
+    ///         assert_eq!(reports.recv().await, Some(NewQueue::Created("mail-de".into())));
+    ///         Ok::<(), dueq::Error>(())
+    ///     } => created?,
+    /// }
+    /// # });
+    /// ```
+    pub async fn new_queues(&self, patterns: &[QueuePattern], report: impl Fn(NewQueue)) {
+        let globs = patterns.iter().map(|of| of.pattern.notice_glob());
+        new_queues::listen(self.servers(), &globs.collect::<Vec<_>>(), report).await;
     }
 
     /// As [`pattern`](Client::pattern), with values of `T` as JSON.

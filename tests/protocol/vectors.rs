@@ -11,6 +11,7 @@ mod cost;
 mod cost_calls;
 mod cost_table;
 mod crashes;
+mod creations;
 mod debounce;
 mod due;
 mod dues;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use dueq::State;
+use dueq::{State, Unused};
 use jiff::tz::TimeZone;
 
 use crate::output::Outcome;
@@ -190,11 +190,22 @@ server ignores their results. A queue of another layout is refused, and so is a 
 that another program uses. Without --yes the command removes nothing: it prints the numbers of
 messages, and the exit code is 1.
 
-Example:
-  dueq delete-queue orders --yes")]
+With --empty-for the command removes each queue that matches the pattern, is empty, and was not used
+for so long: nothing was pushed, delivered or settled, as the history of its workers shows. It keeps a
+queue with messages in any state, schedules, several partitions, limits of its own, a pause or an
+unfinished window, and one that no worker has served since release 0.1. A queue that it removed is
+created again by the next push, which needs the rights of an operator.
+
+Examples:
+  dueq delete-queue orders --yes
+  dueq delete-queue --empty-for 30d 'hook-*'
+  dueq delete-queue --empty-for 30d 'hook-*' --yes")]
 pub(crate) struct DeleteQueue {
-    /// The queue
+    /// The queue; with --empty-for a pattern: * matches any characters, ? one
     queue: String,
+    /// Only queues that are empty and were not used for so long: 1h to 89d, such as 30d
+    #[arg(long, value_name = "DURATION", value_parser = time::period)]
+    empty_for: Option<Duration>,
     /// Remove them; without this flag nothing is removed
     #[arg(long)]
     yes: bool,
@@ -202,6 +213,9 @@ pub(crate) struct DeleteQueue {
 
 impl DeleteQueue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        if let Some(idle) = self.empty_for {
+            return self.unused(common, idle).await;
+        }
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         if !self.yes {
             existing::require(&client, &queue).await?;
@@ -226,5 +240,44 @@ impl DeleteQueue {
             existing::note(common, &client, &queue).await;
         }
         Ok(Outcome::done_if(deleted))
+    }
+    /// Deletes the unused queues of the pattern, or lists them.
+    async fn unused(self, common: &Common, idle: Duration) -> anyhow::Result<Outcome> {
+        let client = common.client().await?;
+        let pattern = client.pattern(&self.queue)?;
+        let names = client.queues_reached().await?;
+        let mut count = 0;
+        for name in names.value.iter().filter(|name| pattern.matches(name)) {
+            let queue = client.queue(name)?;
+            let found = match self.yes {
+                true => queue.delete_unused(idle).await?,
+                false => queue.unused(idle).await?,
+            };
+            let (word, since_ms, why) = match found {
+                Unused::Since(ms) if self.yes => ("deleted", Some(ms), None),
+                Unused::Since(ms) => ("unused", Some(ms), None),
+                Unused::Kept(why) => ("kept", None, Some(why.as_str())),
+                _ => ("absent", None, None),
+            };
+            count += u64::from(since_ms.is_some());
+            if common.json {
+                output::json_line(&serde_json::json!({
+                    "queue": name, "outcome": word, "since_ms": since_ms, "why": why,
+                }))?;
+            } else {
+                let why = why.map(|why| format!(" ({why})")).unwrap_or_default();
+                let name = output::visible(name.as_bytes());
+                output::line(&format!("{word} {name}{why}"))?;
+            }
+        }
+        if let Some(gap) = names.gap() {
+            common.complain(&anyhow::anyhow!("{gap}"));
+        }
+        if !self.yes && count > 0 {
+            anyhow::bail!(
+                "nothing was removed: {count} queues are unused; add --yes to remove them"
+            );
+        }
+        Ok(Outcome::done_if(names.unread.is_empty()))
     }
 }

@@ -1,4 +1,6 @@
-//! `delete-queue --yes` refuses queues of another layout and keys of other programs.
+//! `delete-queue` refuses queues of another layout and keys of other programs, and drops unused queues.
+
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use dueq_testkit::Server;
@@ -106,5 +108,41 @@ fn delete_queue_removes_a_damaged_queue() -> Result<()> {
         );
         assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{damage:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn delete_queue_drops_only_unused_queues_of_the_pattern() -> Result<()> {
+    let server = Server::start(&[])?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis();
+    let record = format!(
+        "{}|1 0 0 0 0 0 0 0 1 0 0 0 0 0 0|0 0 0 0|",
+        now - 31 * 86_400_000
+    );
+    for name in ["hook-1", "hook-2", "hook-3", "other"] {
+        dueq(&server, &["push", name, "x", "--id", "m", "--delay", "1h"])?;
+        if name != "hook-2" {
+            dueq(&server, &["cancel", name, "m"])?;
+        }
+        let meta = format!("dueq:{{{name}}}:meta");
+        server.command(&["HSET", &meta, "history", &record])?;
+    }
+    dueq(&server, &["configure", "hook-3", "--max-attempts", "5"])?;
+    let command = ["delete-queue", "--empty-for", "30d", "hook-*"];
+    let output = dueq(&server, &command)?;
+    let kept = "kept hook-2 (messages)\nkept hook-3 (settings)\n";
+    assert_eq!(text(&output.stdout), format!("unused hook-1\n{kept}"));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let output = dueq(&server, &[&command[..], &["--yes"]].concat())?;
+    assert_eq!(text(&output.stdout), format!("deleted hook-1\n{kept}"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let left = text(&dueq(&server, &["queues"])?.stdout);
+    assert_eq!(left, "hook-2\nhook-3\nother\n");
+    let output = dueq(&server, &["delete-queue", "--empty-for", "90d", "hook-*"])?;
+    assert!(
+        text(&output.stderr).contains("1h to 89d"),
+        "{}",
+        text(&output.stderr)
+    );
     Ok(())
 }

@@ -50,6 +50,10 @@ impl QueuePattern {
         pattern.iter().skip(p).all(|c| *c == '*')
     }
 
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// The name, if the pattern matches only one.
     pub(crate) fn name(&self) -> Option<&str> {
         (!self.0.contains(['*', '?'])).then_some(&self.0)

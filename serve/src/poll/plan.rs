@@ -18,10 +18,8 @@ const WATCHED_IN_A_ROW: u32 = 3;
 const LOOK_LASTS: Duration = Duration::from_secs(10);
 /// For how long the poller goes on after the last look at anything.
 const AWAKE: Duration = Duration::from_secs(60);
-/// Between two steps of a scan.
+/// Between two steps of a scan, but for a quick one.
 const SCAN_PAUSE: Duration = Duration::from_millis(250);
-/// The same of the first scan after a pause: somebody waits for it.
-const FIRST_SCAN_PAUSE: Duration = Duration::from_millis(50);
 /// From the end of a scan to the next one.
 const PASS_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a failure of Redis; it doubles with each further one.
@@ -77,6 +75,14 @@ pub(super) struct Plan {
     next_ask: Instant,
     next_scan: Instant,
     is_scanning: bool,
+    /// Whether a scan has begun and not ended.
+    is_in_scan: bool,
+    /// Whether the scan makes no pauses: somebody waits for it, or creations may have been missed.
+    is_quick: bool,
+    /// Whether creations may have been missed since this scan began.
+    has_missed: bool,
+    /// Before all times at which queues are due.
+    begun: Instant,
     /// When somebody looked at anything last.
     looked: Option<Instant>,
     /// Since when it has not paused.
@@ -102,6 +108,10 @@ impl Plan {
             next_ask: now,
             next_scan: now,
             is_scanning: false,
+            is_in_scan: false,
+            is_quick: false,
+            has_missed: false,
+            begun: now,
             looked: None,
             awake_since: None,
             unasked: None,
@@ -109,7 +119,7 @@ impl Plan {
             resume: now,
             is_cut: false,
         };
-        plan.add(names.unwrap_or_default(), now);
+        plan.add(names.unwrap_or_default(), now, now);
         plan
     }
 
@@ -128,13 +138,13 @@ impl Plan {
     pub(super) fn look(&mut self, names: Vec<String>, now: Instant) {
         if self.is_asleep(now) {
             self.awake_since = Some(now);
-            (self.next_scan, self.unasked) = (now, None);
+            (self.next_scan, self.is_quick, self.unasked) = (now, true, None);
             if !self.scans {
                 self.unasked = Some(self.turns.keys().cloned().collect());
             }
         }
         self.looked = Some(now);
-        self.add(names.iter().cloned(), now);
+        self.add(names.iter().cloned(), now, now);
         for name in names {
             let Some((name, turn)) = self.turns.get_key_value(name.as_str()) else {
                 continue; // there are too many
@@ -160,7 +170,7 @@ impl Plan {
             return Step::Wait(self.resume.min(sleeps));
         }
         if self.scans && !self.is_scanning && self.next_scan <= now {
-            self.is_scanning = true;
+            (self.is_scanning, self.is_in_scan) = (true, true);
             return Step::Scan;
         }
         let mut wake = sleeps;
@@ -188,16 +198,18 @@ impl Plan {
     /// A step of the scan found these names. `is_last`: it was the last step.
     pub(super) fn scanned(&mut self, names: Vec<String>, is_last: bool, now: Instant) {
         self.answered();
-        self.is_scanning = false;
-        self.add(names, now);
-        let is_first = self.unasked.is_none();
+        (self.is_scanning, self.is_in_scan) = (false, !is_last);
+        self.add(names, now, now);
+        if is_last {
+            self.is_quick = std::mem::take(&mut self.has_missed);
+        }
         self.next_scan = now
-            + match (is_last, is_first) {
-                (true, _) => PASS_PAUSE,
-                (false, true) => FIRST_SCAN_PAUSE,
+            + match (self.is_quick, is_last) {
+                (true, _) => Duration::ZERO,
+                (false, true) => PASS_PAUSE,
                 (false, false) => SCAN_PAUSE,
             };
-        if is_last && is_first {
+        if is_last && self.unasked.is_none() {
             let since = self.awake_since.unwrap_or(now);
             let is_old = |turn: &Turn| turn.due.is_none() || turn.asked < Some(since);
             let old = self.turns.iter().filter(|(_, turn)| is_old(turn));
@@ -205,9 +217,19 @@ impl Plan {
         }
     }
 
+    /// A queue was created: it is asked before all others.
+    pub(super) fn created(&mut self, name: String, now: Instant) {
+        self.add([name], self.begun, now);
+    }
+
+    /// Creations may have been missed.
+    pub(super) fn missed(&mut self, now: Instant) {
+        (self.is_quick, self.has_missed, self.next_scan) = (true, self.is_in_scan, now);
+    }
+
     /// A step of the scan failed.
     pub(super) fn scan_failed(&mut self, now: Instant) {
-        self.is_scanning = false;
+        (self.is_scanning, self.is_in_scan) = (false, false);
         // Later than the next question: queues of a cluster's other masters can be asked.
         self.next_scan = now + MAX_BACKOFF;
         self.failed(now);
@@ -253,8 +275,8 @@ impl Plan {
         self.resume = self.resume.max(now + doubled.min(MAX_BACKOFF));
     }
 
-    /// Adds the names that are new.
-    fn add(&mut self, names: impl IntoIterator<Item = String>, now: Instant) {
+    /// Adds the names that are new, to be asked when they are due.
+    fn add(&mut self, names: impl IntoIterator<Item = String>, due: Instant, now: Instant) {
         for name in names {
             if self.turns.contains_key(name.as_str()) {
                 continue;
@@ -265,7 +287,7 @@ impl Plan {
             }
             let name: Arc<str> = name.into();
             self.turns.insert(Arc::clone(&name), Turn::default());
-            self.queue(&name, now, now);
+            self.queue(&name, due, now);
         }
     }
 

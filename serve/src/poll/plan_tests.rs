@@ -185,6 +185,34 @@ fn scan_is_paced_and_found_queues_stay_until_absent() {
 }
 
 #[test]
+fn created_queue_is_asked_before_all_others() {
+    let mut run = Run::new(None, vec![names(1_000)]);
+    run.look(&[]);
+    run.pass(5 * SECOND);
+    run.plan.created("new".to_owned(), run.now);
+    run.pass(SECOND / 50);
+    assert_eq!(run.of("new"), 1);
+}
+
+#[test]
+fn missed_creations_begin_a_whole_scan_without_pauses() {
+    let mut run = Run::new(None, (0..100).map(|_| Vec::new()).collect());
+    run.look(&[]);
+    run.pass(SECOND);
+    assert_eq!(run.scans, 101, "the first one");
+    run.plan.missed(run.now);
+    run.pass(SECOND);
+    assert_eq!(run.scans, 101);
+    run.pass(10 * SECOND);
+    // Missed during a scan: its rest may have them, and its beginning not.
+    assert!(run.at > 0 && run.at < 100);
+    let rest = 101 - run.at as u32;
+    run.plan.missed(run.now);
+    run.pass(SECOND);
+    assert_eq!(run.scans, rest + 101);
+}
+
+#[test]
 fn away_redis_is_asked_ever_more_rarely_and_nobody_waits() {
     let mut run = Run::new(None, vec![names(100)]);
     run.is_away = true;

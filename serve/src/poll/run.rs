@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::{Client, Error, QueueScan, Reached, Stats};
+use dueq::{Client, Error, NewQueue, QueueScan, Reached, Stats};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::auth::QueuePattern;
@@ -40,14 +41,18 @@ struct Task {
     is_changed: bool,
     published: Instant,
     calls: JoinSet<Done>,
+    new: UnboundedReceiver<NewQueue>,
 }
 
 /// Polls until it is aborted.
 pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     let now = Instant::now();
     let names = listed(&shared.patterns);
+    let (heard, new) = unbounded_channel();
+    let patterns = patterns_of(&client, &shared.patterns);
     let mut next = Snapshot::clone(&shared.snapshot.borrow());
     next.is_whole |= names.is_some();
+    let is_listed = names.is_some();
     let mut plan = Plan::new(names, now);
     // After a panic: the queues that were known before.
     plan.scanned(
@@ -57,16 +62,23 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     );
     let mut task = Task {
         shared,
-        client,
+        client: client.clone(),
         plan,
         scan: None,
         next,
         is_changed: false,
         published: now,
         calls: JoinSet::new(),
+        new,
     };
-    loop {
-        task.step().await;
+    let polling = async {
+        loop {
+            task.step().await;
+        }
+    };
+    tokio::select! {
+        () = client.new_queues(&patterns, |new| drop(heard.send(new))), if !is_listed => {}
+        () = polling => {}
     }
 }
 
@@ -93,6 +105,7 @@ impl Task {
             Some(done) = self.calls.join_next() => if let Ok(done) = done {
                 self.done(done);
             },
+            Some(new) = self.new.recv() => self.heard(new),
             () = timer => {}
         }
         self.publish();
@@ -103,6 +116,17 @@ impl Task {
         if std::mem::take(&mut looks.is_any) {
             let names = std::mem::take(&mut looks.names);
             self.plan.look(names, Instant::now());
+        }
+    }
+
+    fn heard(&mut self, new: NewQueue) {
+        let now = Instant::now();
+        match new {
+            NewQueue::Created(name) if serves(&self.shared.patterns, &name) => {
+                self.plan.created(name, now);
+            }
+            NewQueue::Listening => self.plan.missed(now),
+            NewQueue::Created(_) | NewQueue::Silent => {}
         }
     }
 
@@ -240,6 +264,14 @@ async fn within<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Fa
         Ok(result) => result.map_err(Failed::Redis),
         Err(_) => Err(Failed::Late),
     }
+}
+
+/// The patterns to listen for: all queues, if the library takes one of them for too costly.
+fn patterns_of(client: &Client, patterns: &[QueuePattern]) -> Vec<dueq::QueuePattern> {
+    let made = patterns.iter().map(|of| client.pattern(of.text()));
+    let made: Result<Vec<_>, _> = made.collect();
+    let made = made.ok().filter(|made| !made.is_empty());
+    made.unwrap_or_else(|| client.pattern("*").into_iter().collect())
 }
 
 fn serves(patterns: &[QueuePattern], name: &str) -> bool {

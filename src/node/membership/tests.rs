@@ -203,8 +203,9 @@ async fn without_a_claim_to_make_no_wait_for_handlers_is_left() {
 /// Queues that a scan found, with these numbers in their names.
 fn found(numbers: std::ops::Range<usize>, is_complete: bool) -> Found {
     Found {
-        pattern: 0,
-        names: numbers.map(|number| format!("mail-{number:04}")).collect(),
+        names: numbers
+            .map(|number| (format!("mail-{number:04}"), 0))
+            .collect(),
         is_complete,
     }
 }

@@ -6,11 +6,13 @@ use super::*;
 use crate::protocol::keys::meta_glob;
 use crate::server::fake::{Fake, bulk, usual};
 
-/// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says.
+/// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says. Every
+/// queue exists there but for those named `absent`.
 async fn scanner(
+    patterns: &[&str],
     step_pause: Duration,
     answer: impl Fn(usize) -> String + Send + Sync + 'static,
-) -> (Scanner, UnboundedReceiver<Event>, Fake, Scans) {
+) -> Setup {
     let scans = Scans::default();
     let seen = Arc::clone(&scans);
     let answer = Arc::new(answer);
@@ -19,6 +21,8 @@ async fn scanner(
             let mut seen = seen.lock().expect("no panic");
             seen.push((Instant::now(), words[1].clone()));
             Some(answer(seen.len() - 1))
+        } else if words[0] == "EXISTS" {
+            Some(format!(":{}\r\n", u8::from(!words[1].contains("absent"))))
         } else {
             usual(&words)
         };
@@ -28,8 +32,26 @@ async fn scanner(
     let url = format!("redis://127.0.0.1:{}/", server.port);
     let servers = Servers::at(&url);
     let (sender, events) = unbounded_channel();
-    let scanner = Scanner::new(servers, sender, step_pause, Duration::from_millis(1));
-    (scanner, events, server, scans)
+    let patterns = patterns.iter().map(|text| pattern(text)).collect();
+    let (heard, hearing) = unbounded_channel();
+    let mut scanner = Scanner::new(servers, patterns, Arc::default(), sender, hearing);
+    (scanner.step_pause, scanner.pass_pause) = (step_pause, Duration::from_millis(1));
+    scanner.has_missed = false;
+    Setup {
+        scanner,
+        heard,
+        events,
+        scans,
+        _server: server,
+    }
+}
+
+struct Setup {
+    scanner: Scanner,
+    heard: UnboundedSender<NewQueue>,
+    events: UnboundedReceiver<Event>,
+    scans: Scans,
+    _server: Fake,
 }
 
 /// When each SCAN came, and its cursor.
@@ -61,76 +83,106 @@ fn pattern(text: &str) -> Pattern {
 
 fn found(names: &[&str], is_complete: bool) -> Found {
     Found {
-        pattern: 0,
-        names: named(names).collect(),
+        names: named(names).map(|name| (name, 0)).collect(),
         is_complete,
     }
 }
 
-fn reported(events: &mut UnboundedReceiver<Event>) -> Vec<Found> {
-    let mut all = Vec::new();
-    while let Ok(event) = events.try_recv() {
-        if let Event::Found(found) = event {
-            all.push(found);
+impl Setup {
+    /// What it has reported since the last call.
+    fn reported(&mut self) -> Vec<Found> {
+        let mut all = Vec::new();
+        while let Ok(event) = self.events.try_recv() {
+            if let Event::Found(found) = event {
+                all.push(found);
+            }
         }
+        all
     }
-    all
+
+    /// What a pass reports at its end.
+    async fn pass(&mut self) -> Found {
+        assert!(self.scanner.pass().await.is_some());
+        self.reported().pop().expect("a report")
+    }
 }
+
+const MS: Duration = Duration::from_millis(1);
 
 #[tokio::test]
 async fn a_pass_reports_new_names_at_once_and_all_at_its_end() {
-    let (mut scanner, mut events, _server, scans) =
-        scanner(Duration::from_millis(1), |scan| match scan {
-            0 => reply(7, named(&["mail-a", "other"])),
-            1 => reply(9, named(&["mail-a"])),
-            2 => reply(0, named(&["mail-b"])),
-            // The next pass: mail-a is gone.
-            _ => reply(0, named(&["mail-b"])),
-        })
-        .await;
-    let (mail, mut attended) = (pattern("mail-*"), BTreeSet::new());
+    let mut setup = scanner(&["mail-*"], MS, |scan| match scan {
+        0 => reply(7, named(&["mail-a", "other"])),
+        1 => reply(9, named(&["mail-a"])),
+        2 => reply(0, named(&["mail-b"])),
+        // The next pass: mail-a is gone.
+        _ => reply(0, named(&["mail-b"])),
+    })
+    .await;
+    assert_eq!(setup.scanner.pass().await, Some(3));
     assert_eq!(
-        scanner.pass(0, &mail, &mut attended).await,
-        found(&["mail-a", "mail-b"], true)
+        setup.reported(),
+        [
+            found(&["mail-a"], false),
+            found(&["mail-b"], false),
+            found(&["mail-a", "mail-b"], true)
+        ]
     );
-    assert_eq!(
-        reported(&mut events),
-        [found(&["mail-a"], false), found(&["mail-b"], false)]
-    );
-    assert_eq!(cursors(&scans), ["0", "7", "9"]);
-    let next = scanner.pass(0, &mail, &mut attended).await;
-    assert_eq!(next, found(&["mail-b"], true));
+    assert_eq!(cursors(&setup.scans), ["0", "7", "9"]);
+    assert_eq!(setup.pass().await, found(&["mail-b"], true));
 }
 
 #[tokio::test]
-async fn the_passes_of_all_patterns_share_one_pace() {
-    let pause = Duration::from_millis(20);
-    let (mut scanner, _events, _server, scans) =
-        scanner(pause, |scan| reply((scan as u64 + 1) % 2, named(&[]))).await;
-    for text in ["a-*", "b-*", "c-*"] {
-        let mut attended = BTreeSet::new();
-        scanner.pass(0, &pattern(text), &mut attended).await;
+async fn a_pass_finds_the_queues_of_all_patterns() {
+    let mut setup = scanner(&["a*", "*b"], MS, |_| {
+        reply(0, named(&["a", "ab", "b", "c"]))
+    })
+    .await;
+    let names = [("a", 0), ("ab", 0), ("b", 1)].map(|(name, of)| (name.to_owned(), of));
+    assert_eq!(setup.pass().await.names, BTreeMap::from(names));
+    assert_eq!(cursors(&setup.scans), ["0"]);
+}
+
+#[tokio::test]
+async fn a_created_queue_is_reported_at_once_and_survives_the_pass() {
+    let mut setup = scanner(&["mail-*"], MS, |_| reply(0, named(&["mail-old"]))).await;
+    for name in ["mail-new", "mail-absent", "other"] {
+        let created = NewQueue::Created(name.to_owned());
+        setup.heard.send(created).expect("it listens");
     }
-    let scans = scans.lock().expect("no panic");
-    assert_eq!(scans.len(), 6);
-    for step in scans.windows(2) {
-        assert!(step[1].0 - step[0].0 >= pause, "{step:?}");
-    }
+    setup.scanner.next_step = Instant::now() + Duration::from_millis(50);
+    setup.scanner.pass().await;
+    let reported = setup.reported();
+    assert_eq!(reported[0], found(&["mail-new"], false));
+    assert_eq!(reported[2], found(&["mail-new", "mail-old"], true));
+}
+
+#[tokio::test]
+async fn missed_creations_begin_a_pass_without_pauses() {
+    let long = Duration::from_secs(3_600);
+    let mut setup = scanner(&["*"], long, |scan| {
+        reply((scan as u64 + 1) % 4, named(&[]))
+    })
+    .await;
+    setup.heard.send(NewQueue::Listening).expect("it listens");
+    assert_eq!(setup.scanner.pass().await, None);
+    setup.scanner.is_quick = true;
+    setup.scanner.next_step = Instant::now();
+    assert!(setup.scanner.pass().await.is_some(), "no other replaces it");
+    assert!(setup.scanner.is_quick && setup.scanner.has_missed);
 }
 
 #[tokio::test]
 async fn a_failed_step_is_repeated_from_its_cursor() {
-    let (mut scanner, _events, _server, scans) =
-        scanner(Duration::from_millis(1), |scan| match scan {
-            0 => reply(7, named(&["a"])),
-            1 => "-LOADING the data set\r\n".to_owned(),
-            2 => "-NOPERM no right\r\n".to_owned(),
-            _ => reply(0, named(&["b"])),
-        })
-        .await;
-    let pass = scanner.pass(0, &pattern("*"), &mut BTreeSet::new()).await;
-    assert_eq!(pass, found(&["a", "b"], false));
-    assert_eq!(cursors(&scans), ["0", "7", "7", "7"]);
+    let mut setup = scanner(&["*"], MS, |scan| match scan {
+        0 => reply(7, named(&["a"])),
+        1 => "-LOADING the data set\r\n".to_owned(),
+        2 => "-NOPERM no right\r\n".to_owned(),
+        _ => reply(0, named(&["b"])),
+    })
+    .await;
+    assert_eq!(setup.pass().await, found(&["a", "b"], false));
+    assert_eq!(cursors(&setup.scans), ["0", "7", "7", "7"]);
 }
 
 /// The names of these queues.
@@ -140,7 +192,7 @@ fn numbered(numbers: impl Iterator<Item = usize>) -> impl Iterator<Item = String
 
 #[tokio::test]
 async fn all_passes_together_report_no_more_than_the_limit() {
-    let (mut scanner, mut events, _server, scans) = scanner(Duration::from_millis(1), |scan| {
+    let mut setup = scanner(&["q-*"], MS, |scan| {
         let next = scan as u64 + 1;
         match scan {
             0 | 1 => reply(next, numbered(scan * 6_000..scan * 6_000 + 6_000)),
@@ -152,23 +204,22 @@ async fn all_passes_together_report_no_more_than_the_limit() {
         }
     })
     .await;
-    let (all, mut attended) = (pattern("q-*"), BTreeSet::new());
-    let first = scanner.pass(0, &all, &mut attended).await;
-    assert!(first.is_complete);
-    assert!(first.names.iter().cloned().eq(numbered(0..MAX_QUEUES)));
-    assert_eq!(cursors(&scans), ["0", "1", "2"], "the pass goes on");
-    let reported_sizes = |events: &mut UnboundedReceiver<Event>| -> Vec<_> {
-        let reported = reported(events);
-        reported.iter().map(|found| found.names.len()).collect()
+    let is_whole = |found: &Found, numbers: std::ops::Range<usize>| {
+        found.is_complete && found.names.keys().cloned().eq(numbered(numbers))
     };
-    assert_eq!(reported_sizes(&mut events), [6_000, 4_000]);
-    let second = scanner.pass(0, &all, &mut attended).await;
-    assert!(second.is_complete);
-    assert!(second.names.iter().cloned().eq(numbered(100..MAX_QUEUES)));
-    assert_eq!(reported_sizes(&mut events), [9_900], "none of the others");
-    let third = scanner.pass(0, &all, &mut attended).await;
+    setup.scanner.pass().await;
+    let reports = setup.reported();
+    let sizes: Vec<_> = reports.iter().map(|found| found.names.len()).collect();
+    assert_eq!(sizes, [6_000, 4_000, MAX_QUEUES]);
+    assert!(is_whole(&reports[2], 0..MAX_QUEUES));
+    assert_eq!(cursors(&setup.scans), ["0", "1", "2"], "the pass goes on");
+    setup.scanner.pass().await;
+    let reports = setup.reported();
+    assert_eq!(reports.len(), 2, "none of the others");
+    assert!(is_whole(&reports[1], 100..MAX_QUEUES));
+    let third = setup.pass().await;
     assert_eq!(third.names.len(), MAX_QUEUES, "others take their places");
-    assert_eq!(attended, third.names);
+    assert_eq!(setup.scanner.attended, third.names);
 }
 
 #[test]
@@ -179,6 +230,7 @@ fn many_nodes_scan_as_much_as_ten() {
     for (nodes, seconds) in [(1, 1), (10, 1), (100, 10)] {
         crowd.saw(nodes);
         crowd.saw(1);
+        assert_eq!(crowd.between(second), second * (nodes / 10) as u32);
         assert_eq!(crowd.stretched(second), second * seconds, "{nodes} nodes");
     }
     assert_eq!(crowd.stretched(second), second, "the others have gone");

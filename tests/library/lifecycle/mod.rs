@@ -18,3 +18,4 @@ mod selections;
 mod settling;
 mod steps;
 mod uniqueness;
+mod unused;

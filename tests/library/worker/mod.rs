@@ -10,6 +10,7 @@ mod injected;
 mod leases;
 mod limits;
 mod many;
+mod new_queues;
 mod patterns;
 mod shares;
 mod sharing;
