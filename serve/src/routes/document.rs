@@ -49,6 +49,9 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
             rules.apply(schema);
         }
     }
+    if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
+        rules::settlements(schemas);
+    }
     without_null_defaults(&mut document);
     document
 }
