@@ -53,13 +53,19 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
 
 /// Reads a JSON object.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
-    let wrong = |reason: String| Problem::new(code_of(bytes), reason);
     // serde would take the items of a list for the fields of an object, in their order.
     if bytes.trim_ascii_start().starts_with(b"[") {
-        return Err(wrong("a list is given: write an object".to_owned()));
+        let detail = "a list is given: write an object";
+        return Err(Problem::new(Code::InvalidInput, detail));
     }
-    serde_json::from_slice(bytes)
-        .map_err(|error| wrong(dueq_input::unreadable(bytes, &error).to_string()))
+    serde_json::from_slice(bytes).map_err(|error| {
+        // A list that is too long is not read to its end.
+        let code = match error.is_data() {
+            true => Code::InvalidInput,
+            false => code_of(bytes),
+        };
+        Problem::new(code, dueq_input::unreadable(bytes, &error).to_string())
+    })
 }
 
 /// The code of a problem of this text: is it JSON with a wrong value, or none?

@@ -34,8 +34,9 @@ struct Task {
     shared: Arc<Shared>,
     client: Client,
     plan: Plan,
-    /// The scan between two steps.
+    /// The scan between two steps, and when it began.
     scan: Option<QueueScan>,
+    scan_begun: Instant,
     next: Snapshot,
     is_changed: bool,
     published: Instant,
@@ -47,7 +48,7 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     let now = Instant::now();
     let names = listed(&shared.patterns);
     let mut next = Snapshot::clone(&shared.snapshot.borrow());
-    next.is_whole |= names.is_some();
+    next.is_given = names.is_some();
     let mut plan = Plan::new(names, now);
     // After a panic: the queues that were known before.
     plan.scanned(
@@ -60,6 +61,7 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
         client,
         plan,
         scan: None,
+        scan_begun: now,
         next,
         is_changed: false,
         published: now,
@@ -115,10 +117,10 @@ impl Task {
     }
 
     fn scan(&mut self) {
-        let mut scan = self
-            .scan
-            .take()
-            .unwrap_or_else(|| self.client.scan_queues());
+        let mut scan = self.scan.take().unwrap_or_else(|| {
+            self.scan_begun = Instant::now();
+            self.client.scan_queues()
+        });
         self.calls.spawn(async move {
             let names = within(scan.next()).await;
             Done::Scanned(scan, names)
@@ -138,7 +140,7 @@ impl Task {
             }
             Done::Scanned(_, Ok(None)) => {
                 self.plan.scanned(Vec::new(), true, now);
-                self.next.is_whole = true;
+                self.next.scanned = Some(self.scan_begun);
                 self.answered(now);
             }
             // A server of a cluster may be gone: a new scan asks which ones there are.

@@ -30,7 +30,8 @@ impl Tags {
                     None => (tag, true),
                 };
                 let inner = opaque.strip_prefix('"');
-                match inner.and_then(|tag| tag.strip_suffix('"')) {
+                let inner = inner.and_then(|tag| tag.strip_suffix('"'));
+                match inner.filter(|inner| inner.is_ascii()) {
                     Some(inner) => tags.push((inner.to_owned(), is_strong)),
                     None if text.trim() == "*" && tags.is_empty() => return Ok(Some(Self::Any)),
                     None => return Err(wrong(tag)),

@@ -174,6 +174,7 @@ fn new_operation() -> Vec<Value> {
     let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
     let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
     let mut purge: Vec<_> = lack(&[
+        "after_ms",
         "error",
         "crashed",
         "canary",
@@ -188,6 +189,7 @@ fn new_operation() -> Vec<Value> {
     let mut cancel: Vec<_> = lack(&[
         "state",
         "before_ms",
+        "after_ms",
         "error",
         "crashed",
         "canary",
@@ -197,6 +199,7 @@ fn new_operation() -> Vec<Value> {
     let audit = lack(&[
         "state",
         "before_ms",
+        "after_ms",
         "error",
         "crashed",
         "canary",

@@ -15,7 +15,7 @@ const FOREIGN: [&str; 24] = [
     "i32",
     "f64",
     "usize",
-    "bool",
+    "expected bool",
     "struct",
     "variant",
     "enum ",
