@@ -92,7 +92,7 @@ pub(super) fn settlements(schemas: &mut Map<String, Value>) {
     schemas.insert("NewSettlement".to_owned(), one);
 }
 
-fn without_null(field: &mut Value) {
+pub(super) fn without_null(field: &mut Value) {
     if let Some(types) = field.get_mut("type").and_then(Value::as_array_mut) {
         types.retain(|one| one != "null");
         if let [only] = &types[..] {
