@@ -307,8 +307,8 @@ impl Error {
         self.0.applied
     }
 
-    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `None` if the
-    /// error is not a reply of the server.
+    /// The code of the server's error, such as `NOPERM`, `WRONGTYPE` or `LAYOUT`; `TOO_LARGE` of a
+    /// payload above the limit. `None` of other errors that are not a reply of the server.
     pub fn code(&self) -> Option<&str> {
         self.0.code.as_deref()
     }

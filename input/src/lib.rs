@@ -34,6 +34,7 @@ mod rate;
 mod schedule;
 pub mod time;
 mod unique;
+mod unreadable;
 mod when;
 mod wording;
 
@@ -50,5 +51,6 @@ pub use schedule::{
 };
 pub use time::{delay, moment, period, zone};
 pub use unique::Unique;
+pub use unreadable::{in_plain_words, is_json, unreadable};
 pub use when::{Timing, When};
 pub use wording::Wording;

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 pub use self::json::MAX_DEPTH;
-use self::json::{bytes_of, unreadable};
-use crate::{Defaults, Error, Expiry, Last, Unique, When, expiring, time};
+use self::json::bytes_of;
+use crate::{Defaults, Error, Expiry, Last, Unique, When, expiring, time, unreadable};
 
 /// The longest object: a payload of 16 MiB, each byte written as \u00xx.
 pub const MAX_BYTES: usize = 100 * 1024 * 1024;

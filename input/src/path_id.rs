@@ -12,8 +12,9 @@ use crate::error::quoted;
 /// - `~` and base64url without padding, for every id: `~b3JkZXIvNDI`. Proxies decode `%2F`, and so
 ///   break an id with a slash in the first spelling.
 ///
-/// `%7E` is the same as `~`, since proxies may replace one by the other. The library checks the
-/// length and the bytes of the id when it is used.
+/// `%7E` is the character `~`, as in any other name: a client that encodes every id reaches `~a` by it.
+/// Proxies may decode it, so [`id_path`] writes such an id in the second spelling. The library checks
+/// the length and the bytes of the id when it is used.
 ///
 /// # Errors
 /// If the segment is empty or neither spelling.
@@ -25,21 +26,23 @@ use crate::error::quoted;
 /// assert_eq!(path_id("~b3JkZXIvNDI"), Ok(b"order/42".to_vec()));
 /// ```
 pub fn path_id(segment: &str) -> Result<Vec<u8>, Error> {
-    let decoded = percent_decoded(segment)?;
-    let id = match decoded.strip_prefix(b"~") {
+    let id = match segment.strip_prefix('~') {
         Some(encoded) => URL_SAFE_NO_PAD.decode(encoded).map_err(|_| {
             Error::new(format!(
-                "the id {} is not ~ and base64url without padding; write every id that begins with ~ in this way",
+                "the id {} is not ~ and base64url without padding; write %7E for a ~ at the beginning of an id",
                 quoted(segment)
             ))
         })?,
-        None if std::str::from_utf8(&decoded).is_err() => {
-            return Err(Error::new(format!(
-                "the id {} is not UTF-8: write it as ~ and base64url without padding",
-                quoted(segment)
-            )));
+        None => {
+            let decoded = percent_decoded(segment)?;
+            if std::str::from_utf8(&decoded).is_err() {
+                return Err(Error::new(format!(
+                    "the id {} is not UTF-8: write it as ~ and base64url without padding",
+                    quoted(segment)
+                )));
+            }
+            decoded
         }
-        None => decoded,
     };
     if id.is_empty() {
         return Err(Error::new(format!(
@@ -115,7 +118,8 @@ mod tests {
             ("%2525", b"%25"),
             ("a~b", b"a~b"),
             ("~YS9i", b"a/b"),
-            ("%7EYS9i", b"a/b"),
+            ("%7EYS9i", b"~YS9i"),
+            ("%7e", b"~"),
             ("~_w", b"\xff"),
             ("~fg", b"~"),
         ] {

@@ -11,7 +11,7 @@ use dueq::Schedule;
 
 pub use self::given::{Given, GivenValue};
 use self::reader::Reader;
-use crate::Error;
+use crate::{Error, unreadable};
 
 /// How many faults an [`Error`] names.
 const NAMED: usize = 5;
@@ -170,8 +170,7 @@ pub fn schedules_json(text: &[u8], now: SystemTime) -> Result<Vec<DeclaredSchedu
 }
 
 fn object(text: &[u8]) -> Result<BTreeMap<String, (usize, Given)>, Error> {
-    let read: Given =
-        serde_json::from_slice(text).map_err(|error| Error::new(error.to_string()))?;
+    let read: Given = serde_json::from_slice(text).map_err(|error| unreadable(text, &error))?;
     match read.value {
         GivenValue::Table(fields) => Ok(fields),
         other => Err(Error::new(format!(

@@ -244,6 +244,11 @@ impl Message {
         self
     }
 
+    /// Its payload.
+    pub fn payload(&self) -> &[u8] {
+        &self.payload
+    }
+
     /// The id that was set. `None` if it is private: then each push of the message makes one, and
     /// [`Receipt::id`](crate::Receipt::id) returns it.
     ///

@@ -16,6 +16,8 @@ pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;
 pub(crate) const MAX_ID_BYTES: usize = 200;
 /// The largest payload that any queue can be configured for, in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: usize = 16 * 1024 * 1024;
+/// The code of an error about a payload above the limit of its queue, or of all.
+pub(crate) const TOO_LARGE: &str = "TOO_LARGE";
 /// The longest lease, in milliseconds: a day.
 pub(crate) const MAX_LEASE_MS: u64 = 86_400_000;
 /// The longest window of a push, in milliseconds: 30 days.
@@ -65,7 +67,8 @@ pub(crate) fn check_payload(payload: &[u8]) -> Result<(), Error> {
         return Err(Error::invalid(format!(
             "the payload has {} bytes, no queue takes more than {MAX_PAYLOAD_BYTES}",
             payload.len()
-        )));
+        ))
+        .with_code(TOO_LARGE));
     }
     Ok(())
 }

@@ -148,10 +148,10 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
     let server = Server::start(&[])?;
     let good = "{\"payload\":\"x\",\"delay\":\"1h\"}";
     for (bad, reason) in [
-        ("nonsense", "expected"),
-        ("{\"payload\":\"x\"", "EOF"),
+        ("nonsense", "the only words"),
+        ("{\"payload\":\"x\"", "ends too early"),
         ("[1]", "is a list"),
-        ("{\"payload\":\"x\",\"id\":1}", "integer"),
+        ("{\"payload\":\"x\",\"id\":1}", "id: the number `1`"),
         ("{\"payload\":\"x\",\"dealy\":\"1h\"}", "dealy"),
         ("{\"id\":\"x\"}", "neither payload"),
         (

@@ -60,8 +60,11 @@ fn faults_of_json_name_the_key_and_what_to_write() {
             "limit is a number: write a number without quotes",
         ),
         (r#""every": "1h", "limit": -1"#, "limit is -1"),
-        (r#""every": "1h", "limit": 1e400"#, "number out of range"),
-        (r#""every": "1h", "limit": NaN"#, "expected"),
+        (
+            r#""every": "1h", "limit": 1e400"#,
+            "limit: the number is too large",
+        ),
+        (r#""every": "1h", "limit": NaN"#, "no JSON value"),
         (
             r#""every": "1h", "name": "other""#,
             "name: the object has another name than \"nightly\"",

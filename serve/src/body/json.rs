@@ -3,6 +3,7 @@
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::app::Shared;
@@ -50,18 +51,27 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Option<String> {
     Some(media.trim().to_ascii_lowercase())
 }
 
-pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // serde would take the items of an array for the fields of an object, in their order.
-    if bytes.trim_ascii_start().first() == Some(&b'[') {
-        let detail = "the body is an array; it must be an object";
+/// Reads a JSON object.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Problem> {
+    // serde would take the items of a list for the fields of an object, in their order.
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        let detail = "a list is given: write an object";
         return Err(Problem::new(Code::InvalidInput, detail));
     }
     serde_json::from_slice(bytes).map_err(|error| {
-        let code = if error.is_data() {
-            Code::InvalidInput
-        } else {
-            Code::BadRequest
+        // A list that is too long is not read to its end.
+        let code = match error.is_data() {
+            true => Code::InvalidInput,
+            false => code_of(bytes),
         };
-        Problem::new(code, format!("the body cannot be read: {error}"))
+        Problem::new(code, dueq_input::unreadable(bytes, &error).to_string())
     })
+}
+
+/// The code of a problem of this text: is it JSON with a wrong value, or none?
+pub(crate) fn code_of(text: &[u8]) -> Code {
+    match dueq_input::is_json(text) {
+        true => Code::InvalidInput,
+        false => Code::BadRequest,
+    }
 }

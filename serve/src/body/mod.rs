@@ -8,8 +8,6 @@ mod whole;
 
 pub(crate) use bounded::Bounded;
 pub(crate) use budget::{Bodies, Reserved};
-#[cfg(any(test, feature = "harness"))]
-pub(crate) use json::parse as parse_json;
-pub(crate) use json::{JsonBody, media_type, require_json};
+pub(crate) use json::{JsonBody, code_of, media_type, parse as parse_json, require_json};
 pub(crate) use paused::{BodyPaused, Watchful};
 pub(crate) use whole::{Whole, unread, whole};

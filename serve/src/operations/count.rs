@@ -22,7 +22,7 @@ impl Count {
             state: plan.selected(),
             before_ms: plan.before_ms.unwrap_or(0),
             group: plan.group.clone(),
-            cursor: None,
+            cursor: plan.group.begin(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A requeue of those dead messages that died in the same way.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use dueq::{Applied, Cursor, Error, Queue, Requeued, State, Stored};
 use tokio::task::JoinSet;
@@ -34,11 +35,16 @@ impl GroupSteps {
             queue: queue.clone(),
             group: plan.group.clone(),
             before_ms: plan.before_ms.unwrap_or(0),
-            cursor: None,
+            cursor: plan.group.begin(),
             is_read: false,
             found: VecDeque::new(),
             done: 0,
         }
+    }
+
+    /// When the messages died that are requeued.
+    fn died(&self) -> RangeInclusive<u64> {
+        self.group.after_ms.unwrap_or(0)..=self.before_ms
     }
 
     pub(super) fn done(&self) -> u64 {
@@ -89,11 +95,11 @@ impl GroupSteps {
     async fn requeue(&mut self, limit: usize) -> Result<(), Error> {
         // The calls share batches.
         let mut calls = JoinSet::new();
-        let count = limit.min(self.found.len());
+        let (count, died) = (limit.min(self.found.len()), self.died());
         for id in self.found.drain(..count) {
-            let (queue, before_ms) = (self.queue.clone(), self.before_ms);
+            let (queue, died) = (self.queue.clone(), died.clone());
             calls.spawn(async move {
-                let outcome = requeue(&queue, &id, before_ms).await;
+                let outcome = requeue(&queue, &id, died).await;
                 (id, outcome)
             });
         }
@@ -120,9 +126,9 @@ impl GroupSteps {
     }
 }
 
-/// Requeues a message that is still dead since a time before. False if another caller was faster.
-async fn requeue(queue: &Queue, id: &[u8], before_ms: u64) -> Result<bool, Error> {
+/// Requeues a message that is still dead since these times. False if another caller was faster.
+async fn requeue(queue: &Queue, id: &[u8], died: RangeInclusive<u64>) -> Result<bool, Error> {
     let stored = queue.get_up_to(id, 0).await?;
-    let is_dead = |stored: &Stored| stored.state == State::Dead && stored.time_ms <= before_ms;
+    let is_dead = |stored: &Stored| stored.state == State::Dead && died.contains(&stored.time_ms);
     Ok(stored.as_ref().is_some_and(is_dead) && queue.requeue(id).await? == Requeued::Requeued)
 }

@@ -241,6 +241,9 @@ impl Operation {
         if let Some(state) = plan.state {
             what["state"] = json!(state.as_str());
         }
+        if let Some(after_ms) = plan.group.after_ms {
+            what["after_ms"] = json!(after_ms);
+        }
         if let Some(error) = &plan.group.error {
             what["error"] = json!(error);
         }

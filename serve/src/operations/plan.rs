@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dueq::{Listed, State};
+use dueq::{Cursor, Listed, State};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -61,6 +61,9 @@ pub(crate) struct Request {
     /// scheduled messages needs it.
     #[schema(maximum = 253_402_300_799_999_u64)]
     before_ms: Option<u64>,
+    /// Only what died at or after this time, of the same clock.
+    #[schema(maximum = 253_402_300_799_999_u64)]
+    after_ms: Option<u64>,
     /// True counts what would be done, and changes nothing.
     dry_run: Option<bool>,
     /// Only what died with this error: its first line, as `GET errors` groups them. Empty for none.
@@ -102,21 +105,33 @@ pub(crate) struct Plan {
     pub(crate) with_dead: bool,
 }
 
-/// Dead messages that died in the same way.
+/// Dead messages that died in the same way, or since a time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Group {
     /// The first line of their error.
     pub(crate) error: Option<String>,
     pub(crate) crashed: Option<bool>,
+    pub(crate) after_ms: Option<u64>,
 }
 
 impl Group {
     /// Whether it is of all dead messages.
     pub(super) fn is_all(&self) -> bool {
-        self.error.is_none() && self.crashed.is_none()
+        *self == Self::default()
+    }
+
+    /// Where a list of dead messages begins.
+    pub(super) fn begin(&self) -> Option<Cursor> {
+        self.after_ms.map(Cursor::at_ms)
     }
 
     pub(super) fn has(&self, message: &Listed) -> bool {
+        if self
+            .after_ms
+            .is_some_and(|after_ms| message.time_ms < after_ms)
+        {
+            return false;
+        }
         let is_error = |error: &String| *error == error_line(&message.error);
         let crashed = died_by_crash(message.crashes, &message.error);
         self.error.as_ref().is_none_or(is_error) && self.crashed.is_none_or(|only| only == crashed)
@@ -183,6 +198,11 @@ impl Plan {
                 request.before_ms.is_some(),
                 matches!(kind, Kind::Requeue | Kind::Purge),
             ),
+            (
+                "after_ms",
+                request.after_ms.is_some(),
+                kind == Kind::Requeue,
+            ),
             ("error", request.error.is_some(), kind == Kind::Requeue),
             ("crashed", request.crashed.is_some(), kind == Kind::Requeue),
             ("canary", request.canary.is_some(), kind == Kind::Requeue),
@@ -210,8 +230,11 @@ impl Plan {
             Some(messages) => Some(canary(messages, request.canary_wait_ms)?),
             None => None,
         };
-        if let Some(before_ms) = request.before_ms {
-            within("before_ms", before_ms, 0, MAX_MS)?;
+        for (field, time) in [
+            ("before_ms", request.before_ms),
+            ("after_ms", request.after_ms),
+        ] {
+            within(field, time.unwrap_or(0), 0, MAX_MS)?;
         }
         let before_ms = match (kind, state) {
             (Kind::Requeue, _) | (Kind::Purge, Some(State::Ready | State::Dead)) => {
@@ -234,6 +257,7 @@ impl Plan {
             group: Group {
                 error: request.error,
                 crashed: request.crashed,
+                after_ms: request.after_ms,
             },
             canary,
             pace,

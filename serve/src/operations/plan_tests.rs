@@ -54,6 +54,10 @@ fn fields_of_other_kinds_and_ranges_are_refused() {
             r#"{"kind": "purge", "state": "dead", "crashed": true}"#,
             "crashed:",
         ),
+        (
+            r#"{"kind": "purge", "state": "dead", "after_ms": 5}"#,
+            "after_ms:",
+        ),
         (r#"{"kind": "requeue", "canary": 0}"#, "canary: 0"),
         (r#"{"kind": "requeue", "canary": 101}"#, "canary: 101"),
         (

@@ -122,6 +122,9 @@ pub(crate) struct Shown {
     /// Of a requeue or a purge: only what died, or was due, at or before this time of Redis. The same
     /// call with this `before_ms` goes on where this one ended.
     before_ms: Option<u64>,
+    /// Of a requeue: only what died at or after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    after_ms: Option<u64>,
     /// Of a requeue: only what died with this error.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -178,6 +181,7 @@ impl Shown {
             kind: plan.kind,
             messages: selects.then(|| plan.selected().as_str()),
             before_ms: plan.before_ms,
+            after_ms: plan.group.after_ms,
             error: plan.group.error.clone(),
             crashed: plan.group.crashed,
             dry_run: plan.is_dry_run,

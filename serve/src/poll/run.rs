@@ -35,8 +35,9 @@ struct Task {
     shared: Arc<Shared>,
     client: Client,
     plan: Plan,
-    /// The scan between two steps.
+    /// The scan between two steps, and when it began.
     scan: Option<QueueScan>,
+    scan_begun: Instant,
     next: Snapshot,
     is_changed: bool,
     published: Instant,
@@ -51,8 +52,8 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
     let (heard, new) = unbounded_channel();
     let patterns = patterns_of(&client, &shared.patterns);
     let mut next = Snapshot::clone(&shared.snapshot.borrow());
-    next.is_whole |= names.is_some();
-    let is_listed = names.is_some();
+    let is_given = names.is_some();
+    next.is_given = is_given;
     let mut plan = Plan::new(names, now);
     // After a panic: the queues that were known before.
     plan.scanned(
@@ -65,6 +66,7 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
         client: client.clone(),
         plan,
         scan: None,
+        scan_begun: now,
         next,
         is_changed: false,
         published: now,
@@ -77,7 +79,7 @@ pub(super) async fn run(shared: Arc<Shared>, client: Client) {
         }
     };
     tokio::select! {
-        () = client.new_queues(&patterns, |new| drop(heard.send(new))), if !is_listed => {}
+        () = client.new_queues(&patterns, |new| drop(heard.send(new))), if !is_given => {}
         () = polling => {}
     }
 }
@@ -139,10 +141,10 @@ impl Task {
     }
 
     fn scan(&mut self) {
-        let mut scan = self
-            .scan
-            .take()
-            .unwrap_or_else(|| self.client.scan_queues());
+        let mut scan = self.scan.take().unwrap_or_else(|| {
+            self.scan_begun = Instant::now();
+            self.client.scan_queues()
+        });
         self.calls.spawn(async move {
             let names = within(scan.next()).await;
             Done::Scanned(scan, names)
@@ -162,7 +164,7 @@ impl Task {
             }
             Done::Scanned(_, Ok(None)) => {
                 self.plan.scanned(Vec::new(), true, now);
-                self.next.is_whole = true;
+                self.next.scanned = Some(self.scan_begun);
                 self.answered(now);
             }
             // A server of a cluster may be gone: a new scan asks which ones there are.

@@ -7,14 +7,19 @@ use std::time::{Duration, Instant};
 
 use dueq::Stats;
 
+/// How old the knowledge of all names may be.
+const WHOLE_FOR: Duration = Duration::from_secs(300);
+
 /// The queues as of the last answers of Redis.
 #[derive(Clone, Default)]
 pub(crate) struct Snapshot {
     pub(super) queues: BTreeMap<Arc<str>, Arc<Entry>>,
     /// When Redis answered last.
     pub(super) answered: Option<Instant>,
-    /// Whether all names are known: a scan has ended, or they were given.
-    pub(super) is_whole: bool,
+    /// When the last scan began that has found all names.
+    pub(super) scanned: Option<Instant>,
+    /// Whether the names were given.
+    pub(super) is_given: bool,
     /// Whether there are more queues than are polled.
     pub(super) is_cut: bool,
     /// Whether somebody who looks should wait for a later snapshot.
@@ -114,13 +119,21 @@ impl Snapshot {
         self.is_catching_up
     }
 
-    pub(crate) fn is_cut(&self) -> bool {
-        self.is_cut
+    /// Whether no scan looks for names: they were given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.is_given
     }
 
-    /// Whether all names are known.
+    /// How old the knowledge of all names is. `None` before the first scan has ended, and if the names
+    /// were given.
+    pub(crate) fn names_age(&self) -> Option<Duration> {
+        self.scanned.map(|begun| begun.elapsed())
+    }
+
+    /// Whether all queues are known that there were not long ago.
     pub(crate) fn is_whole(&self) -> bool {
-        self.is_whole
+        let is_scanned = self.names_age().is_some_and(|age| age <= WHOLE_FOR);
+        (self.is_given || is_scanned) && !self.is_cut
     }
 
     /// Why Redis does not answer now.

@@ -57,6 +57,8 @@ codes! {
     DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
     OperationRunning = "operation_running", CONFLICT, "An operation of this kind runs on the queue";
     QueueChanged = "queue_changed", PRECONDITION_FAILED, "The queue is not the one that was meant";
+    Exists = "exists", PRECONDITION_FAILED, "The queue has a message of this id";
+    OtherBody = "other_body", UNPROCESSABLE_ENTITY, "The key was used with another body";
     OtherSet = "other_set", CONFLICT, "The schedule belongs to another set";
     Stale = "stale", CONFLICT, "A newer revision has declared the set";
     OlderWorkers = "older_workers", CONFLICT, "Live workers are too old for schedules";

@@ -7,6 +7,7 @@ use crate::problem::{Code, Problem};
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         let code = match error.kind() {
+            ErrorKind::InvalidInput if error.code() == Some("TOO_LARGE") => Code::TooLarge,
             ErrorKind::InvalidInput => Code::InvalidInput,
             ErrorKind::Unavailable => Code::RedisUnavailable,
             ErrorKind::Timeout => Code::RedisTimeout,

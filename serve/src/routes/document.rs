@@ -49,13 +49,19 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
             rules.apply(schema);
         }
     }
+    if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
+        rules::settlements(schemas);
+    }
     without_null_defaults(&mut document);
     document
 }
 
 /// The schema of a name in a path: what the value is before its encoding. The second spelling can be
-/// longer, which is in words only.
+/// longer, which is in words only. A header that may be left out is not null.
 fn name_in_path(parameter: &mut Value) {
+    if parameter["in"] == "header" {
+        rules::without_null(&mut parameter["schema"]);
+    }
     if parameter["in"] != "path" {
         return;
     }

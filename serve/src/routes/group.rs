@@ -9,6 +9,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use crate::app::Shared;
 use crate::auth::{Right, guard};
 use crate::problem::MEDIA_TYPE;
+use crate::routes::declared::declared;
 
 /// Routes with the right that they ask for.
 pub(crate) struct Group {
@@ -34,7 +35,7 @@ const COMMON: [(&str, &str); 7] = [
 const OF_BODIES: [(&str, &str); 3] = [
     ("408", "The body paused for too long"),
     ("413", "The body is too large"),
-    ("415", "The body is not JSON"),
+    ("415", "The body is not JSON, or not plain UTF-8"),
 ];
 
 impl Group {
@@ -54,7 +55,7 @@ impl Group {
     pub(crate) fn guarded(self, app: &Shared) -> OpenApiRouter<Shared> {
         let state = (app.clone(), self.right);
         let mut router = OpenApiRouter::new();
-        for (schemas, paths, methods) in self.routes {
+        for (schemas, paths, methods) in self.routes.into_iter().map(declared) {
             // Around each method: the answer to a method that the path lacks needs no guard, and
             // other methods of the path may be in another group.
             let guarded = methods.route_layer(from_fn_with_state(state.clone(), guard));

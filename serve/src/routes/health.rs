@@ -13,6 +13,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::problem::{Code, Document, Problem};
+use crate::routes::declared::declared;
 
 /// How long Redis may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -44,8 +45,8 @@ impl RedisProbe {
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
-        .routes(routes!(healthz))
-        .routes(routes!(readyz))
+        .routes(declared(routes!(healthz)))
+        .routes(declared(routes!(readyz)))
 }
 
 /// The health of the server.

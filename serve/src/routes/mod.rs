@@ -7,6 +7,8 @@
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
 mod claims;
+mod conditions;
+mod declared;
 mod doctor;
 mod document;
 mod events;

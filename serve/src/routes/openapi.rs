@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
+use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{SecurityRequirement, Server};
@@ -13,7 +14,8 @@ use crate::app::Shared;
 use crate::problem::Document;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(openapi)]
+    let (schemas, paths, methods) = routes!(openapi);
+    vec![(schemas, paths, methods.layer(CompressionLayer::new()))]
 }
 
 /// What the document says besides the routes.

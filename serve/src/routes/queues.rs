@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::HeaderValue;
-use axum::http::header::ETAG;
+use axum::http::header::{ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio::time::timeout;
 use utoipa_axum::router::UtoipaMethodRouter;
@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
+use crate::routes::conditions::Tags;
 use crate::shown::quoted;
 
 mod delete;
@@ -44,13 +45,22 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
     get,
     path = "/v1/queues/{queue}",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("If-None-Match" = Option<String>, Header, description = "An `ETag`: reads the queue only if it is another one", pattern = "^\"[!#-+.-~-]+\"$"),
+    ),
     responses(
         (status = 200, body = Stats, headers(("ETag" = Option<String>, description = "Names this creation of the queue"))),
+        (status = 304, description = "The queue is still that of `If-None-Match`, whatever its counts are now"),
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
 )]
-async fn read_queue(State(app): State<Shared>, name: QueueName) -> Result<Response, Problem> {
+async fn read_queue(
+    State(app): State<Shared>,
+    name: QueueName,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let known = Tags::read(&headers, &IF_NONE_MATCH)?;
     app.poller.look([name.as_str()]);
     let queue = app.client.queue(name.as_str())?;
     // Before the counts: if another queue takes its place meanwhile, the tag is that of the old one.
@@ -59,14 +69,21 @@ async fn read_queue(State(app): State<Shared>, name: QueueName) -> Result<Respon
         Ok(incarnation) => incarnation?,
         Err(_) => None,
     };
+    let is_known = incarnation.as_ref().zip(known.as_ref());
+    if is_known.is_some_and(|(incarnation, known)| known.has(incarnation, true)) {
+        return Ok((StatusCode::NOT_MODIFIED, tag(incarnation), ()).into_response());
+    }
     let stats = queue.stats_reached().await?;
     if incarnation.is_none() && stats.unread.is_empty() {
         app.existing(&name).await?; // a damaged one has no incarnation
     }
-    let tag = incarnation.map(|incarnation| format!("\"{incarnation}\""));
-    let tag = tag.and_then(|tag| Some([(ETAG, HeaderValue::from_str(&tag).ok()?)]));
     let stats = Stats::new(name.as_str(), &stats);
-    Ok((tag, Json(stats)).into_response())
+    Ok((tag(incarnation), Json(stats)).into_response())
+}
+
+fn tag(incarnation: Option<String>) -> Option<[(HeaderName, HeaderValue); 1]> {
+    let tag = format!("\"{}\"", incarnation?);
+    Some([(ETAG, HeaderValue::from_str(&tag).ok()?)])
 }
 
 impl crate::app::App {

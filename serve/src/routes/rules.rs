@@ -4,18 +4,15 @@
 //!
 //! Rules that depend on what a text says are in words only, in the descriptions of the fields.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-/// All types. A schema without a type says the same, and validators warn of it.
-const ANY: [&str; 6] = ["object", "array", "string", "number", "boolean", "null"];
+use crate::routes::settlements::ACTIONS;
 
 /// What a schema needs.
 #[derive(Default)]
 pub(super) struct Rules {
     /// All of these hold.
     all_of: Vec<Value>,
-    /// The list whose wrong elements are refused one by one, and the schema of a right one.
-    elements: Option<(&'static str, &'static str)>,
     /// Null is no value of any field.
     is_without_null: bool,
 }
@@ -24,10 +21,6 @@ pub(super) struct Rules {
 pub(super) fn all() -> Vec<(&'static str, Rules)> {
     let rules = |all_of| Rules {
         all_of,
-        ..Rules::default()
-    };
-    let list_of = |field, of| Rules {
-        elements: Some((field, of)),
         ..Rules::default()
     };
     let schedule = Rules {
@@ -41,9 +34,6 @@ pub(super) fn all() -> Vec<(&'static str, Rules)> {
         ("LimitsChange", rules(limits())),
         ("NewOperation", rules(new_operation())),
         ("NewSchedule", schedule),
-        ("ManyMessages", list_of("messages", "NewMessage")),
-        ("NewSettlements", list_of("settlements", "NewSettlement")),
-        ("NewExtensions", list_of("extensions", "NewExtension")),
     ]
 }
 
@@ -56,12 +46,6 @@ impl Rules {
                 .flatten()
                 .for_each(|(_, field)| without_null(field));
         }
-        if let Some((list, of)) = self.elements {
-            schema["additionalProperties"] = false.into();
-            let one = format!("#/components/schemas/{of}");
-            schema["properties"][list]["items"] =
-                json!({ "anyOf": [{ "$ref": one }, { "type": ANY }] });
-        }
         if !self.all_of.is_empty() {
             let own = schema["allOf"].as_array().cloned();
             self.all_of.splice(0..0, own.unwrap_or_default());
@@ -70,7 +54,45 @@ impl Rules {
     }
 }
 
-fn without_null(field: &mut Value) {
+/// Gives the settlement of each action a schema of its own, so that generated clients have its fields.
+pub(super) fn settlements(schemas: &mut Map<String, Value>) {
+    let Some(all) = schemas.remove("NewSettlement") else {
+        return;
+    };
+    let (mut choices, mut mapping) = (Vec::new(), Map::new());
+    for (action, name, fields, description) in ACTIONS {
+        let field = |name: &&str| ((*name).to_owned(), all["properties"][*name].clone());
+        let mut own: Map<_, _> = ["handle"].iter().chain(fields).map(field).collect();
+        own.insert(
+            "action".to_owned(),
+            json!({ "type": "string", "enum": [action] }),
+        );
+        let mut required = vec!["handle", "action"];
+        if let Some(time) = own.get_mut("for_ms") {
+            without_null(time);
+            required.push("for_ms");
+        }
+        let reference = format!("#/components/schemas/{name}");
+        choices.push(json!({ "$ref": reference }));
+        mapping.insert(
+            own["action"]["enum"][0]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            reference.into(),
+        );
+        schemas.insert(name.to_owned(), json!({
+            "type": "object", "description": description, "properties": own, "required": required, "additionalProperties": false,
+        }));
+    }
+    let one = json!({
+        "description": all["description"], "oneOf": choices,
+        "discriminator": { "propertyName": "action", "mapping": mapping },
+    });
+    schemas.insert("NewSettlement".to_owned(), one);
+}
+
+pub(super) fn without_null(field: &mut Value) {
     if let Some(types) = field.get_mut("type").and_then(Value::as_array_mut) {
         types.retain(|one| one != "null");
         if let [only] = &types[..] {
@@ -152,6 +174,7 @@ fn new_operation() -> Vec<Value> {
     let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
     let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
     let mut purge: Vec<_> = lack(&[
+        "after_ms",
         "error",
         "crashed",
         "canary",
@@ -166,6 +189,7 @@ fn new_operation() -> Vec<Value> {
     let mut cancel: Vec<_> = lack(&[
         "state",
         "before_ms",
+        "after_ms",
         "error",
         "crashed",
         "canary",
@@ -175,6 +199,7 @@ fn new_operation() -> Vec<Value> {
     let audit = lack(&[
         "state",
         "before_ms",
+        "after_ms",
         "error",
         "crashed",
         "canary",

@@ -16,6 +16,7 @@ use crate::auth::session::set_cookie;
 use crate::auth::{Principal, Right};
 use crate::body::JsonBody;
 use crate::problem::{Document, Problem};
+use crate::routes::declared::declared;
 
 /// What the caller may do.
 #[derive(Serialize, ToSchema)]
@@ -45,7 +46,7 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
 }
 
 pub(super) fn changes() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().routes(routes!(begin_session, end_session))
+    OpenApiRouter::new().routes(declared(routes!(begin_session, end_session)))
 }
 
 /// Read what the caller may do

@@ -13,14 +13,11 @@ async fn action_has_a_line_before_and_a_line_after() -> Result<()> {
     let answer = instance
         .ask_as(
             "operator",
-            "PUT /v1/queues/orders/pause?why=%1b",
-            "{\"for_ms\": 60000}",
+            "PUT /v1/queues/orders/schedules/nightly?set=%62",
+            "{\"every\": \"1h\"}",
         )
         .await?;
-    assert_eq!(
-        answer.json()?,
-        json!({ "queue": "orders", "outcome": "closed" })
-    );
+    assert_eq!(answer.json()?["outcome"], "created");
     let lines = instance.audit()?;
     let [start, end] = &lines[..] else {
         panic!("{lines:?}");
@@ -30,10 +27,10 @@ async fn action_has_a_line_before_and_a_line_after() -> Result<()> {
         ("principal", json!("operator")),
         ("via", json!("token")),
         ("method", json!("PUT")),
-        ("path", json!("/v1/queues/orders/pause")),
-        ("query", json!("why=%1b")),
+        ("path", json!("/v1/queues/orders/schedules/nightly")),
+        ("query", json!("set=%62")),
         ("queue", json!("orders")),
-        ("body", json!({ "for_ms": 60000 })),
+        ("body", json!({ "every": "1h" })),
     ] {
         assert_eq!(start[field], value, "{field} of {start}");
     }
@@ -41,7 +38,7 @@ async fn action_has_a_line_before_and_a_line_after() -> Result<()> {
     assert!(peer.starts_with("127.0.0.1:"), "{start}");
     assert_eq!(
         (&end["event"], &end["status"], &end["action"]),
-        (&json!("end"), &json!(200), &start["action"])
+        (&json!("end"), &json!(201), &start["action"])
     );
     let text = std::fs::read_to_string(instance.folder.join("audit.ndjson"))?;
     assert!(!text.contains(instance.token("operator")), "{text}");

@@ -73,7 +73,7 @@ async fn deletion_needs_a_tag() -> Result<()> {
     let missing = instance.ask(&format!("DELETE {AT}"), &[], "").await?;
     assert_refused!(missing, 428, "if_match_required");
     let own = tag(&instance).await?;
-    for wrong in ["*", "", own.trim_matches('"'), "\"\u{e9}\"", "\"a\", *"] {
+    for wrong in ["", own.trim_matches('"'), "\"\u{e9}\"", "\"a\", *"] {
         let answer = delete(&instance, wrong).await?;
         assert_refused!(answer, 400, "invalid_input", "{wrong}");
     }

@@ -138,8 +138,9 @@ async fn wrong_limits_change_nothing() -> Result<()> {
             "burst is 0",
         ),
         ("{\"max_attempts\": 5, \"keep_dead\": 0}", "keep_dead is 0"),
-        ("[5]", "array"),
-        ("5", "struct"),
+        ("[5]", "a list is given"),
+        ("5", "an object is expected"),
+        ("{\"max_attempts\": 1e400}", "too large"),
     ] {
         let answer = set(&instance, body).await?;
         assert_refused!(&answer, 400, "invalid_input", "{body}");
@@ -154,7 +155,6 @@ async fn wrong_limits_change_nothing() -> Result<()> {
     }
     for body in [
         "{\"max_attempts\": NaN}",
-        "{\"max_attempts\": 1e400}",
         "{\"max_attempts\": 5",
         "{\"max_attempts\": 5}}",
         "\u{1}",

@@ -60,6 +60,38 @@ async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
     Ok(())
 }
 
+/// A list is complete as of the beginning of its scan, and a search as of its own beginning.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
+    let instance = Instance::open().await?;
+    instance.queue("q-0").await?;
+    list_until(&instance, |list| list["complete"] == true).await?;
+    for number in 1..4 {
+        let name = format!("q-{number}");
+        instance.queue(&name).await?;
+        let created = std::time::Instant::now();
+        let found = instance.ask("GET /v1/search?id=1", &[], "").await?.json()?;
+        assert_eq!(
+            (&found["complete"], &found["asked"]),
+            (&true.into(), &(number + 1).into()),
+            "{found}"
+        );
+        list_until(&instance, |list| {
+            let age = list["names_age_ms"].as_u64().map(Duration::from_millis);
+            // Its scan began after the queue was created.
+            let is_later = age.is_some_and(|age| age < created.elapsed() / 2);
+            let is_listed = of(list, &name).is_some();
+            assert!(
+                is_listed || list["complete"] != true || !is_later,
+                "{created:?}: {list}"
+            );
+            is_listed && is_later
+        })
+        .await?;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_have_each_queue_once() -> Result<()> {
     let instance = Instance::open().await?;

@@ -14,6 +14,7 @@ pub(crate) mod schedules;
 pub(crate) mod settle;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::protocol::limits::TOO_LARGE;
 use crate::protocol::replies::unexpected;
 use crate::protocol::verbs::Verb;
 
@@ -39,7 +40,13 @@ impl<'a> ItemText<'a> {
     /// The error of a word that refuses the item, or that the verb does not reply with.
     fn refusal(self) -> Error {
         match self.word {
-            "INVALID" => Error::invalid(self.detail),
+            "INVALID" => {
+                let error = Error::invalid(self.detail);
+                match self.detail.starts_with("payload has ") {
+                    true => error.with_code(TOO_LARGE),
+                    false => error,
+                }
+            }
             "FULL" => {
                 let what_to_do = if self.detail.starts_with("this queue may remember") {
                     "push with shorter windows, or raise the limit: dueq configure QUEUE --max-remembered N"

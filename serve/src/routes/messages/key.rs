@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use axum::http::HeaderMap;
+use dueq::{Message, Pushed, Queue, Receipt, Stored};
 use sha2::{Digest, Sha256};
+use tokio::task::JoinSet;
 
 use crate::auth::Principal;
 use crate::problem::{Code, Problem};
@@ -11,6 +13,8 @@ use crate::problem::{Code, Problem};
 const HEADER: &str = "idempotency-key";
 /// The longest key, in characters.
 const MAX_CHARS: usize = 200;
+/// How many payloads are compared at once.
+const AT_ONCE: usize = 16;
 /// How many bytes of the hash are in an id.
 const HASH_BYTES: usize = 16;
 
@@ -53,8 +57,79 @@ impl Key {
 
     /// The id of a message without one, by its number in the request. Numbers have ten digits, so that
     /// messages with one due time are delivered in the order of the request.
-    pub(super) fn id(&self, number: u64) -> String {
+    fn id(&self, number: u64) -> String {
         format!("key:{}:{number:010}", self.0)
+    }
+
+    /// The message with that id.
+    pub(super) fn name(&self, message: Message, number: u64) -> (Message, Option<Fingerprint>) {
+        let own = Fingerprint::of(message.payload());
+        (message.id(self.id(number)), Some(own))
+    }
+}
+
+/// The payload of a message with the id of a key, to find another one under the same key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    pub(super) bytes: usize,
+    hash: [u8; 32],
+}
+
+impl Fingerprint {
+    pub(super) fn of(payload: &[u8]) -> Self {
+        Self {
+            bytes: payload.len(),
+            hash: Sha256::digest(payload).into(),
+        }
+    }
+
+    /// Refuses a push if the message that exists has another payload. `stored` has as many bytes of it
+    /// as the push has, or fewer.
+    pub(super) fn compare(self, stored: &Stored) -> Result<(), Problem> {
+        let is_as_long = stored.payload_bytes == self.bytes as u64;
+        if is_as_long && Self::of(&stored.payload) == self {
+            return Ok(());
+        }
+        let detail = "nothing was changed: the queue has the message of this Idempotency-Key with another payload; \
+                      send another body with another key";
+        Err(Problem::new(Code::OtherBody, detail))
+    }
+}
+
+/// Pushes many messages. Of those that exist and have the id of a key, the payload is compared.
+pub(super) async fn push_many(
+    queue: &Queue,
+    messages: Vec<Message>,
+    own: &[Option<Fingerprint>],
+) -> Vec<Result<Receipt, Problem>> {
+    let pushed = queue.push_many(messages).await.into_iter();
+    let mut results: Vec<_> = pushed.map(|result| result.map_err(Problem::from)).collect();
+    let (mut calls, mut numbers) = (JoinSet::new(), own.iter().enumerate());
+    loop {
+        while calls.len() < AT_ONCE
+            && let Some((number, own)) = numbers.next()
+        {
+            let (Some(own), Some(Ok(receipt))) = (*own, results.get(number)) else {
+                continue;
+            };
+            if let Pushed::Exists(_) = receipt.outcome() {
+                let (queue, id) = (queue.clone(), receipt.id_bytes().to_vec());
+                calls.spawn(async move { (number, queue.get_up_to(&id, own.bytes).await, own) });
+            }
+        }
+        let (number, stored, own) = match calls.join_next().await {
+            None => return results,
+            Some(Ok(ended)) => ended,
+            Some(Err(_)) => continue, // it panicked, and the push is done
+        };
+        let compared = match stored {
+            Ok(Some(stored)) => own.compare(&stored),
+            Ok(None) => Ok(()), // it has ended since
+            Err(error) => Err(error.into()),
+        };
+        if let Err(problem) = compared {
+            results[number] = Err(problem);
+        }
     }
 }
 

@@ -3,19 +3,17 @@
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
-use dueq_input::Wording;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
+use crate::query::{Query, moment};
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
 use crate::routes::paged::paged;
-use crate::shown::{moment, quoted};
+use crate::shown::{self, quoted};
 
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -161,7 +159,7 @@ pub(super) async fn list_messages(
         }
     }
     let address = uri.path();
-    let before = before_ms.map_or_else(String::new, |ms| format!("&before={}", moment(ms)));
+    let before = before_ms.map_or_else(String::new, |ms| format!("&before={}", shown::moment(ms)));
     let next = next.map(|cursor| {
         let order = if of.newest { "newest" } else { "oldest" };
         let cursor = of.text(&cursor);
@@ -257,10 +255,7 @@ impl List {
 
 /// The moment in Unix milliseconds.
 fn moment_ms(field: &str, text: &str) -> Result<u64, Problem> {
-    let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
-    let moment =
-        moment.map_err(|error| Problem::new(Code::InvalidInput, format!("{field}: {error}")))?;
-    let since = moment.duration_since(std::time::UNIX_EPOCH);
+    let since = moment(field, text)?.duration_since(std::time::UNIX_EPOCH);
     let ms = since.unwrap_or_default().as_millis();
     Ok(u64::try_from(ms).unwrap_or(u64::MAX))
 }

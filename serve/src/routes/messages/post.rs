@@ -16,12 +16,12 @@ use utoipa::ToSchema;
 use crate::app::App;
 use crate::app::Shared;
 use crate::auth::Principal;
-use crate::body::{Bounded, media_type, whole};
+use crate::body::{Bounded, media_type, parse_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::fields::PushedMessage;
-use crate::routes::messages::key::Key;
-use crate::routes::messages::push::push_one;
+use crate::routes::messages::key::{Fingerprint, Key, push_many};
+use crate::routes::messages::push::{Only, push_one};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessages;
 use crate::routes::messages::stream::push_lines;
@@ -79,6 +79,7 @@ enum Outcome {
         (status = 200, description = "What became of the messages; of one message, that the queue has, or had, one of this id", body = inline(Answered)),
         (status = 201, description = "The one message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
         (status = 409, description = "`on_conflict` cannot change the one message: it is leased or dead", body = Document, content_type = "application/problem+json"),
+        (status = 422, description = "The queue has the one message of the `Idempotency-Key` with another payload", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
         (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
@@ -139,29 +140,30 @@ async fn json(
     if is_list || probe.is_ok_and(|probe| probe.messages.is_none()) {
         let read = reader.read(&app.client, &body.bytes).await?;
         let message = read.map_err(|error| unread(&body.bytes, &error))?;
-        let message = keyed(message, &body.bytes, key.as_ref(), 1);
-        return push_one(app, name, message, address).await;
+        let (message, of_key) = keyed(message, &body.bytes, key.as_ref(), 1);
+        return push_one(
+            app,
+            name,
+            message,
+            address,
+            of_key.map_or(Only::Any, Only::OfKey),
+        )
+        .await;
     }
     let Many {
         messages: Bounded(many),
-    } = serde_json::from_slice(&body.bytes).map_err(|error| {
-        let code = if error.is_data() {
-            Code::InvalidInput
-        } else {
-            Code::BadRequest
-        };
-        Problem::new(code, format!("the body cannot be read: {error}"))
-    })?;
+    } = parse_json(&body.bytes)?;
     let (mut tally, mut outcomes) = (Tally::default(), Vec::new());
     let (mut sent, mut messages) = (Vec::new(), Vec::new());
     for (number, element) in (1..).zip(&many) {
         let text = element.get().as_bytes();
         match reader.read(&app.client, text).await? {
             Ok(message) => {
-                let message = keyed(message, text, key.as_ref(), number);
+                let (message, of_key) = keyed(message, text, key.as_ref(), number);
                 sent.push(Sent {
                     line: number,
                     on_conflict: message.conflict(),
+                    of_key,
                 });
                 messages.push(message);
                 outcomes.push(None);
@@ -173,7 +175,8 @@ async fn json(
         }
     }
     let queue = app.client.queue(name.as_str())?;
-    let results = queue.push_many(messages).await;
+    let of_key: Vec<_> = sent.iter().map(|sent| sent.of_key).collect();
+    let results = push_many(&queue, messages, &of_key).await;
     let left = outcomes.iter_mut().filter(|outcome| outcome.is_none());
     for ((sent, result), outcome) in sent.into_iter().zip(results).zip(left) {
         let pushed = result.as_ref().ok().map(PushedMessage::new);
@@ -190,17 +193,22 @@ async fn json(
 }
 
 /// The message with the id of the key, if it has none.
-fn keyed(message: Message, text: &[u8], key: Option<&Key>, number: u64) -> Message {
+fn keyed(
+    message: Message,
+    text: &[u8],
+    key: Option<&Key>,
+    number: u64,
+) -> (Message, Option<Fingerprint>) {
     #[derive(Deserialize)]
     struct Own {
         window: Option<IgnoredAny>,
     }
     let Some(key) = key.filter(|_| message.id_bytes().is_none()) else {
-        return message;
+        return (message, None);
     };
-    let message = message.id(key.id(number));
+    let (message, of_key) = key.name(message, number);
     match serde_json::from_slice::<Own>(text) {
-        Ok(Own { window: Some(_) }) => message,
-        _ => message.window(WINDOW),
+        Ok(Own { window: Some(_) }) => (message, of_key),
+        _ => (message.window(WINDOW), of_key),
     }
 }

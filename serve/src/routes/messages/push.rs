@@ -2,8 +2,8 @@
 
 use axum::Json;
 use axum::extract::{FromRequest, OriginalUri, Request, State};
-use axum::http::header::LOCATION;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::header::{IF_NONE_MATCH, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dueq::{Message, OnConflict, Pushed};
 
@@ -11,7 +11,9 @@ use crate::app::{App, Shared};
 use crate::body::{Whole, require_json, whole};
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
+use crate::routes::conditions::Tags;
 use crate::routes::messages::fields::PushedMessage;
+use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessage;
 use crate::shown::quoted;
@@ -41,12 +43,14 @@ impl FromRequest<Shared> for MessageBody {
     params(
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
         ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+        ("If-None-Match" = Option<String>, Header, description = "`*`: only if the queue has no message of this id", pattern = "^\\*$"),
     ),
     request_body = NewMessage,
     responses(
         (status = 200, description = "The queue has, or had, a message of this id", body = PushedMessage),
         (status = 201, description = "The message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
         (status = 409, description = "`on_conflict` cannot change the message: it is leased or dead", body = Document, content_type = "application/problem+json"),
+        (status = 412, description = "The queue has a message of this id, and `If-None-Match` asks for none", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
         (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
     )
@@ -56,8 +60,10 @@ pub(super) async fn push_message(
     name: QueueName,
     id: MessageId,
     OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
     MessageBody(body): MessageBody,
 ) -> Result<Response, Problem> {
+    let is_new = Tags::read(&headers, &IF_NONE_MATCH)? == Some(Tags::Any);
     let read = Reader::new().read(&app.client, &body.bytes).await?;
     let message = read.map_err(|error| unread(&body.bytes, &error))?;
     if let Some(own) = message.id_bytes()
@@ -72,7 +78,26 @@ pub(super) async fn push_message(
     }
     let above = uri.path().rsplit_once('/').map(|(above, _)| above);
     let message = message.id(id.as_bytes());
-    push_one(&app, &name, message, above.unwrap_or_default()).await
+    if is_new && message.conflict() != OnConflict::Keep {
+        let detail = "on_conflict and If-None-Match: * exclude each other; leave out one";
+        return Err(Problem::new(Code::InvalidInput, detail));
+    }
+    let above = above.unwrap_or_default();
+    let only = match is_new {
+        true => Only::New,
+        false => Only::Any,
+    };
+    push_one(&app, &name, message, above, only).await
+}
+
+/// What a message of the id that exists must be, so that the push is no error.
+#[derive(Clone, Copy)]
+pub(super) enum Only {
+    Any,
+    /// There must be none.
+    New,
+    /// The id is that of a key: it must have this payload.
+    OfKey(Fingerprint),
 }
 
 /// Pushes a message. `messages` is the address of the queue's messages.
@@ -81,6 +106,7 @@ pub(super) async fn push_one(
     name: &QueueName,
     message: Message,
     messages: &str,
+    only: Only,
 ) -> Result<Response, Problem> {
     let conflict = message.conflict();
     let queue = app.client.queue(name.as_str())?;
@@ -96,10 +122,27 @@ pub(super) async fn push_one(
         Pushed::Exists(state) if conflict != OnConflict::Keep => {
             return Err(unchanged(state, id));
         }
+        Pushed::Exists(state) if matches!(only, Only::New) => {
+            let id = quoted(&String::from_utf8_lossy(id));
+            let detail =
+                format!("nothing was changed: the queue has message {id}, and it is {state}");
+            return Err(Problem::new(Code::Exists, detail));
+        }
         Pushed::Exists(_) => {
-            // The push is done: if this read fails, its answer only lacks the time.
-            if let Ok(Some(stored)) = queue.get_up_to(id, 0).await {
-                pushed = pushed.existing(&stored);
+            let most = match only {
+                Only::OfKey(own) => own.bytes,
+                Only::Any | Only::New => 0,
+            };
+            match (queue.get_up_to(id, most).await, only) {
+                (Ok(Some(stored)), only) => {
+                    if let Only::OfKey(own) = only {
+                        own.compare(&stored)?;
+                    }
+                    pushed = pushed.existing(&stored);
+                }
+                (Err(error), Only::OfKey(_)) => return Err(error.into()),
+                // The push is done: the answer only lacks the time.
+                (Ok(None) | Err(_), _) => {}
             }
         }
         _ => {}

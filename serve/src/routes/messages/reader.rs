@@ -9,6 +9,7 @@ use dueq_input::Defaults;
 use jiff::Timestamp;
 use tokio::sync::OnceCell;
 
+use crate::body::code_of;
 use crate::problem::{Code, Problem};
 
 /// The longest message in JSON: a payload of 16 MiB fits in base64.
@@ -82,13 +83,7 @@ impl Reader {
 
 /// The problem of a text that is no message.
 pub(in crate::routes) fn unread(text: &[u8], error: &dueq_input::Error) -> Problem {
-    let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-    let code = if is_json {
-        Code::InvalidInput
-    } else {
-        Code::BadRequest
-    };
-    Problem::new(code, error.to_string())
+    Problem::new(code_of(text), error.to_string())
 }
 
 fn ms_of(time: Duration) -> u64 {

@@ -102,5 +102,5 @@ pub(super) enum NewMessages {
 pub(super) struct ManyMessages {
     /// A wrong one is refused alone, and the others are pushed.
     #[schema(max_items = 1_000)]
-    messages: Vec<Value>,
+    messages: Vec<NewMessage>,
 }

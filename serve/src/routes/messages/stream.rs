@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::future::ready;
 
 use axum::body::Body;
-use dueq::{Applied, Error, Message, Queue, Receipt};
+use dueq::{Applied, Message, Queue, Receipt};
 use http_body_util::BodyExt;
 use tokio::task::{JoinError, JoinHandle};
 
 use crate::app::App;
 use crate::body::{Reserved, unread as unread_body};
 use crate::problem::{Code, Problem};
-use crate::routes::messages::key::Key;
+use crate::routes::messages::key::{Key, push_many};
 use crate::routes::messages::lines::{Line, Lines};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::tally::{Sent, Summary, Tally};
@@ -22,7 +22,7 @@ const IN_FLIGHT: usize = 2;
 const BATCH_LINES: usize = 4_096;
 const BATCH_BYTES: usize = 2 << 20;
 
-type Results = Vec<Result<Receipt, Error>>;
+type Results = Vec<Result<Receipt, Problem>>;
 
 /// A batch that is being pushed. The push goes on if the caller disconnects.
 struct Flight {
@@ -155,13 +155,14 @@ impl Stream<'_> {
         match read {
             Ok(None) => {}
             Ok(Some((message, bytes))) => {
-                let message = match (&self.key, message.id_bytes()) {
-                    (Some(key), None) => message.id(key.id(number)),
-                    _ => message,
+                let (message, of_key) = match (&self.key, message.id_bytes()) {
+                    (Some(key), None) => key.name(message, number),
+                    _ => (message, None),
                 };
                 self.sent.push(Sent {
                     line: number,
                     on_conflict: message.conflict(),
+                    of_key,
                 });
                 self.messages.push(message);
                 self.bytes += bytes;
@@ -176,13 +177,15 @@ impl Stream<'_> {
     fn send(&mut self, waiting: usize) {
         self.bytes = 0;
         let messages = std::mem::take(&mut self.messages);
+        let sent = std::mem::take(&mut self.sent);
+        let of_key: Vec<_> = sent.iter().map(|sent| sent.of_key).collect();
         let (queue, memory) = (self.queue.clone(), self.reserved.split_but(waiting));
         let results = tokio::spawn(async move {
             let _memory = memory;
-            queue.push_many(messages).await
+            push_many(&queue, messages, &of_key).await
         });
         self.flights.push_back(Flight {
-            sent: std::mem::take(&mut self.sent),
+            sent,
             last_line: self.last_line,
             results,
         });

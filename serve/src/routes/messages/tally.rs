@@ -1,10 +1,11 @@
 //! Counts what the pushes of one request did.
 
-use dueq::{Applied, Error, ErrorKind, OnConflict, Pushed, Receipt};
+use dueq::{Applied, OnConflict, Pushed, Receipt};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
+use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::push::unchanged;
 
 /// How many refusals are described. The rest is counted.
@@ -62,6 +63,8 @@ impl Reason {
 pub(super) struct Sent {
     pub(super) line: u64,
     pub(super) on_conflict: OnConflict,
+    /// The payload of a message with the id of a key.
+    pub(super) of_key: Option<Fingerprint>,
 }
 
 /// The counts so far, and the first failure.
@@ -86,21 +89,24 @@ impl Tally {
     }
 
     /// Counts the result of a push. Returns why it was refused, if it was.
-    pub(super) fn settle(&mut self, sent: Sent, result: Result<Receipt, Error>) -> Option<Reason> {
+    pub(super) fn settle(
+        &mut self,
+        sent: Sent,
+        result: Result<Receipt, Problem>,
+    ) -> Option<Reason> {
         let receipt = match result {
             Ok(receipt) => receipt,
-            Err(error)
-                if error.kind() == ErrorKind::InvalidInput
-                    && error.was_applied() == Applied::No =>
+            Err(problem)
+                if problem.code.status().is_client_error() && problem.applied == Applied::No =>
             {
-                return Some(self.refuse(sent.line, &error.into()));
+                return Some(self.refuse(sent.line, &problem));
             }
-            Err(error) => {
+            Err(problem) => {
                 self.summary.failed += 1;
                 if self.failure.is_none() {
                     self.summary.lines_done = sent.line.saturating_sub(1);
                 }
-                self.fail(error.into());
+                self.fail(problem);
                 return None;
             }
         };

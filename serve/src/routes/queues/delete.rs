@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
+use crate::routes::conditions::Tags;
 use crate::shown::quoted;
 
 /// What was done.
@@ -24,7 +25,7 @@ pub(super) struct QueueDeleted {
 /// Delete a queue
 ///
 /// With all its messages. `If-Match` has the `ETag` of the queue that the caller has read: one that
-/// was deleted and created again since stays. Handlers that run cannot settle their deliveries then.
+/// was deleted and created again since stays. `*` deletes whichever there is. Handlers that run cannot settle their deliveries then.
 /// Workers serve the queue again after the next push. If the reply is lost, the same call answers 404
 /// once it is done.
 #[utoipa::path(
@@ -33,7 +34,7 @@ pub(super) struct QueueDeleted {
     tag = "queues",
     params(
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("If-Match" = String, Header, description = "The `ETag` of the queue", pattern = "^\"[!#-+.-~-]+\"$"),
+        ("If-Match" = String, Header, description = "The `ETag` of the queue, or `*` for whichever there is", pattern = "^(\\*|\"[!#-+.-~-]+\")$"),
     ),
     responses(
         (status = 200, body = QueueDeleted),
@@ -48,7 +49,10 @@ pub(super) async fn delete_queue(
     name: QueueName,
     headers: HeaderMap,
 ) -> Result<Json<QueueDeleted>, Problem> {
-    let tags = tags(&headers)?;
+    let Some(tags) = Tags::read(&headers, &IF_MATCH)? else {
+        let detail = "If-Match: send the ETag of the queue, which GET answers, so that only that queue is deleted";
+        return Err(Problem::new(Code::IfMatchRequired, detail));
+    };
     let queue = app.client.queue(name.as_str())?;
     let changed = || {
         let detail = format!(
@@ -65,7 +69,7 @@ pub(super) async fn delete_queue(
             return Err(changed()); // a damaged queue has no incarnation
         }
     };
-    if !tags.contains(&found) {
+    if !tags.has(&found, false) {
         return Err(changed());
     }
     match queue.delete_incarnation(&found).await? {
@@ -78,62 +82,5 @@ pub(super) async fn delete_queue(
             Err(changed()) // it was created again at this moment
         }
         _ => Err(changed()),
-    }
-}
-
-/// The incarnations of `If-Match`: strong tags, of which one must be that of the queue.
-fn tags(headers: &HeaderMap) -> Result<Vec<String>, Problem> {
-    let mut tags = Vec::new();
-    for value in headers.get_all(IF_MATCH) {
-        let Ok(text) = value.to_str() else {
-            return Err(wrong(&String::from_utf8_lossy(value.as_bytes())));
-        };
-        for tag in text.split(',').map(str::trim) {
-            let inner = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
-            match inner {
-                Some(inner) => tags.push(inner.to_owned()),
-                // A weak tag is never equal.
-                None if tag.starts_with("W/\"") && tag.ends_with('"') => {}
-                None => return Err(wrong(tag)),
-            }
-        }
-    }
-    if headers.get(IF_MATCH).is_none() {
-        let detail = "If-Match: send the ETag of the queue, which GET answers, so that only that queue is deleted";
-        return Err(Problem::new(Code::IfMatchRequired, detail));
-    }
-    Ok(tags)
-}
-
-fn wrong(tag: &str) -> Problem {
-    let detail = format!(
-        "If-Match: {} is no ETag of a queue; * is not taken, because it would delete a queue that the caller has not seen",
-        quoted(tag)
-    );
-    Problem::new(Code::InvalidInput, detail)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn if_match_has_one_strong_tag_or_more() {
-        let read = |values: &[&str]| {
-            let mut headers = HeaderMap::new();
-            for value in values {
-                headers.append(IF_MATCH, value.parse().expect("a value"));
-            }
-            tags(&headers).map_err(|problem| problem.code)
-        };
-        assert_eq!(read(&[]), Err(Code::IfMatchRequired));
-        assert_eq!(read(&["\"a\""]), Ok(vec!["a".to_owned()]));
-        let two = Ok(vec!["a".to_owned(), "b".to_owned()]);
-        assert_eq!(read(&["\"a\" , \"b\""]), two);
-        assert_eq!(read(&["\"a\"", "\"b\""]), two);
-        assert_eq!(read(&["W/\"a\""]), Ok(Vec::new()));
-        for wrong in ["", "*", "a", "\"", "\"a", "\"a\",", "\"a\", *"] {
-            assert_eq!(read(&[wrong]), Err(Code::InvalidInput), "{wrong}");
-        }
     }
 }

@@ -42,9 +42,14 @@ pub(super) struct Queues {
     next: Option<String>,
     /// How long ago Redis last answered the server's poller.
     age_ms: u64,
-    /// Whether all queues are known: not while the first scan of the keys runs, nor if there are more
-    /// than 10,000.
+    /// Whether all queues are known that there were `names_age_ms` ago: not before the first scan of the
+    /// keys has ended, nor if the last one began more than 5 minutes ago, nor if there are more than
+    /// 10,000.
     complete: bool,
+    /// How long ago the last scan of all keys began: a queue that was created since may be missing.
+    /// Missing before the first scan has ended, and if the server has a list of names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names_age_ms: Option<u64>,
     /// Why Redis does not answer now. The counts are of before.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
@@ -158,7 +163,8 @@ pub(super) async fn list_queues(
         next,
         queues,
         age_ms,
-        complete: snapshot.is_whole() && !snapshot.is_cut(),
+        complete: snapshot.is_whole(),
+        names_age_ms: snapshot.names_age().map(ms),
         error: snapshot.failure().map(str::to_owned),
     };
     Ok(paged(link.as_deref(), page))

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
-use crate::body::{Whole, require_json, whole};
+use crate::body::{Whole, code_of, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
@@ -44,15 +44,7 @@ impl ScheduleBody {
     ) -> Result<T, Problem> {
         let reading = tokio::task::spawn_blocking(move || {
             let text = &self.0.bytes;
-            read(text).map_err(|error| {
-                let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-                let code = if is_json {
-                    Code::InvalidInput
-                } else {
-                    Code::BadRequest
-                };
-                Problem::new(code, error.to_string())
-            })
+            read(text).map_err(|error| Problem::new(code_of(text), error.to_string()))
         });
         match reading.await {
             Ok(read) => read,

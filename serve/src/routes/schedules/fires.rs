@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use axum::Json;
 use axum::extract::State;
 use dueq::{Fire, Schedule, ScheduleInfo};
-use dueq_input::{ClockChanges, Wording};
+use dueq_input::ClockChanges;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::app::Shared;
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
+use crate::query::{Query, moment};
 use crate::routes::schedules::absent;
 
 /// The most fires of a call.
@@ -103,7 +103,7 @@ pub(super) async fn next_fires(
     name: ScheduleName,
     Query(next): Query<Next>,
 ) -> Result<Json<Fires>, Problem> {
-    let (count, from) = (counted(next.count)?, moment(next.from.as_deref())?);
+    let (count, from) = (counted(next.count)?, begin(next.from.as_deref())?);
     let schedule = app.client.queue(queue.as_str())?.schedule(name.as_str());
     let Some(info) = schedule.get().await? else {
         return Err(absent(&app, &queue, &name).await);
@@ -122,7 +122,7 @@ pub(super) async fn next_fires(
     responses((status = 200, body = Fires)),
 )]
 pub(super) async fn preview_fires(Query(preview): Query<Preview>) -> Result<Json<Fires>, Problem> {
-    let (count, from) = (counted(preview.count)?, moment(preview.from.as_deref())?);
+    let (count, from) = (counted(preview.count)?, begin(preview.from.as_deref())?);
     computed(move || of_rule(&preview, from, count)).await
 }
 
@@ -135,12 +135,12 @@ fn counted(count: Option<usize>) -> Result<usize, Problem> {
     Err(Problem::new(Code::InvalidInput, detail))
 }
 
-fn moment(text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
+fn begin(text: Option<&str>) -> Result<Option<Timestamp>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let moment = dueq_input::moment(text, None, Timestamp::now(), Wording::Fields);
-    let moment = moment.map_err(|error| invalid(format!("from: {error}")))?;
-    let moment = Timestamp::try_from(moment).map_err(|error| invalid(format!("from: {error}")))?;
-    Ok(Some(moment))
+    let begin = Timestamp::try_from(moment("from", text)?);
+    begin
+        .map(Some)
+        .map_err(|error| invalid(format!("from: {error}")))
 }
 
 fn invalid(detail: impl Into<String>) -> Problem {

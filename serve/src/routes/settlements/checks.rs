@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
+use crate::body::parse_json;
 use crate::checks::check_problem;
 use crate::routes::settlements::extension::Extension;
 use crate::routes::settlements::settlement::Settlement;
-use crate::routes::settlements::{MAX_ITEMS, lists, only};
+use crate::routes::settlements::{Lists, MAX_ITEMS, only};
 
 /// The body of settlements: a list within its length, of items with a whole handle or a reason.
 pub fn http_settlements(bytes: &[u8]) {
-    let read =
-        lists(bytes).and_then(|lists| only("settlements", lists.settlements, lists.extensions));
+    let read = parse_json(bytes)
+        .and_then(|lists: Lists<'_>| only("settlements", lists.settlements, lists.extensions));
     let items = match read {
         Ok(items) => items,
         Err(problem) => return check_problem(&problem),
@@ -26,8 +27,8 @@ pub fn http_settlements(bytes: &[u8]) {
 
 /// The body of extensions: the same, with leases of a day at most.
 pub fn http_extensions(bytes: &[u8]) {
-    let read =
-        lists(bytes).and_then(|lists| only("extensions", lists.extensions, lists.settlements));
+    let read = parse_json(bytes)
+        .and_then(|lists: Lists<'_>| only("extensions", lists.extensions, lists.settlements));
     let items = match read {
         Ok(items) => items,
         Err(problem) => return check_problem(&problem),

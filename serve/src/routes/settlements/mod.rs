@@ -17,7 +17,7 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::auth::{Principal, Right};
-use crate::body::{Bounded, Whole, require_json, whole};
+use crate::body::{Bounded, Whole, parse_json, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::{MAX_BYTES, Reader};
@@ -25,6 +25,7 @@ use crate::routes::settlements::extension::Extension;
 use crate::routes::settlements::settlement::{Asked, Settlement};
 
 pub(crate) use outcome::Settlements;
+pub(super) use settlement::ACTIONS;
 
 /// How many items a request has at most.
 const MAX_ITEMS: usize = 1_000;
@@ -62,24 +63,8 @@ struct Lists<'a> {
 
 impl Items {
     fn lists(&self) -> Result<Lists<'_>, Problem> {
-        lists(&self.0.bytes)
+        parse_json(&self.0.bytes)
     }
-}
-
-fn lists(bytes: &[u8]) -> Result<Lists<'_>, Problem> {
-    // serde would take the items of an array for the fields.
-    if bytes.trim_ascii_start().starts_with(b"[") {
-        let detail = "the body is an array; it must be an object";
-        return Err(Problem::new(Code::InvalidInput, detail));
-    }
-    serde_json::from_slice(bytes).map_err(|error| {
-        let code = if error.is_data() {
-            Code::InvalidInput
-        } else {
-            Code::BadRequest
-        };
-        Problem::new(code, format!("the body cannot be read: {error}"))
-    })
 }
 
 /// The list that a request must have, and not the other one.
@@ -96,19 +81,23 @@ fn only<'a>(
 }
 
 /// What is settled.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = NewSettlements)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Settle {
+    /// A wrong one is refused alone, and the others act.
     #[schema(max_items = 1_000)]
     settlements: Vec<Settlement>,
 }
 
 /// What is extended.
-#[derive(ToSchema)]
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[schema(as = NewExtensions)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct Extend {
+    /// A wrong one is refused alone, and the others act.
     #[schema(max_items = 1_000)]
     extensions: Vec<Extension>,
 }

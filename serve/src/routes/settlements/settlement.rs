@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use dueq::{Client, DeliveryHandle, Due, Message};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::body::Bounded;
+use crate::body::{Bounded, parse_json};
 use crate::problem::{Code, Problem};
 use crate::routes::messages::{NewMessage, Reader, unread};
 use crate::routes::timing::Timing;
@@ -18,10 +18,58 @@ const MAX_PUSHED: usize = 100;
 /// How many characters of a text are in a detail.
 const MAX_DETAIL: usize = 300;
 
+/// The actions: the name of the schema of each, its fields beside `handle` and `action`, and what becomes
+/// of the delivery.
+pub(in crate::routes) const ACTIONS: [(Action, &str, &[&str], &str); 7] = [
+    (
+        Action::Ack,
+        "AckSettlement",
+        &["push"],
+        "Done: the message is removed",
+    ),
+    (
+        Action::Retry,
+        "RetrySettlement",
+        &["delay", "at", "within", "tz", "error"],
+        "It failed, and is due again then; after its last attempt it is dead",
+    ),
+    (
+        Action::Bury,
+        "BurySettlement",
+        &["error"],
+        "It failed for good: it is dead",
+    ),
+    (
+        Action::Release,
+        "ReleaseSettlement",
+        &[],
+        "It is due now, and nothing is counted",
+    ),
+    (
+        Action::Snooze,
+        "SnoozeSettlement",
+        &TIME,
+        "It is due again then, and no failure is counted",
+    ),
+    (
+        Action::Again,
+        "AgainSettlement",
+        &TIME,
+        "It was done, and is due again then, with no attempts counted",
+    ),
+    (
+        Action::Throttle,
+        "ThrottleSettlement",
+        &["for_ms"],
+        "It is due now, and no message of the queue starts for `for_ms`",
+    ),
+];
+const TIME: [&str; 4] = ["delay", "at", "within", "tz"];
+
 /// What becomes of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Action {
+pub(in crate::routes) enum Action {
     Ack,
     Retry,
     Bury,
@@ -31,7 +79,7 @@ enum Action {
     Throttle,
 }
 
-/// What becomes of one delivery.
+/// What becomes of one delivery: `action` says which, and has its own fields.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(as = NewSettlement)]
@@ -39,13 +87,9 @@ pub(super) struct Settlement {
     /// The handle of the delivery.
     #[schema(max_length = 443)]
     handle: String,
-    /// `ack`: done, the message is removed. `retry`: it failed, and is due again at the time of `delay`
-    /// or `at`; after its last attempt it is dead. `bury`: it is dead. `release`: it is due now, and
-    /// nothing is counted. `snooze`: it is due again, and no failure is counted. `again`: it was done
-    /// and is due again, with no attempts counted. `throttle`: as `release`, and no message of the
-    /// queue starts for `for_ms`.
+    #[schema(value_type = String)]
     action: Action,
-    /// For `retry`, `snooze` and `again`: so long from now: `30s`, `1h30m`.
+    /// So long from now: `30s`, `1h30m`.
     #[schema(format = "delay", min_length = 1)]
     delay: Option<String>,
     /// The same as a time: RFC 3339, Unix milliseconds as a string, or a local time with `tz`.
@@ -57,13 +101,12 @@ pub(super) struct Settlement {
     /// The time zone of `within`, and of times without one.
     #[schema(format = "time-zone", min_length = 1)]
     tz: Option<String>,
-    /// For `retry` and `bury`: why; its first 1,024 bytes are kept.
+    /// Why; its first 1,024 bytes are kept.
     error: Option<String>,
-    /// For `throttle`: 1 ms to the queue's limit.
+    /// 1 ms to the queue's limit.
     #[schema(minimum = 1)]
     for_ms: Option<u64>,
-    /// For `ack`: up to 100 messages that are pushed in the same step. The caller needs the right to
-    /// push.
+    /// Up to 100 messages that are pushed in the same step. The caller needs the right to push.
     #[schema(value_type = Option<Vec<NewMessage>>, max_items = 100)]
     push: Option<Bounded<Box<RawValue>, MAX_PUSHED>>,
 }
@@ -130,26 +173,19 @@ impl Settlement {
 
     /// Refuses a field that would have no effect.
     fn refuse_idle(&self) -> Result<(), Problem> {
-        let (takes_time, takes_error) = match self.action {
-            Action::Retry => (true, true),
-            Action::Snooze | Action::Again => (true, false),
-            Action::Bury => (false, true),
-            Action::Ack | Action::Release | Action::Throttle => (false, false),
-        };
-        let timing = self.timing();
-        let idle = [
-            (
-                "delay, at, within and tz",
-                !takes_time && (timing.has_time() || timing.tz.is_some()),
-            ),
-            ("error", !takes_error && self.error.is_some()),
-            (
-                "for_ms",
-                self.action != Action::Throttle && self.for_ms.is_some(),
-            ),
-            ("push", self.action != Action::Ack && self.push.is_some()),
+        let given = [
+            ("delay", self.delay.is_some()),
+            ("at", self.at.is_some()),
+            ("within", self.within.is_some()),
+            ("tz", self.tz.is_some()),
+            ("error", self.error.is_some()),
+            ("for_ms", self.for_ms.is_some()),
+            ("push", self.push.is_some()),
         ];
-        match idle.into_iter().find(|(_, is_idle)| *is_idle) {
+        let own = ACTIONS.iter().find(|(action, ..)| *action == self.action);
+        let own = own.map_or(&[][..], |(_, _, fields, _)| fields);
+        let mut given = given.into_iter().filter(|(_, is_given)| *is_given);
+        match given.find(|(field, _)| !own.contains(field)) {
             None => Ok(()),
             Some((field, _)) => Err(wrong(&format!(
                 "{field}: without effect for this action; leave it out"
@@ -203,11 +239,7 @@ pub(super) fn handle_of(text: &str) -> Result<DeliveryHandle, Problem> {
 
 /// Reads an item of a list.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Problem> {
-    // serde would take the items of an array for the fields.
-    if text.starts_with('[') {
-        return Err(wrong("an item is an array; it must be an object"));
-    }
-    serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))
+    parse_json(text.as_bytes()).map_err(|problem| wrong(problem.reason().1))
 }
 
 fn wrong(detail: &str) -> Problem {

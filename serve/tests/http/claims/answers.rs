@@ -179,13 +179,14 @@ async fn wrong_claims_are_refused_and_take_nothing() -> Result<()> {
         format!(r#"{{"claim_id": "{long}"}}"#),
         r#"{"max": 1, "max": 2}"#.to_owned(),
         r#"{"maximum": 1}"#.to_owned(),
+        r#"{"wait_ms": 1e400}"#.to_owned(),
         "[1]".to_owned(),
     ] {
         let answer = instance.ask(CLAIM, &[JSON], &body).await?;
         assert_refused!(&answer, 400, "invalid_input", "{body}");
         assert_eq!(answer.json()?["applied"], "no");
     }
-    for body in [r#"{"wait_ms": NaN}"#, r#"{"wait_ms": 1e400}"#, "{"] {
+    for body in [r#"{"wait_ms": NaN}"#, "{"] {
         let answer = instance.ask(CLAIM, &[JSON], body).await?;
         assert_refused!(&answer, 400, "bad_request", "{body}");
     }

@@ -176,3 +176,57 @@ async fn lost_replies_of_a_group_requeue_nothing_twice() -> Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
+    for partitions in [1, 3] {
+        let instance = Instance::open().await?;
+        let queue = instance.client.queue("orders")?;
+        if partitions > 1 {
+            queue.partition_into(partitions).await?;
+        }
+        let mut began = Vec::new();
+        for name in ["before-", "incident-", "after-"] {
+            // Nothing died in this millisecond yet.
+            let earlier = queue.dues(&[]).await?.now_ms;
+            while queue.dues(&[]).await?.now_ms <= earlier {}
+            began.push(queue.dues(&[]).await?.now_ms);
+            push(&queue, name, 5).await?;
+            bury_each(&queue, 5).await?;
+        }
+        let (after_ms, before_ms) = (began[1], began[2] - 1);
+        for (body, done) in [
+            (json!({ "after_ms": after_ms }), 10),
+            (json!({ "after_ms": after_ms, "before_ms": before_ms }), 5),
+            (json!({ "after_ms": after_ms, "error": "timeout" }), 4),
+            (json!({ "after_ms": before_ms + 60_000 }), 0),
+        ] {
+            let mut body = body;
+            (body["kind"], body["dry_run"]) = ("requeue".into(), true.into());
+            let end = run(&instance, body.clone()).await?;
+            assert_eq!(
+                (&end["done"], &end["of"]),
+                (&json!(done), &json!(done)),
+                "{body}: {end}"
+            );
+        }
+        let body = json!({ "kind": "requeue", "after_ms": after_ms, "before_ms": before_ms });
+        let end = run(&instance, body).await?;
+        assert_eq!(
+            (&end["done"], &end["after_ms"]),
+            (&json!(5), &json!(after_ms)),
+            "{end}"
+        );
+        let left = queue.list(State::Dead, None, 100).await?.messages;
+        let is_left = |name: &str| {
+            left.iter()
+                .filter(|dead| dead.id.starts_with(name.as_bytes()))
+                .count()
+        };
+        assert_eq!(
+            [is_left("before-"), is_left("incident-"), is_left("after-")],
+            [5, 0, 5]
+        );
+    }
+    Ok(())
+}

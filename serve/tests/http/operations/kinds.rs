@@ -216,7 +216,7 @@ async fn wrong_operations_are_refused_and_not_begun() -> Result<()> {
         ),
         (
             "{\"kind\": \"requeue\", \"before_ms\": 1e400}",
-            "bad_request",
+            "invalid_input",
         ),
         (
             "{\"kind\": \"requeue\", \"before_ms\": -1}",
