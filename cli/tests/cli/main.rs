@@ -32,6 +32,7 @@ mod streams;
 mod tls;
 mod within;
 mod words;
+mod zones;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

@@ -19,9 +19,14 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn start(server: &Server, args: &[&str]) -> Result<Self> {
-        let mut child = command(server)
-            .args(["serve", "--listen", "127.0.0.1:0", "--json"])
-            .args(args)
+        let mut command = command(server);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+        Self::start_by(command.args(args))
+    }
+
+    /// Starts this command, which prints its address as JSON.
+    pub(crate) fn start_by(command: &mut Command) -> Result<Self> {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;
