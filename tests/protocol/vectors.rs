@@ -14,6 +14,7 @@ mod crashes;
 mod debounce;
 mod due;
 mod dues;
+mod ended_leases;
 mod expiry;
 mod follow_ups;
 mod held;

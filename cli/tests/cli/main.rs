@@ -7,6 +7,7 @@ mod capacity;
 mod counts;
 mod doctor;
 mod doctor_faults;
+mod ended_leases;
 mod foreign;
 mod functions;
 mod guide;
