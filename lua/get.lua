@@ -6,7 +6,7 @@
 --        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
 --        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
---        length of the whole payload.
+--        length of the whole payload. Last of a leased one is lease, the name of its lease.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -19,6 +19,7 @@
 --- use: claim_marks
 --- use: has_own_lease
 --- use: lease_member
+--- use: lease_name
 --- use: next_mark
 local id, most = ARGV[2], tonumber(ARGV[3])
 if #ARGV ~= 2 and not (#ARGV == 3 and most and #ARGV[3] <= 8 and string.find(ARGV[3], '^%d+$')) then
@@ -48,5 +49,8 @@ if following then
 end
 if most then
   told[#told + 1], told[#told + 2] = 'payload_bytes', #payload
+end
+if state == 'leased' then
+  told[#told + 1], told[#told + 2] = 'lease', lease_name(redis.call('HGET', CLAIMS, id))
 end
 return {finish(false, true), told}

@@ -7,7 +7,7 @@
 --        | limit: 1 to 1,000; a page has 256 at most | perhaps newest: the latest time first, and from a
 --        time on earlier ones; or empty
 -- Reply  {header, next cursor or empty at the end, {{id, time_ms, failures, crashes, error}, ...}}; of ready with five
---        arguments also the place in the list where the page begins
+--        arguments also the place in the list where the page begins. A leased item ends with the name of its lease
 --        A page may have fewer messages than limit: timers of schedules are skipped.
 --        Between two pages, a message that enters or leaves may be missing; one that moves may be returned twice.
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
@@ -20,6 +20,7 @@
 --- use: claim_marks
 --- use: has_own_lease
 --- use: lease_member
+--- use: lease_name
 local state, cursor, limit, newest = ARGV[2], ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'newest'
 local zset = ({scheduled = SCHEDULED, dead = DEAD})[state or '']
 local time, last = string.match(cursor or '', '^(%d+):(.*)$')
@@ -31,10 +32,10 @@ if #ARGV ~= 4 and not (#ARGV == 5 and (newest or ARGV[5] == ''))
 end
 limit = math.min(limit, 256)
 local items, looked, more = {}, 0, false
-local function add(id, at)
+local function add(id, at, claim)
   if string.byte(id) == 4 then return end -- a timer of a schedule
   local failures, crashes, _, _, reason = attrs_of(id)
-  items[#items + 1] = {id, tonumber(at), failures, crashes, reason}
+  items[#items + 1] = {id, tonumber(at), failures, crashes, reason, claim and lease_name(claim)}
 end
 -- The rank at which a page begins: that of this member, or if it has moved, of the time that it had; and whether the
 -- member is still there. Timers that wait for nothing are not among the newest.
@@ -65,7 +66,7 @@ local function add_claim(token, at, after) -- the ids under the claim's lease, i
     looked = looked + 1
     local claim = not after and #items < limit and redis.call('HGET', CLAIMS, id)
     if claim and string.find(claim, token, 1, true) == 1 and not has_own_lease(claim) then
-      add(id, at)
+      add(id, at, claim)
     end
     if id == after then
       after = nil
@@ -82,7 +83,7 @@ if state == 'leased' then
     if string.sub(member, 1, 1) == LEASE_MARK then
       add_claim(string.sub(member, 2), at, after)
     elseif member ~= after then
-      add(member, at)
+      add(member, at, redis.call('HGET', CLAIMS, member) or '')
     end
   end
   cursor = (more or #items == limit) and int(items[#items][2]) .. ':' .. items[#items][1] or ''

@@ -57,7 +57,7 @@ pub use model::schedule::{
 };
 pub use model::settlement::{IntoSettlement, Settlement};
 pub use model::stats::Stats;
-pub use model::stored::{Cursor, Listed, Page, Stored};
+pub use model::stored::{Cursor, Lease, Listed, Page, Stored};
 pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::new_queues::NewQueue;
 pub use server::options::ClientOptions;

@@ -138,6 +138,8 @@ enum Command {
     Resume(queues::Resume),
     /// Make dead messages due now, with their attempts counted from zero
     Requeue(ids::Requeue),
+    /// End the leases of messages whose worker is gone or hangs, so that they are delivered again
+    EndLease(ids::EndLease),
     /// Remove all messages of a queue in one state
     Purge(queues::Purge),
     /// Remove a queue with all its messages
@@ -242,6 +244,7 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Pause(pause) => pause.run(common).await,
         Command::Resume(resume) => resume.run(common).await,
         Command::Requeue(requeue) => requeue.run(common).await,
+        Command::EndLease(end_lease) => end_lease.run(common).await,
         Command::Purge(purge) => purge.run(common).await,
         Command::DeleteQueue(delete) => delete.run(common).await,
         Command::Configure(configure) => configure.run(common).await,

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use jiff::civil::{DateTime, Time};
-use jiff::fmt::temporal::Pieces;
-use jiff::tz::{AmbiguousOffset, TimeZone};
-use jiff::{SignedDuration, SpanRelativeTo, Timestamp, Zoned};
+use jiff::fmt::temporal::{DateTimeParser, Pieces};
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, SpanRelativeTo, Timestamp};
 
 use crate::error::quoted;
 use crate::{Error, Wording};
@@ -56,12 +56,13 @@ fn fixed_length(text: &str) -> Result<SignedDuration, Error> {
         .map_err(|_| Error::new(format!("{} has no fixed length: {EXAMPLES}", quoted(text))))
 }
 
-/// Finds a time zone by its IANA name.
+/// Finds a time zone by its IANA name, in the rules that were compiled in: those of the library,
+/// never those of this machine.
 ///
 /// # Errors
 /// If there is no such zone.
 pub fn zone(name: &str) -> Result<TimeZone, Error> {
-    TimeZone::get(name).map_err(|_| {
+    TimeZoneDatabase::bundled().get(name).map_err(|_| {
         Error::new(format!(
             "{} is no time zone: write its IANA name, such as Asia/Shanghai or UTC",
             quoted(name)
@@ -149,12 +150,14 @@ pub fn moment(
                 .map(SystemTime::from)
                 .map_err(|_| no_moment());
         }
-        return text
-            .parse::<Zoned>()
+        return DateTimeParser::new()
+            .parse_zoned_with(&TimeZoneDatabase::bundled(), text)
             .map(|zoned| zoned.timestamp().into())
             .map_err(other);
     }
-    let named = pieces.to_time_zone().map_err(other)?;
+    let named = pieces
+        .to_time_zone_with(&TimeZoneDatabase::bundled())
+        .map_err(other)?;
     shown_once(
         pieces.date().to_datetime(time),
         named.as_ref().or(zone).ok_or_else(no_zone)?,

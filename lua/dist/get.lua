@@ -7,7 +7,7 @@
 --        {header, {}} if there is no such message; of an id that is remembered {header, {}, finished | expired |
 --        cancelled, when it ended in ms, until when a window remembers it in ms or 0}
 --        A leased message with a next one also has next_due, t; with a third argument also payload_bytes, n, the
---        length of the whole payload.
+--        length of the whole payload. Last of a leased one is lease, the name of its lease.
 --        time_ms: the due of a scheduled or ready message, the lease deadline of a leased one, when a dead one died
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE
 -- Cost   O(log n); one scan of the ready list if it is ready
@@ -183,6 +183,12 @@ local function has_own_lease(claim) return string.byte(claim, -1) == 43 end
 local function lease_member(id, claim) -- the member of LEASES that holds this id
   return has_own_lease(claim) and id or LEASE_MARK .. string.sub(claim, 1, 16)
 end
+-- Names the lease of an id's value in CLAIMS: the first 16 digits of the SHA-1 of its token, which tells no token; and
+-- behind a blank the end of the node's id, if the token gives it.
+local function lease_name(claim)
+  local node = string.match(claim, '^@(%w%w%w%w%w%w%w)')
+  return string.sub(redis.sha1hex(string.sub(claim, 1, 16)), 1, 16) .. (node and ' ' .. node or '')
+end
 -- ATTRS keeps the message that follows a delivery (on_conflict=next) under this byte and the id:
 -- '<due> <options>', LF, payload.
 local NEXT_MARK = '\3'
@@ -243,5 +249,8 @@ if following then
 end
 if most then
   told[#told + 1], told[#told + 2] = 'payload_bytes', #payload
+end
+if state == 'leased' then
+  told[#told + 1], told[#told + 2] = 'lease', lease_name(redis.call('HGET', CLAIMS, id))
 end
 return {finish(false, true), told}

@@ -6,6 +6,7 @@ mod cluster;
 mod cluster_findings;
 mod deliveries;
 mod findings;
+mod leases;
 mod limits;
 mod partitions;
 mod queue;

@@ -165,6 +165,9 @@ impl<C: Codec> Queue<C> {
         for partition in partitions.list() {
             checkup.limits(partition).await?;
         }
+        if stats.as_ref().is_ok_and(|stats| stats.leased > 0) {
+            self.leases_of_the_gone(checkup).await?;
+        }
         if let Ok(stats) = &stats
             && (with_audit || stats.schedules <= BRIEF_SCHEDULES)
         {

@@ -36,6 +36,22 @@ impl LeaseToken {
         Self(*Uuid::new_v4().as_bytes())
     }
 
+    /// A new token, of 64 random bits, that tells the node of this id; or a random one.
+    pub(crate) fn of_node(id: Option<&str>) -> Self {
+        let Some(end) = id.and_then(end_of_node) else {
+            return Self::random();
+        };
+        let (mut bytes, random) = ([b'@'; 16], Uuid::new_v4());
+        let (_, rest) = bytes.split_at_mut(1);
+        let (node, rest) = rest.split_at_mut(end.len());
+        node.copy_from_slice(&end);
+        // The other bytes have bits that are not random.
+        let (first, last) = rest.split_at_mut(6);
+        first.copy_from_slice(&random.as_bytes()[..6]);
+        last.copy_from_slice(&random.as_bytes()[14..]);
+        Self(bytes)
+    }
+
     /// The token with these bytes, which must be as good as random: two claims with one token share
     /// the right to settle.
     ///
@@ -53,6 +69,14 @@ impl LeaseToken {
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
+}
+
+/// The end of a node's id without its revision, by which tokens and leases name the node: 7 letters
+/// and digits. `None` of an id that another client chose otherwise.
+pub(crate) fn end_of_node(id: &str) -> Option<[u8; 7]> {
+    let unique = id.rsplit_once('#').map_or(id, |(unique, _)| unique);
+    let end = *unique.as_bytes().last_chunk()?;
+    end.iter().all(u8::is_ascii_alphanumeric).then_some(end)
 }
 
 impl FromStr for LeaseToken {
@@ -106,6 +130,27 @@ mod tests {
         for text in [text.to_owned(), text.to_uppercase()] {
             assert_eq!(text.parse::<LeaseToken>().expect("a token"), token);
         }
+    }
+
+    #[test]
+    fn the_end_of_a_node_is_before_its_revision() {
+        for (id, end) in [
+            ("0123456789#2", Some(b"3456789")),
+            ("0123456789", Some(b"3456789")),
+            ("1234567#2", Some(b"1234567")),
+            ("123456#2", None),
+            ("node-12-345", None),
+            ("", None),
+        ] {
+            assert_eq!(end_of_node(id).as_ref(), end, "{id}");
+        }
+    }
+
+    #[test]
+    fn a_token_of_a_node_begins_with_its_id() {
+        let [one, two] = [(); 2].map(|()| LeaseToken::of_node(Some("0abcD123#2")));
+        assert!(one.0.starts_with(b"@abcD123") && two.0.starts_with(b"@abcD123"));
+        assert_ne!(one.0[8..], two.0[8..]);
     }
 
     #[test]

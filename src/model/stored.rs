@@ -43,6 +43,8 @@ pub struct Stored {
     /// When the message is due that follows this one, in Unix milliseconds. Only of a leased
     /// message, if a push with [`OnConflict::Next`](crate::OnConflict::Next) has left one.
     pub next_due_ms: Option<u64>,
+    /// Its lease, if a handler has it.
+    pub lease: Option<Lease>,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
@@ -90,6 +92,22 @@ pub struct Listed {
     pub crashes: u32,
     /// What the last failure or burial said.
     pub error: String,
+    /// Its lease, if a handler has it.
+    pub lease: Option<Lease>,
+}
+
+/// The lease of a leased message, as everybody may see it: nobody can settle by it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Lease {
+    /// The name of the lease: 16 hexadecimal digits. All messages of a claim have the same, and no
+    /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
+    pub name: String,
+    /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
+    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` of a claim by a
+    /// [`LeaseToken`](crate::LeaseToken) that does not tell it: by a pull, over HTTP, or by another
+    /// client.
+    pub node: Option<String>,
 }
 
 /// Some of the messages in one state, in the order of their times.
@@ -195,6 +213,7 @@ mod tests {
             window_ms: None,
             due_by_ms: None,
             next_due_ms: None,
+            lease: None,
             error: String::new(),
             payload: b"[1,2]".to_vec(),
             payload_bytes: 5,

@@ -303,12 +303,12 @@ impl Coordinator {
         self.wanting.remove(&number);
         let partition = Arc::clone(&queue.partition);
         let sender = self.sender.clone();
-        let next = || self.lost_claims.next(number, lease_ms);
+        let node = bound.is_none().then_some(&*self.node);
+        let next = || self.lost_claims.next(number, lease_ms, node);
         let own = token.is_none().then(next);
         let token = own.map_or(token, |own| Some(own.token));
         self.tasks.spawn(Task::Call, async move {
-            let sent = Instant::now();
-            let token = token.unwrap_or_else(LeaseToken::random);
+            let (sent, token) = (Instant::now(), token.unwrap_or_else(LeaseToken::random));
             let result = partition.claim_with(token, asked, lease_ms).await;
             let claimed = Claimed {
                 sent,

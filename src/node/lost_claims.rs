@@ -100,15 +100,16 @@ impl LostClaims {
         }
     }
 
-    /// The next claim of the partition, under this lease.
-    pub(crate) fn next(&self, number: QueueNumber, lease_ms: u64) -> OwnClaim {
+    /// The next claim of the partition, under this lease. It names `node`, whose handlers get the
+    /// messages. A pull may live longer than the node, as a consumer over HTTP does.
+    pub(crate) fn next(&self, number: QueueNumber, lease_ms: u64, node: Option<&str>) -> OwnClaim {
         match self.0.get(&number) {
             Some(LostClaim { claim, .. }) => OwnClaim {
                 lease_ms: lease_ms.min(claim.lease_ms),
                 ..*claim
             },
             None => OwnClaim {
-                token: LeaseToken::random(),
+                token: LeaseToken::of_node(node),
                 sent: Instant::now(),
                 lease_ms,
             },
@@ -361,7 +362,7 @@ mod tests {
         let error = |applied| Error::new(ErrorKind::Unavailable, applied, "away");
         let (unknown, refused) = (error(Applied::Unknown), error(Applied::No));
         let mut lost = LostClaims::default();
-        let first = lost.next(number, 30);
+        let first = lost.next(number, 30, None);
         lost.ended(number, Some(first), Err(&unknown));
         let found_nothing = |lost: &mut LostClaims| {
             assert!(lost.must_look_up(number));
@@ -375,7 +376,7 @@ mod tests {
             (40, Err(&unknown)),
             (20, Err(&unknown)),
         ] {
-            let claim = lost.next(number, lease_ms);
+            let claim = lost.next(number, lease_ms, None);
             assert_eq!(claim.token, first.token, "{lease_ms} ms, {result:?}");
             lost.ended(number, Some(claim), result);
             if result.is_err_and(may_have_granted) {
@@ -384,9 +385,9 @@ mod tests {
         }
         // A claim with a token of its caller tells nothing of it.
         lost.ended(number, None, Ok(1));
-        let last = lost.next(number, 40);
+        let last = lost.next(number, 40, None);
         assert_eq!((last.token, last.lease_ms), (first.token, 20));
         lost.ended(number, Some(last), Ok(1));
-        assert_ne!(lost.next(number, 40).token, first.token);
+        assert_ne!(lost.next(number, 40, None).token, first.token);
     }
 }

@@ -26,6 +26,7 @@ pub(crate) struct Producers {
     pub(crate) reschedule: Batcher<verbs::Reschedule>,
     pub(crate) run_now: Batcher<verbs::MakeDue>,
     pub(crate) requeue: Batcher<verbs::Requeue>,
+    pub(crate) end_lease: Batcher<verbs::EndLease>,
 }
 
 impl Producers {
@@ -38,6 +39,7 @@ impl Producers {
             reschedule: Batcher::new(spec.clone()),
             run_now: Batcher::new(spec.clone()),
             requeue: Batcher::new(spec.clone()),
+            end_lease: Batcher::new(spec.clone()),
         }
     }
 }

@@ -189,6 +189,26 @@ impl BatchVerb for Requeue {
     }
 }
 
+pub(crate) struct EndLease;
+
+impl BatchVerb for EndLease {
+    const VERB: Verb = Verb::Reap;
+    const PREFIX: Prefix = Prefix::Word("ids");
+    type Output = Retried;
+
+    fn decode(text: &str, _: i64) -> Result<Retried, Error> {
+        settle::retried(Self::VERB, text)
+    }
+
+    fn is_change(result: &Retried) -> bool {
+        matches!(result, Retried::Scheduled(_) | Retried::Dead)
+    }
+
+    fn count(_: &Result<Retried, Error>) -> Option<Count> {
+        None
+    }
+}
+
 pub(crate) struct Ack;
 pub(crate) struct Again;
 pub(crate) struct Release;
@@ -233,7 +253,7 @@ impl BatchVerb for Retry {
     type Output = Retried;
 
     fn decode(text: &str, _: i64) -> Result<Retried, Error> {
-        settle::retried(text)
+        settle::retried(Self::VERB, text)
     }
 
     fn count(result: &Result<Retried, Error>) -> Option<Count> {

@@ -1,10 +1,10 @@
-//! Changing one message: cancel, reschedule, run now, requeue.
+//! Changing one message: cancel, reschedule, run now, requeue, end its lease.
 
 use crate::batch::{BatchVerb, Batcher, Item};
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::Due;
-use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, RunNow};
+use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, Retried, RunNow};
 use crate::partition::Producers;
 use crate::protocol::limits;
 use crate::queue::Queue;
@@ -203,6 +203,40 @@ impl<C: Codec> Queue<C> {
             id.as_ref(),
             [],
             Repeat::Unsafe,
+        )
+        .await
+    }
+
+    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one whose
+    /// handler hangs. It counts as a crash; after the limit of crashes the message is dead, otherwise
+    /// it waits as [`Retried::Scheduled`] says. The worker that has it learns of it at its next
+    /// extension, and what it settles later is [`Settled::Lost`](crate::Settled::Lost). The caller
+    /// needs the rights of an operator.
+    ///
+    /// `lease` is the [name of the lease](crate::Lease::name) that is meant, so that no repetition
+    /// ends the next one. [`Retried::Lost`]: the message has no such lease, or no more; an earlier try
+    /// of this call may have ended it. [`Retried::Gone`]: there is no such message, or no more.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// use dueq::Retried;
+    ///
+    /// let stored = orders.get("order:42").await?;
+    /// if let Some(lease) = stored.and_then(|stored| stored.lease) {
+    ///     let ended = orders.end_lease("order:42", &lease.name).await?;
+    ///     assert!(matches!(ended, Retried::Scheduled(_)));
+    ///     assert_eq!(orders.end_lease("order:42", &lease.name).await?, Retried::Lost);
+    /// }
+    /// # assert_eq!(delivery.ack().await?, dueq::Settled::Lost);
+    /// # assert_eq!(orders.stats().await?.crashed, 1);
+    /// # });
+    /// ```
+    pub async fn end_lease(&self, id: impl AsRef<[u8]>, lease: &str) -> Result<Retried, Error> {
+        self.change(
+            |producers| &producers.end_lease,
+            id.as_ref(),
+            [lease.as_bytes().to_vec()],
+            Repeat::Harmless,
         )
         .await
     }

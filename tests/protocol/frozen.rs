@@ -34,7 +34,7 @@ pub(crate) fn functions() -> Result<String> {
 }
 
 /// Whether release 0.1 can serve the call. It does not know that a node can park, no pause that ends
-/// by itself, no option but its three, and no limit but its six.
+/// by itself, no lease that ends by its name, no option but its three, and no limit but its six.
 pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
     let newer = [
         "expires=",
@@ -59,6 +59,7 @@ pub(crate) fn knows(verb: &str, argv: &[Text]) -> bool {
         "get" => argv.len() <= 2,
         "peek" => argv.len() <= 4,
         "purge" => argv.len() <= 3,
+        "reap" => argv.len() <= 2,
         "push" | "upsert" | "configure" => !argv.iter().any(is_newer),
         _ => true,
     }

@@ -252,6 +252,11 @@ fn calls(round: u64) -> Vec<Call> {
     calls.extend(beats);
     calls.extend([
         ("reap", now + 6 * SECOND, words![10]),
+        (
+            "reap",
+            now + 6 * SECOND,
+            words!["ids", id("e"), "0123456789abcdef"],
+        ),
         ("purge", now + 6 * SECOND, words!["dead", 10]),
         ("get", now + 6 * SECOND, words![id("f")]),
         ("peek", now + 6 * SECOND, words!["scheduled", "", 10]),

@@ -261,13 +261,18 @@ impl Queue {
             _ => 0,
         };
         words.extend(keys);
+        let is_of_operators = verb == "reap" && argv.get(1) == Some(&"ids".into());
+        let role = if is_of_operators {
+            Role::Operator
+        } else {
+            role_of(verb)
+        };
         words.extend(argv);
         // These users need an existing queue: only an operator's call creates one.
         let exists = !self.users.is_empty() && {
             let meta = self.key("meta");
             self.command(words!["HEXISTS", meta, "layout"])?.int()? == 1
         };
-        let role = role_of(verb);
         let reply = match self.users.iter_mut().find(|(of, _)| exists && *of == role) {
             Some((_, connection)) => command(connection, &words),
             None => self.command(words),

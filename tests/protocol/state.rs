@@ -171,3 +171,18 @@ fn fields(reply: &Reply) -> Result<Fields> {
         .map(|pair| (pair[0].clone(), pair[1].clone()))
         .collect())
 }
+
+/// The name of the lease of a token.
+pub(crate) fn lease_name(token: &Text) -> String {
+    sha1_smol::Sha1::from(&token.0).digest().to_string()[..16].to_owned()
+}
+
+/// What get and peek say of the lease of a token: its name, and the end of the node's id.
+pub(crate) fn lease_of(token: &Text) -> String {
+    match token.0.strip_prefix(b"@").map(|rest| &rest[..7]) {
+        Some(node) if node.iter().all(u8::is_ascii_alphanumeric) => {
+            format!("{} {}", lease_name(token), String::from_utf8_lossy(node))
+        }
+        _ => lease_name(token),
+    }
+}

@@ -138,8 +138,8 @@ fn set_up(queue: &mut Queue, row: &str, state: &str, condition: &str) -> Result<
         ("expired" | "expired, drop", "claim") => due + 11,
         ("expired" | "expired, drop", _) => T0,
         ("limit", _) => {
-            queue.ok("configure", T0, words!["max_attempts", "1"])?;
-            T0
+            let limits = words!["max_attempts", 1, "max_crashes", 0];
+            queue.ok("configure", T0, limits).map(|_| T0)?
         }
         ("before reap_after", _) => beats(&[27, 31])?,
         ("lease runs", _) => beats(&[20, 22, 24, 26])?,
@@ -278,6 +278,10 @@ fn act(queue: &mut Queue, row: &str, state: &str, condition: &str, now: u64) -> 
             .to_owned())
         }
         "reap" => two(queue, row, now, words![10]),
+        "reap ids" => {
+            let words = words!["ids", ID, crate::state::lease_name(&claimed)];
+            Ok(timed(item("reap", words)?, "D", T0))
+        }
         "requeue oldest" => two(queue, "requeue", now, words!["oldest", 10, ""]),
         "purge scheduled" | "purge ready" | "purge dead" => {
             two(queue, "purge", now, words![&row[6..], 10])

@@ -15,6 +15,7 @@ mod creations;
 mod debounce;
 mod due;
 mod dues;
+mod ended_leases;
 mod expiry;
 mod follow_ups;
 mod held;

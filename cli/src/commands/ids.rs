@@ -1,12 +1,13 @@
-//! `dueq cancel`, `run-now` and `requeue`: commands that take ids and print an outcome for each.
+//! `dueq cancel`, `run-now`, `requeue` and `end-lease`: commands that take ids and print an outcome for each.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
-use dueq::{Cancelled, Requeued, RunNow as Ran};
+use dueq::{Cancelled, Lease, Queue, Requeued, Retried, RunNow as Ran, State};
 use jiff::tz::TimeZone;
 
+use crate::commands::inspect::PAGE;
 use crate::durable::Durable;
 use crate::output::Outcome;
 use crate::{Common, existing, output, reach, time};
@@ -174,5 +175,94 @@ impl Requeue {
             existing::note(common, &client, &queue).await;
         }
         Ok(outcome)
+    }
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+The message is delivered again, as if its lease had run out: it counts as a crash, so the message is
+dead after the queue's limit of crashes, and waits longer after each but the first. Use it for a
+worker that is gone and had a long --lease, or whose handler hangs. A worker that still runs learns of
+it at its next extension; what it settles later changes nothing.
+
+Prints a word for each id: ended, and when the message is due; died (the limit is reached); or the
+reason why not: not_leased (no handler has it, or not under --lease), absent (no such message). Exit
+code 0 if all leases were ended, else 1. With --node it prints their number.
+
+dueq show prints the lease and the node of a message. Give --lease if you repeat the command, so that
+it cannot end the lease of the next worker.
+
+Examples:
+  dueq end-lease orders order:42
+  dueq end-lease orders order:42 --lease 5d41402abc4b2a76
+  dueq end-lease orders --node 3kTMd9b")]
+pub(crate) struct EndLease {
+    /// The queue
+    queue: String,
+    /// The ids, unless --node
+    #[arg(required_unless_present = "node", value_name = "ID")]
+    ids: Vec<OsString>,
+    /// Only the lease of this name
+    #[arg(long, value_name = "NAME")]
+    lease: Option<String>,
+    /// All leases of the worker with this node id, or whose id ends so
+    #[arg(long, value_name = "NODE", conflicts_with_all = ["ids", "lease"])]
+    node: Option<String>,
+}
+
+impl EndLease {
+    pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
+        let (client, queue) = common.client_and_queue(&self.queue).await?;
+        if let Some(node) = &self.node {
+            existing::require(&client, &queue).await?;
+            let mut ended = 0;
+            for (id, lease) in leases_of(&queue, node).await? {
+                let result = queue.end_lease(&id, &lease.name).await?;
+                ended += u64::from(matches!(result, Retried::Scheduled(_) | Retried::Dead));
+            }
+            output::queue(common.json, &self.queue, "ended", Some(ended))?;
+            return Ok(Outcome::done_if(ended > 0));
+        }
+        let (mut outcome, mut absent) = (Outcome::Done, false);
+        for id in self.ids.into_iter().map(OsString::into_vec) {
+            let stored = queue.get_up_to(&id, 0).await?;
+            let is_meant = |lease: &Lease| self.lease.as_ref().is_none_or(|it| *it == lease.name);
+            let result = match stored.map(|stored| stored.lease.filter(is_meant)) {
+                None => Retried::Gone,
+                Some(None) => Retried::Lost,
+                Some(Some(lease)) => queue.end_lease(&id, &lease.name).await?,
+            };
+            let (word, due_ms) = match result {
+                Retried::Scheduled(due_ms) => ("ended", Some(due_ms)),
+                Retried::Dead => ("died", None),
+                Retried::Gone => ("absent", None),
+                _ => ("not_leased", None),
+            };
+            let due = due_ms.map_or_else(String::new, |ms| format!("due {}", output::moment(ms)));
+            output::message(common.json, &id, word, &due, &[("due_ms", due_ms.into())])?;
+            outcome = outcome.and(Outcome::done_if(["ended", "died"].contains(&word)));
+            absent |= word == "absent";
+        }
+        if absent {
+            existing::note(common, &client, &queue).await;
+        }
+        Ok(outcome)
+    }
+}
+
+/// The messages that this node has, and their leases.
+async fn leases_of(queue: &Queue, node: &str) -> anyhow::Result<Vec<(Vec<u8>, Lease)>> {
+    let node = node.rsplit_once('#').map_or(node, |(unique, _)| unique);
+    let (mut found, mut cursor) = (Vec::new(), None);
+    loop {
+        let page = queue.list(State::Leased, cursor.as_ref(), PAGE).await?;
+        for listed in page.messages {
+            let is_its = |lease: &Lease| lease.node.as_ref().is_some_and(|end| node.ends_with(end));
+            found.extend(listed.lease.filter(is_its).map(|lease| (listed.id, lease)));
+        }
+        cursor = page.next;
+        if cursor.is_none() {
+            return Ok(found);
+        }
     }
 }

@@ -9,14 +9,14 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use dueq::{Cursor, Listed, OnExpire, State, Stored};
+use dueq::{Cursor, Lease, Listed, OnExpire, State, Stored};
 use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
 use crate::{Common, existing, output, reach, time};
 
 /// The most messages that one call of the protocol lists.
-const PAGE: usize = 1_000;
+pub(super) const PAGE: usize = 1_000;
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -98,6 +98,7 @@ impl Show {
             object.insert("window_ms".to_owned(), stored.window_ms.into());
             object.insert("due_by_ms".to_owned(), stored.due_by_ms.into());
             object.insert("next_due_ms".to_owned(), stored.next_due_ms.into());
+            lease_fields(&mut object, stored.lease);
             object.insert("error".to_owned(), stored.error.into());
             output::payload_fields(&mut object, &stored.payload);
             output::json_line(&object.into())?;
@@ -140,6 +141,10 @@ impl Show {
             if let Some(ms) = time {
                 table.add_row([name, &format!("{} ({ms})", output::moment(ms))]);
             }
+        }
+        if let Some(Lease { name, node, .. }) = &stored.lease {
+            table.add_row(["lease", name]);
+            table.add_row(["node", node.as_deref().unwrap_or("unknown")]);
         }
         output::line(&table.trim_fmt())?;
         Ok(Outcome::Done)
@@ -265,6 +270,7 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
             object.insert(format!("{}_ms", time_name(state)), message.time_ms.into());
             object.insert("failures".to_owned(), message.failures.into());
             object.insert("crashes".to_owned(), message.crashes.into());
+            lease_fields(&mut object, message.lease.clone());
             object.insert("error".to_owned(), message.error.clone().into());
             lines.push(output::json(&object.into()));
         }
@@ -282,6 +288,14 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
             ]);
         }
         output::line(&table.trim_fmt())
+    }
+}
+
+/// The lease of a leased message.
+fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: Option<Lease>) {
+    if let Some(lease) = lease {
+        object.insert("lease".to_owned(), lease.name.into());
+        object.insert("node".to_owned(), lease.node.into());
     }
 }
 

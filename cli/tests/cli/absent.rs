@@ -58,6 +58,7 @@ fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
         ("ls", &[]),
         ("ls", &["--state", "dead", "--json"]),
         ("requeue", &["--all"]),
+        ("end-lease", &["--node", "0123456"]),
         ("purge", &["--state", "dead"]),
         ("purge", &["--state", "dead", "--yes"]),
         ("nodes", &[]),
@@ -94,6 +95,7 @@ fn commands_with_ids_print_absent_and_the_missing_queue() -> Result<()> {
         ("show", &["m3"][..]),
         ("cancel", &["m3"]),
         ("requeue", &["m3"]),
+        ("end-lease", &["m3"]),
         ("run-now", &["m3"]),
         ("reschedule", &["m3", "--delay", "1h"]),
     ] {

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 29] = [
+const VERBS: [&str; 30] = [
     "push",
     "work",
     "cancel",
@@ -25,6 +25,7 @@ const VERBS: [&str; 29] = [
     "pause",
     "resume",
     "requeue",
+    "end-lease",
     "purge",
     "delete-queue",
     "configure",

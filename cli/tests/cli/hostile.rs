@@ -115,6 +115,7 @@ async fn operator_commands_escape_terminal_controls() -> Result<()> {
         &["cancel", NAME, &leased, &dead],
         &["run-now", NAME, &leased, "absent\u{202e}"],
         &["requeue", NAME, NAME, &leased],
+        &["end-lease", NAME, NAME, &leased],
         &["show", NAME, "absent\u{202e}"],
     ] {
         assert!(!both(&server, verb)?.is_empty(), "{verb:?}");

@@ -7,6 +7,7 @@ mod capacity;
 mod counts;
 mod doctor;
 mod doctor_faults;
+mod ended_leases;
 mod foreign;
 mod functions;
 mod guide;
@@ -32,6 +33,7 @@ mod streams;
 mod tls;
 mod within;
 mod words;
+mod zones;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};

@@ -19,10 +19,16 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn start(server: &Server, args: &[&str]) -> Result<Self> {
-        let mut child = command(server)
+        let mut command = command(server);
+        command
             .args(["serve", "--json"])
-            .env("DUEQ_SERVE_LISTEN", "127.0.0.1:0")
-            .args(args)
+            .env("DUEQ_SERVE_LISTEN", "127.0.0.1:0");
+        Self::start_by(command.args(args))
+    }
+
+    /// Starts this command, which prints its address as JSON.
+    pub(crate) fn start_by(command: &mut Command) -> Result<Self> {
+        let mut child = command
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()?;

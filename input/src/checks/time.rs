@@ -117,7 +117,10 @@ pub fn moment(bytes: &[u8]) {
             let written = pieces
                 .date()
                 .to_datetime(pieces.time().expect("a time of day"));
-            let named = pieces.to_time_zone().ok().flatten();
+            let named = pieces
+                .to_time_zone_with(&jiff::tz::TimeZoneDatabase::bundled())
+                .ok()
+                .flatten();
             match (pieces.offset(), named) {
                 // `Z` fixes the moment; a zone beside it only says where to show it.
                 (Some(PiecesOffset::Zulu), _) => {

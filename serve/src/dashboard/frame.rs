@@ -263,6 +263,14 @@ const DONE: &[(&str, &str)] = &[
         "next_cancelled",
         "The message that was to follow is cancelled. The one that a handler has goes on.",
     ),
+    (
+        "lease_ended",
+        "The lease is ended: the message is delivered again.",
+    ),
+    (
+        "lease_died",
+        "The lease is ended. The message has crashed too often, and is dead.",
+    ),
     ("removed", "The dead message is removed."),
     ("already", "The message was due already."),
     (

@@ -54,6 +54,7 @@ codes! {
     Leased = "leased", CONFLICT, "A handler has the message";
     Dead = "dead", CONFLICT, "The message is dead";
     NotDead = "not_dead", CONFLICT, "The message is not dead";
+    NotLeased = "not_leased", CONFLICT, "The message has no such lease";
     DueChanged = "due_changed", CONFLICT, "The message has another due time than expected";
     OperationRunning = "operation_running", CONFLICT, "An operation of this kind runs on the queue";
     QueueChanged = "queue_changed", PRECONDITION_FAILED, "The queue is not the one that was meant";

@@ -49,6 +49,8 @@ struct Fixture {
 }
 
 const JSON: &str = "application/json";
+/// The lease of the message `held`.
+const HELD: &str = "{\"lease\": \"7ee8b9b443515808\"}";
 const LINES: &str = "application/x-ndjson";
 
 /// The valid calls of an operation. An operation with a body of lines has one more call.
@@ -106,6 +108,7 @@ fn fixtures(operation: &str) -> Option<Vec<Fixture>> {
         "read_operation" | "stop_operation" => vec![at(More, "0")],
         "delete_queue" => vec![at(More, "")],
         "requeue_message" => vec![at(Memory, "dead")],
+        "end_lease" => vec![call(Change, "held", "", HELD)],
         "push_messages" => vec![
             call(
                 Memory,
@@ -128,6 +131,12 @@ pub(crate) async fn prepare(instance: &Instance) -> Result<dueq::Queue> {
     for delivery in queue.claim(1, std::time::Duration::from_secs(60)).await? {
         let _ = delivery.bury("by the test").await?;
     }
+    let (token, hour) = (
+        dueq::LeaseToken::from_bytes([7; 16]),
+        std::time::Duration::from_secs(3_600),
+    );
+    queue.push("secret").id("held").await?;
+    while queue.claim_with_token(token, 1, hour).await?.is_empty() {} // due within 1 ms
     for id in ["1", "change", "cancel"] {
         queue.push("secret").id(id).due(due).await?;
     }

@@ -13,6 +13,7 @@ mod delete;
 mod document;
 mod early;
 mod embedded;
+mod ended_leases;
 mod faults;
 mod guide;
 mod history;

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use crate::error::Error;
 use crate::model::business_hours::week::Week;
-use crate::model::zone::is_place;
+use crate::model::zone::zone as place;
 
 /// No zone removes the same hours in two consecutive weeks. So the next opening is at most two
 /// weeks away, and a day more where clocks are put back.
@@ -30,8 +30,9 @@ const MAX_WAIT_MS: u64 = 15 * 24 * 3_600_000;
 /// - Clocks put back over a range, so that it occurs twice: it is open both times.
 /// - The end of a range is closed already: `09:00-18:00` ends with 17:59:59.999.
 ///
-/// The rules of the zones are those of this machine (`/usr/share/zoneinfo`), or else those compiled
-/// into the program. Machines with different rules compute different openings.
+/// The rules of the zones are those compiled into the program, as for crons: see
+/// [`Schedule::zone`](crate::Schedule::zone). Programs with different rules compute different
+/// openings.
 ///
 /// ```
 /// use dueq::BusinessHours;
@@ -89,7 +90,7 @@ impl BusinessHours {
     pub fn parse(hours: &str, zone: &str) -> Result<Self, Error> {
         Ok(Self {
             week: Week::parse(hours)?,
-            zone: zone_of(zone)?,
+            zone: place(zone, "business hours")?,
         })
     }
 
@@ -166,18 +167,6 @@ fn timestamp(unix_ms: u64) -> Result<Timestamp, Error> {
 
 fn unix_ms_of(timestamp: Timestamp) -> Option<u64> {
     u64::try_from(timestamp.as_millisecond()).ok()
-}
-
-/// Finds a time zone by the name of a place.
-fn zone_of(name: &str) -> Result<TimeZone, Error> {
-    let zone = TimeZone::get(name).ok();
-    let zone = zone.filter(|zone| zone.iana_name().is_some_and(is_place));
-    zone.ok_or_else(|| {
-        Error::invalid(format!(
-            "{name:?} is no time zone of business hours: write an IANA name of a place, such as Europe/Paris, or UTC; \
-             abbreviations and offsets do not say when clocks change"
-        ))
-    })
 }
 
 #[cfg(test)]

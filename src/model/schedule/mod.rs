@@ -11,8 +11,6 @@ mod options;
 mod policy;
 mod report;
 mod text;
-#[cfg(any(test, feature = "schedules"))]
-mod tzdata;
 
 use std::time::Duration;
 

@@ -264,7 +264,7 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     let mut node = Node::new(4, 4, Some(Arc::new(Pulls::default())));
     let (number, node) = (node.number, &mut node);
     let lost_claims = &mut node.coordinator.lost_claims;
-    let own = lost_claims.next(number, 30_000);
+    let own = lost_claims.next(number, 30_000, None);
     let lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "lost");
     lost_claims.ended(number, Some(own), Err(&lost));
     let (mut now, mut pause) = (Instant::now(), Duration::ZERO);

@@ -6,7 +6,7 @@ use crate::model::outcome::{Ended, Outcome};
 use crate::model::outcomes::State;
 use crate::model::rate::Rate;
 use crate::model::stats::Stats;
-use crate::model::stored::{Cursor, Listed, Page, Stored};
+use crate::model::stored::{Cursor, Lease, Listed, Page, Stored};
 use crate::protocol::replies::{Body, Options, Reply};
 
 pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
@@ -50,11 +50,17 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
     }
     if more.as_deref() == Some("payload_bytes") {
         payload_bytes = fields.count()?;
+        more = name(&mut fields)?;
     }
+    let lease = match more.as_deref() {
+        Some("lease") => Some(lease(&fields.text()?)),
+        _ => None,
+    };
     Ok(Some(Stored {
         window_ms,
         due_by_ms,
         next_due_ms,
+        lease,
         expires_at_ms,
         expires_after_ms: match expires {
             Some(Expires::AfterMs(ms)) => Some(ms),
@@ -73,6 +79,16 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         payload,
         payload_bytes,
     }))
+}
+
+/// `NAME`, or `NAME NODE`.
+fn lease(text: &str) -> Lease {
+    let (name, node) = match text.split_once(' ') {
+        Some((name, node)) => (name, Some(node.to_owned())),
+        None => (text, None),
+    };
+    let name = name.to_owned();
+    Lease { name, node }
 }
 
 /// What follows in the reply to get if there is no such message: how a remembered id ended.
@@ -110,6 +126,10 @@ pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
             failures: small(item.count()?),
             crashes: small(item.count()?),
             error: item.text()?,
+            lease: match item.is_empty() {
+                true => None,
+                false => Some(lease(&item.text()?)),
+            },
         });
     }
     let place = (!body.is_empty()).then(|| body.count()).transpose()?;

@@ -19,8 +19,9 @@ pub(crate) fn settled(verb: Verb, text: &str) -> Result<Settled, Error> {
     }
 }
 
-pub(crate) fn retried(text: &str) -> Result<Retried, Error> {
-    let item = ItemText::new(Verb::Retry, text);
+/// Of a retry, or of a lease that an operator ended.
+pub(crate) fn retried(verb: Verb, text: &str) -> Result<Retried, Error> {
+    let item = ItemText::new(verb, text);
     match item.word {
         "SCHEDULED" => Ok(Retried::Scheduled(item.time_ms()?)),
         "DEAD" => Ok(Retried::Dead),
@@ -98,7 +99,7 @@ mod tests {
 
     #[test]
     fn words_of_retry_snooze_and_throttle_become_outcomes() {
-        assert_eq!(retried("DROPPED").ok(), Some(Retried::Dropped));
+        assert_eq!(retried(Verb::Retry, "DROPPED").ok(), Some(Retried::Dropped));
         for (text, outcome) in [
             ("SCHEDULED 5", Snoozed::Scheduled(5)),
             ("DEAD", Snoozed::Dead),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use dueq::{Client, Count, Delivery, Message, Settled};
 
 use crate::support::proxy::Proxy;
@@ -89,6 +89,33 @@ async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     setup.command::<()>(&["FLUSHALL"]).await?;
     crate::support::within("the loss", delivery.lost()).await?;
     assert_eq!(delivery.ack().await?, Settled::Gone);
+    worker.abort().await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
+    let setup = setup().await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
+    setup.queue.push_message(Message::new("").id("id")).await?;
+    let delivery = seen.next().await?;
+    let stored = setup.queue.get("id").await?.context("a message")?;
+    let lease = stored.lease.context("a lease")?;
+    let nodes = setup.queue.nodes().await?;
+    let node = lease.node.context("its node")?;
+    ensure!(
+        nodes[0]
+            .id
+            .split('#')
+            .next()
+            .is_some_and(|id| id.ends_with(&node))
+    );
+    let ended = setup.queue.end_lease("id", &lease.name).await?;
+    ensure!(matches!(ended, dueq::Retried::Scheduled(_)), "{ended:?}");
+    let next = seen.next().await?;
+    ensure!(next.attempt() == 2 && !next.is_lost());
+    crate::support::within("the loss", delivery.lost()).await?;
+    assert_eq!(delivery.ack().await?, Settled::Lost);
+    assert_eq!(next.ack().await?, Settled::Done);
     worker.abort().await
 }
 

@@ -172,7 +172,11 @@ impl Driver {
     }
 
     pub(super) fn token(&mut self) -> Text {
-        Text(self.random.u128(..).to_le_bytes().to_vec())
+        let mut token = self.random.u128(..).to_le_bytes();
+        if self.chance(30) {
+            token[..8].copy_from_slice(b"@nodeOf1");
+        }
+        Text(token.to_vec())
     }
 
     /// An id that no message had.

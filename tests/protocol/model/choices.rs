@@ -39,9 +39,7 @@ impl Driver {
                     self.plan([claim]);
                     self.set_back = Some((self.planned.len(), self.random.u64(0..400_000)));
                 }
-                Operation::Promote {
-                    limit: self.limit(),
-                }
+                Operation::Promote(self.limit())
             }
             300..400 => self.claim(),
             400..430 => Operation::Ack(self.holds(world)),
@@ -97,9 +95,8 @@ impl Driver {
                 Operation::Extend(holds.into_iter().map(|hold| (hold, self.lease())).collect())
             }
             600..605 => self.plan_crashes(),
-            605..690 => Operation::Reap {
-                limit: self.limit(),
-            },
+            605..615 => Operation::EndLeases(self.holds(world)),
+            615..690 => Operation::Reap(self.limit()),
             690..700 => self.plan_a_repeated_cancel(),
             700..735 => Operation::Cancel {
                 dead: self.chance(40),

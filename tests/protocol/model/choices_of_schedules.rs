@@ -49,7 +49,7 @@ impl Driver {
                     return claim;
                 }
                 self.plan([claim]);
-                Operation::Promote { limit: 1_000 }
+                Operation::Promote(1_000)
             }
         }
     }
@@ -275,7 +275,7 @@ impl Driver {
         let claim = self.claim_of(1);
         self.plan([claim]);
         if self.chance(50) {
-            self.plan([Operation::Promote { limit: 1_000 }]);
+            self.plan([Operation::Promote(1_000)]);
         }
         let times = (0..2).map(|_| now - self.random.u64(0..20_000)).collect();
         Operation::Trigger {
@@ -315,7 +315,7 @@ impl Driver {
             },
         };
         self.plan([claim, change]);
-        Operation::Promote { limit: 1_000 }
+        Operation::Promote(1_000)
     }
 
     /// A change of schedules after the clock went back to before their last fires.

@@ -191,7 +191,6 @@ impl World {
         self.settled(now, "", replies)
     }
 
-    /// From the second crash on the script chooses the delay. The model checks its limits.
     pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
         let mut late = self.listed("leased");
         let (seen, reap_after) = self
@@ -202,55 +201,9 @@ impl World {
             seen <= now.floor() && now.floor() - seen <= SILENCE_MS && reap_after <= now.floor();
         late.retain(|(deadline, _)| *deadline <= now.floor() && awake);
         late.truncate(limit);
-        let most = self.limit("max_crashes").unwrap_or(5);
         let mut died = 0;
         for (_, id) in &late {
-            if self.start_next(id, "reap").is_some() {
-                continue;
-            }
-            let message = self
-                .messages
-                .get_mut(id)
-                .context("a lease without a message")?;
-            let Place::Leased { due, .. } = message.place else {
-                continue;
-            };
-            message.crashes += 1;
-            let before = message
-                .original
-                .replace(due)
-                .filter(|_| message.crashes > 1);
-            ensure!(
-                before.is_none_or(|before| before == due),
-                "the original due time of {id:?} has changed"
-            );
-            if message.crashes > most {
-                let mut reason =
-                    format!("the lease ran out {} times", message.crashes).into_bytes();
-                if !message.error.0.is_empty() {
-                    reason.extend(b"; before that: ");
-                    reason.extend(&message.error.0);
-                }
-                (message.error, message.original) = (Text(reason), None);
-                message.place = Place::Dead { at: now.floor() };
-                died += 1;
-            } else if message.crashes == 1 {
-                message.original = None;
-                message.place = Place::Scheduled {
-                    due: due.min(now.floor()),
-                };
-            } else {
-                let chosen = State::score(&after.scheduled, id)
-                    .context("not scheduled after a crash")? as u64;
-                let half = 500 << (message.crashes - 1).min(20);
-                let range = now.ceil() + half..=now.ceil() + 3 * half;
-                ensure!(
-                    range.contains(&chosen),
-                    "{id:?} is due at {chosen} after crash {}",
-                    message.crashes
-                );
-                message.place = Place::Scheduled { due: chosen };
-            }
+            died += usize::from(self.crash(now, id, after)? == "DEAD");
         }
         self.count("crashed", late.len());
         self.count("died", died);
@@ -259,5 +212,78 @@ impl World {
             late.len().into(),
             died.into(),
         ]))
+    }
+
+    /// As a reap of these deliveries only.
+    pub(super) fn end_leases(&mut self, now: Now, holds: &[Hold], after: &State) -> Result<Reply> {
+        let mut replies = Vec::new();
+        for (id, token) in holds {
+            replies.push(match self.place(id) {
+                None => "GONE".to_owned(),
+                Some(Place::Leased { token: current, .. }) if current == token => {
+                    self.crash(now, id, after)?
+                }
+                Some(_) => "LOST".to_owned(),
+            });
+        }
+        self.count(
+            "died",
+            replies.iter().filter(|reply| *reply == "DEAD").count(),
+        );
+        Ok(self.settled(now, "crashed", replies))
+    }
+
+    /// A lease has ended without a settlement. Returns what becomes of the message. From the second
+    /// crash on the script chooses the delay, and the model checks its limits.
+    fn crash(&mut self, now: Now, id: &Text, after: &State) -> Result<String> {
+        if let Some(due) = self.start_next(id, "reap") {
+            return Ok(format!("SCHEDULED {due}"));
+        }
+        let most = self.limit("max_crashes").unwrap_or(5);
+        let message = self
+            .messages
+            .get_mut(id)
+            .context("a lease without a message")?;
+        let Place::Leased { due, .. } = message.place else {
+            anyhow::bail!("{id:?} has no lease");
+        };
+        message.crashes += 1;
+        let before = message
+            .original
+            .replace(due)
+            .filter(|_| message.crashes > 1);
+        ensure!(
+            before.is_none_or(|before| before == due),
+            "the original due time of {id:?} has changed"
+        );
+        if message.crashes > most {
+            let mut reason = format!("the lease ran out {} times", message.crashes).into_bytes();
+            if !message.error.0.is_empty() {
+                reason.extend(b"; before that: ");
+                reason.extend(&message.error.0);
+            }
+            (message.error, message.original) = (Text(reason), None);
+            message.place = Place::Dead { at: now.floor() };
+            return Ok("DEAD".to_owned());
+        }
+        let due = match message.crashes {
+            1 => {
+                message.original = None;
+                due.min(now.floor())
+            }
+            crashes => {
+                let chosen = State::score(&after.scheduled, id)
+                    .context("not scheduled after a crash")? as u64;
+                let half = 500 << (crashes - 1).min(20);
+                let range = now.ceil() + half..=now.ceil() + 3 * half;
+                ensure!(
+                    range.contains(&chosen),
+                    "{id:?} is due at {chosen} after crash {crashes}"
+                );
+                chosen
+            }
+        };
+        message.place = Place::Scheduled { due };
+        Ok(format!("SCHEDULED {due}"))
     }
 }

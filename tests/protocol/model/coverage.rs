@@ -70,6 +70,10 @@ pub(super) const REQUIRED: &[&str] = &[
     "reap some",
     "reap none",
     "reap died",
+    "reap SCHEDULED",
+    "reap DEAD",
+    "reap GONE",
+    "reap LOST",
     "cancel CANCELLED",
     "cancel CANCELLED earlier",
     "cancel LEASED",
@@ -220,10 +224,10 @@ impl Run {
     pub(super) fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
         let some = |count: i64| if count > 0 { "some" } else { "none" }.to_owned();
         let mut met = match operation {
-            Operation::Promote { .. }
+            Operation::Promote(_)
             | Operation::RequeueOldest { .. }
             | Operation::Purge { .. }
-            | Operation::Reap { .. } => vec![some(reply.part(1)?.int()?)],
+            | Operation::Reap(_) => vec![some(reply.part(1)?.int()?)],
             Operation::Claim { .. } => vec![some(reply.deliveries()?.len() as i64)],
             Operation::Peek { .. } => vec![some(reply.part(2)?.list()?.len() as i64)],
             Operation::AckPush { .. } => {
@@ -278,7 +282,7 @@ impl Run {
         };
         match operation {
             Operation::Pause(Some(_)) => met.push("closes".to_owned()),
-            Operation::Reap { .. } if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
+            Operation::Reap(_) if reply.part(2)?.int()? > 0 => met.push("died".to_owned()),
             Operation::Claim { .. } => {
                 let originals = self
                     .world

@@ -92,11 +92,11 @@ impl History {
             Operation::Ack(holds) => {
                 self.settled(holds, reply, |_, _| false)?;
             }
-            Operation::Release(holds) => {
+            Operation::Release(holds) | Operation::EndLeases(holds) => {
                 self.settled(holds, reply, |_, _| true)?;
                 self.due_now(now, after);
             }
-            Operation::Reap { .. } => {
+            Operation::Reap(_) => {
                 for (id, life) in &mut self.lives {
                     if !after.claims.contains_key(id) {
                         life.end();

@@ -4,6 +4,7 @@ use crate::model::message::Due;
 use crate::model::schedule_calls::{Declaration, Page, Refill};
 use crate::model::world::{Now, REPEAT_MS};
 use crate::reply::{Text, words};
+use crate::state::lease_name;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
@@ -125,9 +126,7 @@ pub(crate) enum Operation {
         attempt: Option<Attempt>,
         items: Vec<Item>,
     },
-    Promote {
-        limit: usize,
-    },
+    Promote(usize),
     Claim {
         count: usize,
         token: Text,
@@ -147,9 +146,8 @@ pub(crate) enum Operation {
     /// Throttle without a delivery.
     Close(u64),
     Extend(Vec<(Hold, u64)>),
-    Reap {
-        limit: usize,
-    },
+    Reap(usize),
+    EndLeases(Vec<Hold>),
     Cancel {
         dead: bool,
         since: Option<u64>,
@@ -220,7 +218,7 @@ impl Operation {
         match self {
             Self::Push { upsert: false, .. } => "push",
             Self::Push { upsert: true, .. } => "upsert",
-            Self::Promote { .. } => "promote",
+            Self::Promote(_) => "promote",
             Self::Claim { .. } => "claim",
             Self::Ack(_) => "ack",
             Self::AckPush { .. } => "ack_push",
@@ -231,7 +229,7 @@ impl Operation {
             Self::Extend(_) => "extend",
             Self::Snooze(_) => "snooze",
             Self::Throttle(_) | Self::Close(_) => "throttle",
-            Self::Reap { .. } => "reap",
+            Self::Reap(_) | Self::EndLeases(_) => "reap",
             Self::Cancel { .. } => "cancel",
             Self::Reschedule(_) => "reschedule",
             Self::RunNow(_) => "run_now",
@@ -293,7 +291,7 @@ impl Operation {
                     .chain(items.iter().flat_map(Item::words))
                     .collect()
             }
-            Self::Promote { limit } => words![*limit as u64],
+            Self::Promote(limit) => words![*limit as u64],
             Self::Claim {
                 count,
                 token,
@@ -330,7 +328,11 @@ impl Operation {
                 .iter()
                 .flat_map(|((id, token), lease)| words![id, token, *lease])
                 .collect(),
-            Self::Reap { limit } => words![*limit as u64],
+            Self::Reap(limit) => words![*limit as u64],
+            Self::EndLeases(holds) => {
+                let named = |(id, token): &Hold| words![id, lease_name(token)];
+                [words!["ids"], holds.iter().flat_map(named).collect()].concat()
+            }
             Self::Cancel { dead, since, ids } => {
                 let words = [
                     dead.then(|| "1".to_owned()),

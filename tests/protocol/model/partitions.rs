@@ -26,6 +26,7 @@ impl Operation {
                 | Self::Reschedule(_)
                 | Self::RunNow(_)
                 | Self::RequeueIds(_)
+                | Self::EndLeases(_)
                 | Self::Get(_)
         )
     }

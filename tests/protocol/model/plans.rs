@@ -21,15 +21,13 @@ impl Driver {
             presence: Presence::Stay,
         };
         for _ in 0..2 {
-            let reap = Operation::Reap {
-                limit: self.limit(),
-            };
+            let reap = Operation::Reap(self.limit());
             let claim = Operation::Claim {
                 count: 5,
                 token: self.token(),
                 lease: 2_000,
             };
-            let promote = Operation::Promote { limit: 1_000 };
+            let promote = Operation::Promote(1_000);
             self.plan([claim, promote, reap]);
             self.plan(vec![beat.clone(); 6]);
         }
@@ -165,7 +163,7 @@ impl Driver {
     /// follow them.
     pub(super) fn plan_a_claim_in_the_past(&mut self) -> Operation {
         let (first, second) = (self.fresh(8, 900), self.fresh(4, 2));
-        let promote = || Operation::Promote { limit: 1_000 };
+        let promote = || Operation::Promote(1_000);
         let claim = Operation::Claim {
             count: 50,
             token: self.token(),
@@ -235,7 +233,7 @@ impl Driver {
             Operation::Bury(items) => {
                 Operation::Release(items.into_iter().map(|(hold, _)| hold).collect())
             }
-            Operation::Beat { .. } | Operation::Reap { .. } => self.claim(),
+            Operation::Beat { .. } | Operation::Reap(_) | Operation::EndLeases(_) => self.claim(),
             other => other,
         }
     }

@@ -89,7 +89,7 @@ impl Driver {
         let attempt = self.chance(50).then(|| self.attempt(2_500_000));
         let push = self.push_of(attempt, items);
         self.plan([push]);
-        Operation::Promote { limit: 1_000 }
+        Operation::Promote(1_000)
     }
 
     /// Next messages for some deliveries, and the end of these deliveries. The client repeats the

@@ -2,14 +2,14 @@
 
 use anyhow::Result;
 
-use crate::model::message::Place;
+use crate::model::message::{Message, Place};
 use crate::model::operation::Operation;
 use crate::model::schedule::NEVER_MS;
 use crate::model::schedule::is_timer;
 use crate::model::schedule_fields::counted;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
-use crate::state::State;
+use crate::state::{State, lease_of};
 
 const COUNTERS: [&str; 15] = [
     "pushed",
@@ -59,7 +59,7 @@ impl World {
                 attempt,
                 items,
             } => self.push(now, *upsert, attempt.as_ref(), items, after)?,
-            Operation::Promote { limit } => self.promote(now, *limit),
+            Operation::Promote(limit) => self.promote(now, *limit),
             Operation::Claim {
                 count,
                 token,
@@ -75,7 +75,8 @@ impl World {
             Operation::Throttle(items) => self.throttle(now, items),
             Operation::Close(wait_ms) => self.close(now, *wait_ms),
             Operation::Extend(items) => self.extend(now, items),
-            Operation::Reap { limit } => self.reap(now, *limit, after)?,
+            Operation::Reap(limit) => self.reap(now, *limit, after)?,
+            Operation::EndLeases(holds) => self.end_leases(now, holds, after)?,
             Operation::Cancel { dead, since, ids } => self.cancel(now, *dead, *since, ids),
             Operation::Reschedule(items) => self.reschedule(now, items),
             Operation::RunNow(ids) => self.run_now(now, ids),
@@ -128,9 +129,11 @@ impl World {
         ];
         let next = message.next.as_ref().map(|next| next.place.time());
         let next = next.map(|due| ("next_due", due.into()));
+        let lease = self.lease_of(message).map(|lease| ("lease", lease.into()));
         let flat = pairs
             .into_iter()
             .chain(next)
+            .chain(lease)
             .flat_map(|(name, value)| [name.into(), value])
             .collect();
         Reply::List(vec![self.header(now), Reply::List(flat)])
@@ -169,13 +172,16 @@ impl World {
             let error = message
                 .map(|message| message.error.clone())
                 .unwrap_or_default();
-            Reply::List(vec![
+            let lease = message.and_then(|message| self.lease_of(message));
+            let mut item = vec![
                 id.into(),
                 (*time).into(),
                 failures.into(),
                 crashes.into(),
                 error.into(),
-            ])
+            ];
+            item.extend(lease.map(Reply::from));
+            Reply::List(item)
         };
         let shown = page.iter().filter(|(_, id)| !is_timer(id));
         Reply::List(vec![
@@ -183,6 +189,14 @@ impl World {
             next.into(),
             Reply::List(shown.map(item).collect()),
         ])
+    }
+
+    /// The name of the lease of a leased message, which release 0.1 does not tell.
+    fn lease_of(&self, message: &Message) -> Option<String> {
+        match &message.place {
+            Place::Leased { token, .. } if !self.is_frozen => Some(lease_of(token)),
+            _ => None,
+        }
     }
 
     fn dues(&self, now: Now, times: &[u64]) -> Reply {

@@ -110,7 +110,7 @@ impl Driver {
                     times: Some(vec![last]),
                 }
             }
-            42..50 => Operation::Promote { limit: 1_000 },
+            42..50 => Operation::Promote(1_000),
             50..54 => Operation::Purge {
                 state: self.pick(&["ready", "scheduled", "dead"]),
                 limit: 1_000,

@@ -9,6 +9,7 @@ use super::cost_table::Stock;
 use super::schedules::listed;
 use crate::queue::{HOUR, T0};
 use crate::reply::{Text, words};
+use crate::state::lease_name;
 
 /// A call: what is special about it, the time, the arguments.
 pub(super) type Call = (&'static str, u64, Vec<Text>);
@@ -178,7 +179,14 @@ pub(super) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
                 push((0..many).map(|_| stock.fresh()).collect(), OPTIONS),
             ),
         ],
-        "reap" => call(words![REAP as u64]),
+        "reap" => {
+            let (token, ids) = stock.claim(many);
+            let named = ids
+                .into_iter()
+                .flat_map(|id| words![id, lease_name(&token)]);
+            let named = words!["ids"].into_iter().chain(named).collect();
+            vec![("", T0, words![REAP as u64]), ("ids", T0, named)]
+        }
         "refill" => {
             // Newer rules replace the list.
             let fires = fires(LIST).replace("2026a", "2026b");

@@ -110,7 +110,16 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             bad.extend(tokens.map(|token| words![1, token, 5]));
             bad
         }
-        "reap" => [with_numbers(&|limit| words![limit]), vec![words![10, 10]]].concat(),
+        "reap" => [
+            with_numbers(&|limit| words![limit]),
+            vec![
+                words![10, 10],
+                words!["ids"],
+                words!["ids", "l"],
+                words!["ids", "l", "lease", "m"],
+            ],
+        ]
+        .concat(),
         "purge" => {
             let states = ["", "leased", "absent", "x"]
                 .map(|state| words![state, 10])

@@ -44,7 +44,7 @@ pub(crate) fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
     Ok(connection)
 }
 
-fn call(user: &mut Connection, verb: &str, arguments: Vec<Text>) -> Result<Reply> {
+pub(super) fn call(user: &mut Connection, verb: &str, arguments: Vec<Text>) -> Result<Reply> {
     let found = SCRIPTS.iter().find(|(name, _)| *name == verb);
     let source = scripts::read(verb, found.expect("a script").1)?;
     let words = [
@@ -57,7 +57,7 @@ fn call(user: &mut Connection, verb: &str, arguments: Vec<Text>) -> Result<Reply
     command(user, &words)
 }
 
-fn denied(reply: &Reply) -> bool {
+pub(super) fn denied(reply: &Reply) -> bool {
     let text = format!("{reply:?}");
     let why = [
         "NOPERM",

@@ -7,7 +7,7 @@ use super::{declare, plausible, seed, with_every_state};
 use crate::queue::{Calls, Queue, T0, attempt, keys_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::{SCRIPTS, VERBS};
-use crate::state::placeholder;
+use crate::state::{lease_name, placeholder};
 
 /// Checks that each call gets the error, as a script and as a function, and changes no byte.
 pub(super) fn refused(
@@ -224,6 +224,7 @@ fn unknown_ids_and_absent_queues_leave_no_trace() -> Result<()> {
         ("reschedule", words!["?", "+1", ""], "ABSENT"),
         ("run_now", words!["?"], "ABSENT"),
         ("requeue", words!["ids", "?"], "ABSENT"),
+        ("reap", words!["ids", "?", lease_name(&unknown)], "GONE"),
     ] {
         ensure!(queue.items(verb, T0, arguments)? == [answer]);
         ensure!(
@@ -283,6 +284,11 @@ fn check_no_message(id: &Text) -> Result<()> {
     let delivery = Text([&token('l').0[..], &id.0].concat());
     let ack_push = queue.ok("ack_push", T0, words![delivery, "next", "+5", "", ""])?;
     ensure!(ack_push.part(1)?.text()? == "GONE", "{ack_push:?}");
+    let ended = queue.items("reap", T0, words!["ids", id, lease_name(&token('l'))])?;
+    ensure!(
+        ended == ["GONE"] && queue.contents()? == before,
+        "{ended:?}"
+    );
     for (verb, words) in [
         ("cancel", words!["1", id]),
         ("reschedule", words![id, "+1", ""]),

@@ -41,7 +41,7 @@ pub(super) async fn run(arguments: &Arguments) -> Result<Outcome> {
     let mut raw = Raw::connect(&server.url(), arguments.scripts.as_deref())?;
     let now_s = Timestamp::now().as_second().div_euclid(60) * 60;
     eprintln!("preview: reads the clock changes of {} zones", ZONES.len());
-    let changes = changes_of_zones(now_s, &rules(&client).await?)?;
+    let changes = changes_of_zones(now_s, &TimeZoneDatabase::bundled())?;
     let mut rng = Rng::with_seed(arguments.seed);
     let (mut violations, mut counts) = (Violations::default(), Counts::default());
     for number in 0..arguments.patterns {
@@ -113,27 +113,6 @@ fn changes_of_zones(
         all.insert(*name, changes.iter().map(around).collect());
     }
     Ok(all)
-}
-
-/// The rules that the library lists fires by: of this machine, or those compiled in.
-async fn rules(client: &Client) -> Result<TimeZoneDatabase> {
-    let queue = client.queue("preview-rules")?;
-    let schedule = Schedule::cron("0 0 * * *")?.zone("UTC").name(NAME);
-    queue.schedules("set").apply([schedule]).await?;
-    let info = queue.schedule(NAME).get().await?.context("a schedule")?;
-    let folder = std::env::var_os("TZDIR").unwrap_or_else(|| "/usr/share/zoneinfo".into());
-    let folder = std::path::PathBuf::from(folder);
-    let text = std::fs::read_to_string(folder.join("tzdata.zi")).unwrap_or_default();
-    let own = text
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("# version "));
-    Ok(
-        match own.filter(|own| Some(*own) == info.tzdata.as_deref()) {
-            Some(_) => TimeZoneDatabase::from_dir(&folder)?,
-            None => TimeZoneDatabase::bundled(),
-        },
-    )
 }
 
 /// The instants of the hours in which the offset changes, to the minute.

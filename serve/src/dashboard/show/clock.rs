@@ -31,7 +31,7 @@ impl Zone {
         if name == "UTC" {
             return Ok(Self::default());
         }
-        let zone = TimeZone::get(name).map_err(|_| {
+        let zone = dueq_input::zone(name).map_err(|_| {
             let detail = format!(
                 "time zone {}: write a name such as Europe/Paris",
                 quoted(name)

@@ -41,6 +41,8 @@ struct Message {
     window_ms: Option<u64>,
     due_by_ms: Option<u64>,
     next_due_ms: Option<u64>,
+    lease: Option<String>,
+    node: Option<String>,
     error: String,
     payload: Option<String>,
     payload_base64: Option<String>,

@@ -1,8 +1,8 @@
-//! Changes one message: reschedule, run now, cancel, requeue.
+//! Changes one message: reschedule, run now, cancel, requeue, end its lease.
 
 use axum::Json;
 use axum::extract::State;
-use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State as MessageState};
+use dueq::{Cancelled, Due, Requeued, Rescheduled, Retried, RunNow, State as MessageState};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -46,7 +46,8 @@ pub(super) struct Changed {
     id: Id,
     /// `moved`: it has the new due time. `already`: it was due already. `cancelled`: it will never
     /// be delivered. `next_cancelled`: a handler has it, and the message that was to follow it will
-    /// never be delivered. `requeued`: it was dead and is due now.
+    /// never be delivered. `requeued`: it was dead and is due now. `ended`: its lease ended, and it
+    /// is due again. `died`: its lease ended, and it has crashed too often.
     outcome: &'static str,
     /// When it is due.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -238,6 +239,65 @@ pub(super) async fn requeue_message(
         Requeued::Requeued => Ok(changed(&id, "requeued", None)),
         Requeued::NotDead(state) => Err(not_dead(&id, state)),
         Requeued::Absent => Err(absent(&app, &name, &id).await),
+        other => Err(unknown(&other)),
+    }
+}
+
+/// Which lease is meant.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndLease {
+    /// The name of the lease, as the message has it. So no repetition ends the next lease.
+    #[schema(pattern = "^[0-9a-f]{16}$")]
+    lease: String,
+}
+
+/// End the lease of a message
+///
+/// As if the lease had run out: for a consumer that is gone, or one that hangs. It counts as a crash,
+/// and what the consumer settles later changes nothing.
+#[utoipa::path(
+    post,
+    path = "/v1/queues/{queue}/messages/{id}/end-lease",
+    tag = "messages",
+    params(
+        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
+        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
+    ),
+    request_body = EndLease,
+    responses(
+        (status = 200, body = Changed),
+        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "It has no lease of this name, or no more", body = Document, content_type = "application/problem+json"),
+        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn end_lease(
+    State(app): State<Shared>,
+    name: QueueName,
+    id: MessageId,
+    JsonBody(EndLease { lease }): JsonBody<EndLease>,
+) -> Result<Json<Changed>, Problem> {
+    if lease.len() != 16
+        || !lease
+            .bytes()
+            .all(|byte| b"0123456789abcdef".contains(&byte))
+    {
+        let reason = "lease: it has 16 hexadecimal digits, as GET of the message shows them";
+        return Err(Problem::new(Code::InvalidInput, reason));
+    }
+    let queue = app.client.queue(name.as_str())?;
+    match queue.end_lease(id.as_bytes(), &lease).await? {
+        Retried::Scheduled(due_ms) => Ok(changed(&id, "ended", Some(due_ms))),
+        Retried::Dead => Ok(changed(&id, "died", None)),
+        Retried::Lost => {
+            let detail = format!(
+                "nothing was changed: message {} has no lease {lease}, or no more",
+                id.quoted()
+            );
+            Err(Problem::new(Code::NotLeased, detail))
+        }
+        Retried::Gone => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }

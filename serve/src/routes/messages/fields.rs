@@ -167,6 +167,12 @@ pub(super) struct Shown {
     /// When the message is due that follows this leased one.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_due_ms: Option<u64>,
+    /// The name of the lease of a leased message: `end-lease` takes it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<String>,
+    /// The end of the id of the worker that has it, if the lease tells it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    node: Option<String>,
     /// What the last failure or burial said; empty if there was none.
     error: String,
     #[serde(flatten)]
@@ -227,6 +233,8 @@ impl Payload {
 
 impl Shown {
     pub(super) fn new(id: &[u8], stored: Stored, is_withheld: bool) -> Self {
+        let lease = stored.lease.map(|lease| (lease.name, lease.node));
+        let (lease, node) = lease.unzip();
         Self {
             id: Id::new(id),
             state: stored.state.as_str(),
@@ -246,6 +254,8 @@ impl Shown {
             window_ms: stored.window_ms,
             due_by_ms: stored.due_by_ms,
             next_due_ms: stored.next_due_ms,
+            lease,
+            node: node.flatten(),
             error: stored.error,
             payload: Payload::new(stored.payload, stored.payload_bytes, is_withheld),
         }

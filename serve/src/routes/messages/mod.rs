@@ -55,7 +55,7 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
 
 /// Dead messages become due again.
 pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(change::requeue_message)]
+    vec![routes!(change::requeue_message), routes!(change::end_lease)]
 }
 
 /// The problem of an id that the queue does not hold: says how its message ended, if the queue

@@ -5,6 +5,7 @@ use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::model::business_hours::tests::hours;
+use crate::model::zone;
 
 const ZONES: [&str; 16] = [
     "Europe/Paris",
@@ -36,7 +37,7 @@ fn changes(zone: &str) -> Vec<Timestamp> {
         "2000-01-01T00:00Z".parse().expect("a timestamp"),
         "2031-01-01T00:00Z".parse().expect("a timestamp"),
     );
-    let zone = TimeZone::get(zone).expect("a zone");
+    let zone = zone::zone(zone, "a cron").expect("a zone");
     let changes = zone.following(start).map(|change| change.timestamp());
     changes.take_while(|change| *change < end).collect()
 }
@@ -95,7 +96,7 @@ fn openings_match_a_search_minute_by_minute() {
     let mut rng = Rng::with_seed(seed);
     let mut checked = 0;
     for name in ZONES {
-        let zone = TimeZone::get(name).expect("a zone");
+        let zone = zone::zone(name, "a cron").expect("a zone");
         let changes = changes(name);
         // A zone without changes is checked at random instants.
         let around = changes
@@ -128,7 +129,7 @@ fn openings_match_a_search_minute_by_minute() {
 fn skipped_weekly_hours_open_within_15_days() {
     let (mut skipped, mut longest) = (0, 0);
     for name in ZONES {
-        let zone = TimeZone::get(name).expect("a zone");
+        let zone = zone::zone(name, "a cron").expect("a zone");
         for change in changes(name) {
             let last = change - SignedDuration::from_millis(1);
             let (gap, end) = (zone.to_datetime(last), zone.to_datetime(change));

@@ -63,6 +63,15 @@ pub(super) async fn act(
             let _: Changed = page.api.send(Method::POST, &address, None).await?;
             "requeued"
         }
+        Some("end_lease") => {
+            let body = json!({ "lease": form.get("lease") });
+            let address = format!("{address}/end-lease");
+            let changed: Changed = page.api.send(Method::POST, &address, Some(&body)).await?;
+            match changed.outcome.as_str() {
+                "died" => "lease_died",
+                _ => "lease_ended",
+            }
+        }
         Some("undo") => undo(&app, &page, &id, &address).await?,
         _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
     };

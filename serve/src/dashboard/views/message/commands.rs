@@ -13,6 +13,9 @@ pub(super) struct Action {
     pub(super) curl: String,
 }
 
+/// Stands for the name of the lease. No quoted name or id has it.
+const THE_LEASE: char = '\u{1}';
+
 struct Kind {
     word: &'static str,
     label: &'static str,
@@ -66,6 +69,17 @@ const CANCEL_NEXT: Kind = Kind {
     hint: "The message that follows this one is never delivered. It cannot be undone.",
     ..CANCEL
 };
+const END_LEASE: Kind = Kind {
+    word: "end_lease",
+    label: "End the lease",
+    hint: "It is delivered again, and a crash is counted. What its handler settles later changes nothing.",
+    is_destructive: true,
+    command: "end-lease",
+    options: " --lease \u{1}",
+    method: "POST",
+    suffix: "/end-lease",
+    body: Some("{\"lease\": \"\u{1}\"}"),
+};
 const REQUEUE: Kind = Kind {
     word: "requeue",
     label: "Requeue",
@@ -94,21 +108,23 @@ pub(super) fn actions(message: &Message, caller: &Caller, queue: &str, id: &[u8]
     let kinds: &[Kind] = match message.state.as_str() {
         "scheduled" => &[RUN_NOW, RESCHEDULE, CANCEL],
         "ready" => &[RESCHEDULE, CANCEL],
-        "leased" if message.next_due_ms.is_some() => &[CANCEL_NEXT],
+        "leased" if message.next_due_ms.is_some() => &[CANCEL_NEXT, END_LEASE],
+        "leased" => &[END_LEASE],
         "dead" => &[REQUEUE, REMOVE],
         _ => &[],
     };
     let may = |kind: &&Kind| match kind.word {
-        "requeue" => caller.may_operate,
+        "requeue" | "end_lease" => caller.may_operate,
         _ => caller.may_produce,
     };
+    let lease = message.lease.as_deref().unwrap_or_default();
     let action = |kind: &Kind| Action {
         word: kind.word,
         label: kind.label,
         hint: kind.hint,
         is_destructive: kind.is_destructive,
-        shell: shell(kind, queue, id),
-        curl: curl(kind, queue, id),
+        shell: shell(kind, queue, id).replace(THE_LEASE, lease),
+        curl: curl(kind, queue, id).replace(THE_LEASE, lease),
     };
     kinds.iter().filter(may).map(action).collect()
 }
