@@ -29,6 +29,7 @@ use crate::server::failure;
 use crate::server::patience::Repeat;
 use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
+use crate::server::timeouts::REACH_LIMIT;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use closing::Siblings;
@@ -269,13 +270,33 @@ impl Partition {
         limit: Duration,
         call: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let silent = || {
-            let link = self.route.known_link();
-            let address = link.map(|link| link.connector().address());
-            failure::silent(address.as_deref().unwrap_or("the master"), limit)
-        };
         let called = tokio::time::timeout(limit, call).await;
-        called.unwrap_or_else(|_| Err(silent()))
+        called.unwrap_or_else(|_| Err(self.silent(limit)))
+    }
+
+    /// As [`within`](Self::within), for reads that can do without it: fails at once if its master
+    /// left such a read without a reply a moment ago.
+    pub(crate) async fn reach<T>(
+        &self,
+        limit: Duration,
+        call: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let link = self.route.known_link();
+        if link.as_ref().is_some_and(|link| link.is_silent()) {
+            return Err(self.silent(REACH_LIMIT));
+        }
+        let called = tokio::time::timeout(limit, call).await;
+        called.unwrap_or_else(|_| {
+            link.inspect(|link| link.was_silent());
+            Err(self.silent(limit))
+        })
+    }
+
+    /// Its master did not reply in this time.
+    fn silent(&self, limit: Duration) -> Error {
+        let link = self.route.known_link();
+        let address = link.map(|link| link.connector().address());
+        failure::silent(address.as_deref().unwrap_or("the master"), limit)
     }
 
     pub(crate) fn meters(&self) -> &Meters {

@@ -3,6 +3,8 @@
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::history::{History, Resolution, points};
+use crate::model::reached::Reached;
+use crate::protocol::replies::Reply;
 use crate::protocol::results::history;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
@@ -32,15 +34,38 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
         let word = resolution.word().as_bytes().to_vec();
-        let mut replies = self.read_all(Verb::History, &[word]).await?;
-        let now_us = replies.iter().map(|reply| reply.header.now_us).max();
-        let now_ms = u64::try_from(now_us.unwrap_or(0) / 1_000).unwrap_or(0);
-        let partitions = replies.iter_mut().map(history::records);
-        let partitions = partitions.collect::<Result<Vec<_>, _>>()?;
-        Ok(History {
-            resolution,
-            now_ms,
-            points: points(resolution, now_ms, &partitions),
-        })
+        merged(resolution, self.read_all(Verb::History, &[word]).await?)
     }
+
+    /// As [`history`](Queue::history), for programs that watch: within 2 s it returns what the
+    /// partitions have done that reply, and names the others.
+    ///
+    /// # Errors
+    /// Those of [`history`](Queue::history), if no partition can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Resolution;
+    ///
+    /// let history = orders.history_reached(Resolution::Hours).await?;
+    /// println!("{} hours, without {} partitions", history.value.points.len(), history.unread.len());
+    /// # });
+    /// ```
+    pub async fn history_reached(&self, resolution: Resolution) -> Result<Reached<History>, Error> {
+        let word = resolution.word().as_bytes().to_vec();
+        let reached = self.reach_all(Verb::History, &[word]).await?;
+        reached.map(|replies| merged(resolution, replies))
+    }
+}
+
+fn merged(resolution: Resolution, mut replies: Vec<Reply>) -> Result<History, Error> {
+    let now_us = replies.iter().map(|reply| reply.header.now_us).max();
+    let now_ms = u64::try_from(now_us.unwrap_or(0) / 1_000).unwrap_or(0);
+    let partitions = replies.iter_mut().map(history::records);
+    let partitions = partitions.collect::<Result<Vec<_>, _>>()?;
+    Ok(History {
+        resolution,
+        now_ms,
+        points: points(resolution, now_ms, &partitions),
+    })
 }

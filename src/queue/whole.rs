@@ -57,7 +57,7 @@ impl<C: Codec> Queue<C> {
                     let args: Vec<&[u8]> = args.iter().map(Vec::as_slice).collect();
                     let call = partition.call(verb, &args, Repeat::Harmless);
                     match end {
-                        Some(end) => partition.within(left(end), call).await,
+                        Some(end) => partition.reach(left(end), call).await,
                         None => call.await,
                     }
                 }

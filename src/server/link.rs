@@ -1,13 +1,15 @@
 //! The connections of one client to one server, and its estimate of that server's clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
+use tokio::time::Instant;
 
 use crate::server::clock::Clock;
 use crate::server::connector::Connector;
 use crate::server::lane::Lane;
 use crate::server::rounds::Rounds;
+use crate::server::timeouts::REACH_LIMIT;
 
 /// Four connections to one server and the clock that they share. A client has one link for each
 /// server that it uses; all its queues share it.
@@ -26,6 +28,8 @@ pub(crate) struct ServerLink {
     pub(crate) control: Arc<Lane>,
     /// The rounds of calls of producers, for queues of several partitions.
     pub(crate) rounds: Arc<Rounds>,
+    /// When a read was given up last because no reply came in time.
+    silent: Mutex<Option<Instant>>,
 }
 
 impl ServerLink {
@@ -49,11 +53,27 @@ impl ServerLink {
             claims: lane(),
             control: lane(),
             rounds: Arc::default(),
+            silent: Mutex::default(),
         }
     }
 
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         self.control.connector()
+    }
+
+    /// A read of the server was given up: the next ones are not tried for a while, so that a program
+    /// that reads many queues, or one queue several times, waits once.
+    pub(crate) fn was_silent(&self) {
+        *self.locked() = Some(Instant::now());
+    }
+
+    pub(crate) fn is_silent(&self) -> bool {
+        self.locked()
+            .is_some_and(|since| since.elapsed() < REACH_LIMIT)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.silent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -134,5 +134,11 @@ async fn an_alert_fires_while_a_master_is_away() -> Result<()> {
     assert_eq!(backlog["unread"], 2, "{backlog}");
     assert!(backlog["due_now"].as_u64() > Some(0), "{backlog}");
     assert!(backlog["overdue_s"].as_f64() > Some(5.0), "{backlog}");
+    for read in ["dues", "history"] {
+        let line = format!("GET /v1/queues/orders/{read}");
+        let answer = instance.ask(&line, &[], "").await?.json()?;
+        let unread = answer["unread"].as_array().map(Vec::len);
+        assert_eq!(unread, Some(2), "{answer}");
+    }
     Ok(())
 }

@@ -46,6 +46,20 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
         let checkup = queue.examine(false).await?;
         assert_eq!(checkup.findings[0].code, "unread", "{checkup:?}");
     }
+    // A master that was silent a moment ago is not waited for again: three reads would take 6 s.
+    let queue = of.fresh_queue().await?;
+    let _ = queue.stats_reached().await?;
+    let start = Instant::now();
+    for _ in 0..3 {
+        assert_eq!(names(&queue.stats_reached().await?.unread), away);
+        let history = queue.history_reached(dueq::Resolution::Hours).await?;
+        assert_eq!(names(&history.unread), away);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(6),
+        "{:?}",
+        start.elapsed()
+    );
     let found = client.queues_reached().await?;
     assert_eq!(found.value, ["orders"]);
     assert_eq!(names(&found.unread), [format!("the master at {address}")]);

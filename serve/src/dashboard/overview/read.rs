@@ -131,19 +131,19 @@ async fn read(
             let times: Vec<_> = (0..=BARS as u64)
                 .map(|bar| from_ms.saturating_add(bar * BAR_MS))
                 .collect();
-            let dues = queue.dues(&times).await?;
+            let dues = queue.dues_reached(&times).await?.value;
             // The first count is of the messages that are due now: no bar shows them.
             let mut bars = dues.counts.iter().copied().skip(1);
             let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
             Value::Due(Due(bars), dues.now_ms)
         }
         Part::Lately => {
-            let history = queue.history(Resolution::Minutes).await?;
+            let history = queue.history_reached(Resolution::Minutes).await?.value;
             let now_ms = history.now_ms;
             Value::Lately(Lately::new(&history), now_ms)
         }
         Part::Day => {
-            let history = queue.history(Resolution::Hours).await?;
+            let history = queue.history_reached(Resolution::Hours).await?.value;
             let from_ms = history.now_ms.saturating_sub(86_400_000);
             let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
             let day = Day {
@@ -152,7 +152,7 @@ async fn read(
             };
             Value::Day(day, history.now_ms)
         }
-        Part::Nodes => Value::Nodes(queue.nodes().await?),
+        Part::Nodes => Value::Nodes(queue.nodes_reached().await?.value),
     })
 }
 

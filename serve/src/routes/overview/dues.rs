@@ -9,6 +9,7 @@ use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
+use crate::routes::queues::{Unread, unread};
 
 /// How many times a call has at most.
 const MAX_TIMES: u64 = 60;
@@ -49,6 +50,8 @@ pub(super) struct Dues {
     /// The messages before the first time, from each time to before the next one, and from the last
     /// time on.
     slots: Vec<Slot>,
+    /// The partitions that did not reply within 2 s, whose messages are not counted.
+    unread: Vec<Unread>,
 }
 
 /// The messages that are due in some time.
@@ -87,15 +90,16 @@ pub(super) async fn dues(
         Wanted::Steps { from, step, count } => {
             let from = match from {
                 Some(from) => from,
-                None => queue.dues(&[]).await?.now_ms,
+                None => queue.dues_reached(&[]).await?.value.now_ms,
             };
             (0..count)
                 .map(|number| from.saturating_add(step.saturating_mul(number)))
                 .collect()
         }
     };
-    let dues = queue.dues(&times).await?;
-    if dues.last_ms.is_none() {
+    let reached = queue.dues_reached(&times).await?;
+    let dues = &reached.value;
+    if dues.last_ms.is_none() && reached.unread.is_empty() {
         app.existing(&name).await?;
     }
     let from = std::iter::once(None).chain(times.iter().copied().map(Some));
@@ -112,6 +116,7 @@ pub(super) async fn dues(
                 count: *count,
             })
             .collect(),
+        unread: unread(&reached),
     }))
 }
 

@@ -13,6 +13,7 @@ use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::query::Query;
 use crate::routes::overview::history::point::Point;
+use crate::routes::queues::{Unread, unread};
 use crate::shown::quoted;
 
 /// How long the range is unless the caller asks for another one.
@@ -46,6 +47,8 @@ pub(super) struct History {
     points: Vec<Option<Point>>,
     /// All points as one, with the percentiles of the whole range; null if all are.
     sum: Option<Point>,
+    /// The partitions that did not reply within 2 s, whose part is missing.
+    unread: Vec<Unread>,
 }
 
 /// Read the history of a queue
@@ -77,8 +80,9 @@ pub(super) async fn history(
         Problem::new(Code::InvalidInput, detail)
     })?;
     let queue = app.client.queue(name.as_str())?;
-    let history = queue.history(range.resolution).await?;
-    if history.points.is_empty() {
+    let reached = queue.history_reached(range.resolution).await?;
+    let history = &reached.value;
+    if history.points.is_empty() && reached.unread.is_empty() {
         app.existing(&name).await?;
     }
     let slots = range.slots(history.now_ms);
@@ -97,6 +101,7 @@ pub(super) async fn history(
         slot_ms: range.resolution.slot_ms(),
         points,
         sum: sum.as_ref().map(Point::new),
+        unread: unread(&reached),
     }))
 }
 
