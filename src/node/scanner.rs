@@ -165,9 +165,14 @@ impl Scanner {
     /// due.
     async fn wait_until(&mut self, until: Instant) {
         while !self.is_over() {
-            let new = tokio::select! {
-                new = self.hearing.recv() => new,
-                () = sleep_until(until.into()) => return,
+            let new = match self.hearing.try_recv() {
+                Ok(new) => Some(new),
+                // A sleep takes a millisecond at least, as long as some steps.
+                Err(_) if until <= Instant::now() => return,
+                Err(_) => tokio::select! {
+                    new = self.hearing.recv() => new,
+                    () = sleep_until(until.into()) => return,
+                },
             };
             self.heard(new).await;
         }
@@ -190,6 +195,9 @@ impl Scanner {
     /// Reports the queue if it exists: channels belong to all databases of a server, and whoever has
     /// the right can publish.
     async fn created(&mut self, name: String) {
+        if self.attended.contains_key(&name) {
+            return self.add([name]); // created again: this pass may have missed it
+        }
         let is_wanted = self.patterns.iter().any(|pattern| pattern.matches(&name));
         if let Ok(keys) = Keys::of_queue(&name)
             && is_wanted

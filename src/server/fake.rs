@@ -117,6 +117,8 @@ pub(crate) fn usual(words: &[String]) -> Option<String> {
     match words[0].to_uppercase().as_str() {
         "HELLO" => Some("%1\r\n+proto\r\n:3\r\n".to_owned()),
         "CLIENT" | "UNWATCH" => Some("+OK\r\n".to_owned()),
+        // Every key exists but those named `absent`.
+        "EXISTS" => Some(format!(":{}\r\n", u8::from(!words[1].contains("absent")))),
         "PING" => Some(
             words
                 .get(1)

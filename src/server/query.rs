@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::outcomes::{Deleted, Kept, Unused};
+use crate::model::outcomes::{Deleted, Unused};
 use crate::protocol::keys::Keys;
+use crate::protocol::results::administer;
 use crate::protocol::verbs::{UNLINK_IF, UNLINK_UNUSED, Verb};
 use crate::server::info::{Info, unexpected};
 use crate::server::lane::Lane;
@@ -194,14 +195,8 @@ impl RoutedLane {
         unlink.arg(idle_ms.to_string()).arg(u8::from(is_deletion));
         let answer = self.command(&unlink).await?;
         let text: String = redis::from_redis_value(answer.clone()).unwrap_or_default();
-        let (word, rest) = text.split_once(' ').unwrap_or((&text, ""));
-        let why = Kept::ALL.into_iter().find(|why| why.as_str() == rest);
-        match (word, rest.parse(), why) {
-            ("ABSENT", ..) => Ok(Unused::Absent),
-            ("UNUSED", Ok(since_ms), _) => Ok(Unused::Since(since_ms)),
-            ("KEPT", _, Some(why)) => Ok(Unused::Kept(why)),
-            _ => Err(unexpected("the deletion of an unused queue", &answer)),
-        }
+        administer::unused(&text)
+            .ok_or_else(|| unexpected("the deletion of an unused queue", &answer))
     }
 
     async fn unlink_if(&self, keys: &Keys, incarnation: &str, epoch: &str) -> Result<i64, Error> {

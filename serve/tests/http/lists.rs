@@ -92,6 +92,25 @@ async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
     Ok(())
 }
 
+/// A scan with pauses takes minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_and_new_queues_are_listed_among_foreign_keys() -> Result<()> {
+    let redis = dueq_testkit::Server::start(&["--enable-debug-command", "yes"])?;
+    redis.command(&["DEBUG", "POPULATE", "1000000", "foreign"])?;
+    let instance = Instance::start_on(redis, |_, _| Ok(Vec::new())).await?;
+    let mut names = Vec::new();
+    // The first ones before the poller begins.
+    for number in 0..20 {
+        names.push(format!("q-{number}"));
+        instance.queue(&names[number]).await?;
+        if number >= 9 {
+            let all = |list: &Value| names.iter().all(|name| of(list, name).is_some());
+            list_until(&instance, all).await?;
+        }
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_have_each_queue_once() -> Result<()> {
     let instance = Instance::open().await?;

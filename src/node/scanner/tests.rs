@@ -6,8 +6,7 @@ use super::*;
 use crate::protocol::keys::meta_glob;
 use crate::server::fake::{Fake, bulk, usual};
 
-/// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says. Every
-/// queue exists there but for those named `absent`.
+/// A scanner of a server that answers the SCAN with this number, from 0 on, as `answer` says.
 async fn scanner(
     patterns: &[&str],
     step_pause: Duration,
@@ -21,8 +20,6 @@ async fn scanner(
             let mut seen = seen.lock().expect("no panic");
             seen.push((Instant::now(), words[1].clone()));
             Some(answer(seen.len() - 1))
-        } else if words[0] == "EXISTS" {
-            Some(format!(":{}\r\n", u8::from(!words[1].contains("absent"))))
         } else {
             usual(&words)
         };

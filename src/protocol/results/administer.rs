@@ -1,6 +1,7 @@
-//! The replies to an operator's calls that go through a queue step by step: requeue, purge.
+//! The replies to an operator's calls: of a step of a requeue or purge, of the deletion of an unused queue.
 
 use crate::error::Error;
+use crate::model::outcomes::{Kept, Unused};
 use crate::protocol::replies::Reply;
 
 /// The reply to one step of a requeue of all dead messages, or of a purge.
@@ -38,5 +39,19 @@ impl Step {
     /// Whether a purge ends, as the state has no further message.
     pub(crate) fn found_none(&self) -> bool {
         self.done == 0 && self.passed == 0
+    }
+}
+
+/// The reply of the text that looks for an unused queue.
+pub(crate) fn unused(text: &str) -> Option<Unused> {
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    match word {
+        "ABSENT" => Some(Unused::Absent),
+        "UNUSED" => rest.parse().ok().map(Unused::Since),
+        "KEPT" => {
+            let mut all = Kept::ALL.into_iter();
+            all.find(|why| why.as_str() == rest).map(Unused::Kept)
+        }
+        _ => None,
     }
 }
