@@ -4,7 +4,7 @@
 -- KEYS   the ten of the queue
 -- ARGV   now | ids | 1 to 1,000 ids
 --        now | oldest | limit: 1 to 1,000, of which a call takes 200 at most
---        | only those that died at or before this ms, or empty
+--        | only those that died at or before this ms, or empty | perhaps at or after this ms
 -- Reply  ids: {header, {REQUEUED | NOT_DEAD <state> | ABSENT, ...}}
 --        oldest: {header, requeued, how many selected dead messages remain}
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
@@ -21,14 +21,15 @@ end
 --- use: attrs
 --- use: fresh_options
 local form, limit = ARGV[2], tonumber(ARGV[3] or '')
-if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and #ARGV == 4
-  and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')) then
-  return redis.error_reply(
-    'BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), died at or before ms')
+if not (form == 'ids' and #ARGV >= 3 and #ARGV <= 1002) and not (form == 'oldest' and (#ARGV == 4 or #ARGV == 5)
+  and limit and limit >= 1 and limit <= 1000 and limit % 1 == 0 and string.find(ARGV[4], '^%d*$')
+  and string.find(ARGV[5] or '0', '^%d+$')) then
+  return redis.error_reply('BADARGS requeue takes now, ids, then 1 to 1000 ids; or now, oldest, limit (1 to 1000), '
+    .. 'died at or before ms, and perhaps at or after ms')
 end
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
 redis.call('HLEN', CLAIMS); redis.call('HLEN', ATTRS); redis.call('HLEN', MESSAGES); redis.call('ZCARD', DEAD)
-local replies, changed = {}, 0
+local replies, changed, least, most = {}, 0, ARGV[5] or '-inf', ARGV[4] == '' and '(inf' or ARGV[4]
 local function requeue(id)
   local _, _, _, options = attrs_of(id)
   options = fresh_options(options)
@@ -50,8 +51,7 @@ if form == 'ids' then
     replies[i - 2] = state == 'dead' and 'REQUEUED' or state == 'absent' and 'ABSENT' or 'NOT_DEAD ' .. state
   end
 else
-  local before = ARGV[4] == '' and '(inf' or ARGV[4]
-  for _, id in ipairs(redis.call('ZRANGE', DEAD, '-inf', before, 'BYSCORE', 'LIMIT', 0, math.min(limit, 200))) do
+  for _, id in ipairs(redis.call('ZRANGE', DEAD, least, most, 'BYSCORE', 'LIMIT', 0, math.min(limit, 200))) do
     requeue(id)
   end
 end
@@ -59,4 +59,4 @@ if changed > 0 then
   redis.call('HINCRBY', META, 'requeued', changed)
 end
 if form == 'ids' then return {finish(changed > 0), replies} end
-return {finish(changed > 0), changed, redis.call('ZCOUNT', DEAD, '-inf', ARGV[4] == '' and '(inf' or ARGV[4])}
+return {finish(changed > 0), changed, redis.call('ZCOUNT', DEAD, least, most)}

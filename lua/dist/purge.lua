@@ -7,6 +7,7 @@
 --        and fewer if timers are due before the messages
 --        | perhaps only those whose time_ms (as in get) is at or before this ms; or empty: all
 --        | perhaps how many timers were passed: 0, then as replied. A call passes 2,000, else all (10,000 at most)
+--        | perhaps, of dead: only those that died at or after this ms
 -- Reply  {header, purged, left in that state; of those that are selected; with five arguments: how many timers were
 --        passed, 0 at the end}. Of scheduled with a time, left counts also timers that are behind what this call read
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
@@ -171,11 +172,13 @@ local function write_memory(removed) -- removed: by id, what was cancelled or pu
 end
 local state, limit, before = ARGV[2], tonumber(ARGV[3]), (ARGV[4] or '') ~= '' and ARGV[4]
 local function is_number(text, pattern) return not text or #text <= 15 and string.find(text, pattern) end
-if #ARGV < 3 or #ARGV > 5 or not is_number(ARGV[4], '^%d*$') or not is_number(ARGV[5], '^%d+$')
+if #ARGV < 3 or #ARGV > 6 or not is_number(ARGV[4], '^%d*$') or not is_number(ARGV[5], '^%d+$')
+  or not is_number(ARGV[6], '^%d+$') or ARGV[6] and state ~= 'dead'
   or not (state == 'scheduled' or state == 'ready' or state == 'dead')
   or not limit or limit < 1 or limit > 1000 or limit % 1 ~= 0 then
   return redis.error_reply('BADARGS purge takes now, state (scheduled, ready or dead), limit (1 to 1000), and perhaps '
-    .. 'at or before ms (at most 15 digits), and perhaps passed timers (at most 15 digits)')
+    .. 'at or before ms (at most 15 digits), perhaps passed timers (at most 15 digits), and perhaps, of dead, '
+    .. 'at or after ms (at most 15 digits)')
 end
 limit = math.min(limit, 200)
 redis.call('HSTRLEN', META, 'layout') -- a right of operators: others are refused before the first write
@@ -225,14 +228,17 @@ elseif state == 'ready' then
   end
   left = math.max(0, redis.call('LLEN', READY) - 1)
 else
-  local zset, most, page = state == 'dead' and DEAD or SCHEDULED, before or '(inf', nil
+  local zset, least, most, page = state == 'dead' and DEAD or SCHEDULED, ARGV[6] or '-inf', before or '(inf', nil
   timers = zset == DEAD and 0 or timers
   local from = timers > 0 and tonumber(ARGV[5] or 0) or 0
+  if ARGV[6] then
+    from = redis.call('ZCOUNT', zset, '-inf', '(' .. least)
+  end
   local skipped, first, last = from, from, from + (ARGV[5] and 2000 or math.huge)
   local found = redis.call('ZCOUNT', zset, '-inf', most)
   while from < math.min(found, last) and #ids == 0 do -- timers may be before the messages
     page = redis.call('ZRANGE', zset, from, math.min(found, from + (timers > 0 and 1000 or limit)) - 1)
-    passed = from
+    passed = timers > 0 and from or 0
     for _, id in ipairs(page) do
       if string.byte(id) == 4 then -- a timer
         skipped = skipped + 1
@@ -255,7 +261,7 @@ else
   if #ids > 0 then
     redis.call('ZREM', zset, unpack(ids))
   end
-  left = math.max(0, redis.call('ZCOUNT', zset, '-inf', most) - timers)
+  left = math.max(0, redis.call('ZCOUNT', zset, least, most) - timers)
 end
 if #ids > 0 then
   for _, id in ipairs(ids) do

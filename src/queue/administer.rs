@@ -199,7 +199,9 @@ async fn requeue_dead(
 ) -> Result<(u64, Option<u64>), Error> {
     let (mut total, mut until) = (0, until_ms);
     loop {
-        let step = Bulk::Requeue.step(&partition, MAX_ITEMS, until, 0).await;
+        let step = Bulk::Requeue
+            .step(&partition, MAX_ITEMS, (None, until), 0)
+            .await;
         let step = step.map_err(|error| after(error, total, "requeued"))?;
         until = Some(until.map_or(step.now_ms, |until| until.min(step.now_ms)));
         total += step.done;
@@ -221,7 +223,9 @@ async fn purge_state(
     let (mut total, mut expected, mut passed) = (0, None, 0);
     let purge = Bulk::Purge(state);
     loop {
-        let step = purge.step(&partition, MAX_ITEMS, until_ms, passed).await;
+        let step = purge
+            .step(&partition, MAX_ITEMS, (None, until_ms), passed)
+            .await;
         let step = step.map_err(|error| after(error, total, "purged"))?;
         (total, passed) = (total + step.done, step.passed);
         let enough = total >= *expected.get_or_insert(step.done + step.left);

@@ -25,22 +25,32 @@ pub(super) enum Bulk {
 }
 
 impl Bulk {
+    /// The state of the messages.
+    fn state(self) -> State {
+        match self {
+            Self::Requeue => State::Dead,
+            Self::Purge(state) => state,
+        }
+    }
+
     /// One call at one partition: at most `limit` messages whose time is at or before `until_ms`.
-    /// `passed` is that of the call before it.
+    /// `passed` is that of the call before it; `from_ms` is for dead messages only.
     pub(super) async fn step(
         self,
         partition: &Partition,
         limit: usize,
-        until_ms: Option<u64>,
+        (from_ms, until_ms): (Option<u64>, Option<u64>),
         passed: u64,
     ) -> Result<Step, Error> {
         let (limit, until, passed) = (limit.to_string(), text_of(until_ms), passed.to_string());
-        let (verb, first, count) = match self {
-            Self::Requeue => (Verb::Requeue, "oldest", 3),
-            Self::Purge(state) => (Verb::Purge, state.as_str(), 4),
+        let (verb, mut args) = match self {
+            Self::Requeue => (Verb::Requeue, vec!["oldest", &limit, &until]),
+            Self::Purge(state) => (Verb::Purge, vec![state.as_str(), &limit, &until, &passed]),
         };
-        let args = [first, &limit, &until, &passed].map(str::as_bytes);
-        Step::decode(partition.call(verb, &args[..count], Repeat::Unsafe).await?)
+        let from = text_of(from_ms);
+        args.extend(from_ms.map(|_| &*from));
+        let args: Vec<_> = args.into_iter().map(str::as_bytes).collect();
+        Step::decode(partition.call(verb, &args, Repeat::Unsafe).await?)
     }
 }
 
@@ -59,6 +69,7 @@ fn text_of(until_ms: Option<u64>) -> String {
 pub struct BulkSteps {
     router: Arc<Router>,
     bulk: Bulk,
+    from_ms: Option<u64>,
     until_ms: u64,
     known: Arc<Partitions>,
     parts: Vec<Part>,
@@ -136,6 +147,7 @@ impl BulkSteps {
         Self {
             router: Arc::clone(router),
             bulk,
+            from_ms: None,
             until_ms,
             parts: parts_of(&known, until_ms),
             known,
@@ -143,6 +155,30 @@ impl BulkSteps {
             done: 0,
             is_gone: false,
         }
+    }
+
+    /// The same for messages that died at or after this time only, in Unix milliseconds of the server.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for messages that are not dead.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders, delivery| {
+    /// let before_ms = delivery.due_ms() - 1;
+    /// delivery.bury("the bank is closed").await?;
+    /// let mut steps = orders.requeue_steps(u64::MAX).since(before_ms + 60_000)?;
+    /// assert_eq!(steps.step(100).await?.done, 0);
+    /// let mut steps = orders.requeue_steps(u64::MAX).since(before_ms)?;
+    /// assert_eq!(steps.step(100).await?.done, 1);
+    /// # });
+    /// ```
+    pub fn since(mut self, unix_ms: u64) -> Result<Self, Error> {
+        if self.bulk.state() != State::Dead {
+            let reason = "only the times at which messages died can have a beginning";
+            return Err(Error::invalid(reason));
+        }
+        self.from_ms = Some(unix_ms);
+        Ok(self)
     }
 
     /// Deals with up to `limit` messages (1 to 1,000) in one call, which takes Redis about 10 µs a
@@ -173,10 +209,10 @@ impl BulkSteps {
             return Ok(self.progress());
         }
         let part = &mut self.parts[index];
-        let until_ms = Some(part.until_ms);
+        let times = (self.from_ms, Some(part.until_ms));
         let step = self
             .bulk
-            .step(&part.partition, limit, until_ms, part.passed)
+            .step(&part.partition, limit, times, part.passed)
             .await?;
         self.turn = index + 1;
         self.done += step.done;
@@ -226,12 +262,12 @@ impl BulkSteps {
             return Ok(Vec::new());
         };
         let part = &self.parts[index];
-        let state = match self.bulk {
-            Bulk::Requeue => State::Dead,
-            Bulk::Purge(state) => state,
-        };
-        let limit = limit.to_string();
-        let args = [state.as_str().as_bytes(), b"", limit.as_bytes()];
+        let state = self.bulk.state();
+        let (limit, from) = (limit.to_string(), text_of(self.from_ms));
+        let cursor = self
+            .from_ms
+            .map_or_else(String::new, |_| format!("{from}:"));
+        let args = [state.as_str(), &cursor, &limit].map(str::as_bytes);
         let called = part.partition.call(Verb::Peek, &args, Repeat::Harmless);
         let page = inspect::page(&mut called.await?.body)?.page;
         let selected = page.messages.into_iter();
@@ -318,6 +354,7 @@ impl fmt::Debug for BulkSteps {
         f.debug_struct("BulkSteps")
             .field("queue", &self.router.queue_name())
             .field("bulk", &self.bulk)
+            .field("from_ms", &self.from_ms)
             .field("until_ms", &self.until_ms)
             .field("done", &self.done)
             .finish_non_exhaustive()

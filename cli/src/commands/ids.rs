@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use dueq::{Cancelled, Lease, Queue, Requeued, Retried, RunNow as Ran, State};
 use jiff::tz::TimeZone;
 
@@ -121,12 +121,14 @@ such message). Exit code 0 if all were requeued, else 1.
 Examples:
   dueq requeue orders order:42
   dueq requeue orders --all
-  dueq requeue orders --before 2026-12-01T20:00:00Z")]
+  dueq requeue orders --before 2026-12-01T20:00:00Z
+  dueq requeue orders --after '2026-12-01 20:00' --before '2026-12-01 20:10' --tz Asia/Shanghai")]
+#[command(group(ArgGroup::new("died").args(["before", "after"]).multiple(true)))]
 pub(crate) struct Requeue {
     /// The queue
     queue: String,
-    /// The ids, unless --all or --before
-    #[arg(required_unless_present_any = ["all", "before"], value_name = "ID")]
+    /// The ids, unless --all, --before or --after
+    #[arg(required_unless_present_any = ["all", "before", "after"], value_name = "ID")]
     ids: Vec<OsString>,
     /// Requeue all messages that are dead now, the oldest first
     #[arg(long, conflicts_with = "ids")]
@@ -134,23 +136,30 @@ pub(crate) struct Requeue {
     /// Requeue all messages that died at this moment or earlier, the oldest first
     #[arg(long, value_name = "MOMENT", conflicts_with_all = ["ids", "all"])]
     before: Option<String>,
+    /// Requeue all messages that died at this moment or later, the oldest first
+    #[arg(long, value_name = "MOMENT", conflicts_with_all = ["ids", "all"])]
+    after: Option<String>,
     /// The time zone of a moment without one: Asia/Shanghai
-    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "before")]
+    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "died")]
     tz: Option<TimeZone>,
 }
 
 impl Requeue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let before = self.before.as_deref();
-        let before_ms = before.map(|text| reach::moment_ms(text, self.tz.as_ref()));
-        let before_ms = before_ms.transpose()?;
+        let ms = |text: &String| reach::moment_ms(text, self.tz.as_ref());
+        let before_ms = self.before.as_ref().map(ms).transpose()?;
+        let after_ms = self.after.as_ref().map(ms).transpose()?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (mut outcome, mut absent) = (Outcome::Done, false);
-        if self.all || before_ms.is_some() {
+        if self.all || before_ms.or(after_ms).is_some() {
             existing::require(&client, &queue).await?;
-            let count = match before_ms {
-                None => queue.requeue_all().await?,
-                Some(ms) => queue.requeue_before(ms).await?,
+            let count = match (after_ms, before_ms) {
+                (Some(ms), _) => {
+                    let steps = queue.requeue_steps(before_ms.unwrap_or(u64::MAX));
+                    reach::since(steps, ms).await?
+                }
+                (None, Some(ms)) => queue.requeue_before(ms).await?,
+                (None, None) => queue.requeue_all().await?,
             };
             output::queue(common.json, &self.queue, "requeued", Some(count))?;
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use dueq::{State, Unused};
 use jiff::tz::TimeZone;
 
@@ -129,6 +129,7 @@ code is 1.
 Examples:
   dueq purge orders --state dead --yes
   dueq purge orders --state dead --before 2026-11-01T00:00:00Z --yes")]
+#[command(group(ArgGroup::new("times").args(["before", "after"]).multiple(true)))]
 pub(crate) struct Purge {
     /// The queue
     queue: String,
@@ -139,8 +140,11 @@ pub(crate) struct Purge {
     /// the time of death of dead ones
     #[arg(long, value_name = "MOMENT")]
     before: Option<String>,
+    /// Only dead messages that died at this moment or later
+    #[arg(long, value_name = "MOMENT")]
+    after: Option<String>,
     /// The time zone of a moment without one: Asia/Shanghai
-    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "before")]
+    #[arg(long, value_name = "ZONE", value_parser = time::zone, requires = "times")]
     tz: Option<TimeZone>,
     /// Remove them; without this flag nothing is removed
     #[arg(long)]
@@ -149,9 +153,9 @@ pub(crate) struct Purge {
 
 impl Purge {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let before = self.before.as_deref();
-        let before_ms = before.map(|text| reach::moment_ms(text, self.tz.as_ref()));
-        let before_ms = before_ms.transpose()?;
+        let ms = |text: &String| reach::moment_ms(text, self.tz.as_ref());
+        let before_ms = self.before.as_ref().map(ms).transpose()?;
+        let after_ms = self.after.as_ref().map(ms).transpose()?;
         let queue = common.existing_queue(&self.queue).await?;
         let state = match self.state {
             Purgeable::Scheduled => State::Scheduled,
@@ -166,17 +170,22 @@ impl Purge {
                 _ => stats.dead,
             };
             let name = output::visible(self.queue.as_bytes());
-            let which = match before_ms {
-                None => "them",
-                Some(_) => "those that --before selects",
+            let which = match (after_ms, before_ms) {
+                (None, None) => "them",
+                (None, Some(_)) => "those that --before selects",
+                (Some(_), _) => "those that --after and --before select",
             };
             anyhow::bail!(
                 "nothing was removed: {name} has {count} {state} messages; add --yes to remove {which} for ever"
             );
         }
-        let count = match before_ms {
-            None => queue.purge(state).await?,
-            Some(ms) => queue.purge_before(state, ms).await?,
+        let count = match (after_ms, before_ms) {
+            (Some(ms), _) => {
+                let steps = queue.purge_steps(state, before_ms.unwrap_or(u64::MAX))?;
+                reach::since(steps, ms).await?
+            }
+            (None, Some(ms)) => queue.purge_before(state, ms).await?,
+            (None, None) => queue.purge(state).await?,
         };
         output::queue(common.json, &self.queue, "purged", Some(count))?;
         Ok(Outcome::Done)

@@ -68,6 +68,20 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
     )?;
     server.command(&["ZADD", "dueq:{q}:dead", &before, "m10"])?;
     server.command(&["ZREM", "dueq:{q}:scheduled", "m10"])?;
+    let since = |moment: u64| moment.to_string();
+    let later = since(FIRST_MS + 9_001);
+    let none = |what: &str| format!("{{\"count\":0,\"outcome\":\"{what}\",\"queue\":\"q\"}}\n");
+    let purge = [
+        "purge", "q", "--state", "dead", "--yes", "--json", "--after",
+    ];
+    says(
+        &server,
+        &[&purge[..], &[&later]].concat(),
+        0,
+        &none("purged"),
+    )?;
+    let requeue = ["requeue", "q", "--json", "--after", &later];
+    says(&server, &requeue, 0, &none("requeued"))?;
     for (moment, count) in [(FIRST_MS, 0), (FIRST_MS + 9_000, 1)] {
         let moment = moment.to_string();
         says(
@@ -77,8 +91,24 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
             &format!("{{\"count\":{count},\"outcome\":\"requeued\",\"queue\":\"q\"}}\n"),
         )?;
     }
-    let both = dueq(&server, &["requeue", "q", "--before", &before, "--all"])?;
-    assert_eq!(both.status.code(), Some(2));
+    server.command(&["ZADD", "dueq:{q}:dead", &before, "m10"])?;
+    server.command(&["ZREM", "dueq:{q}:scheduled", "m10"])?;
+    let (from, until) = (since(FIRST_MS), since(FIRST_MS + 9_000));
+    says(
+        &server,
+        &[&purge[..], &[&from, "--before", &until]].concat(),
+        0,
+        "{\"count\":1,\"outcome\":\"purged\",\"queue\":\"q\"}\n",
+    )?;
+    for wrong in [
+        &["requeue", "q", "--before", &before, "--all"][..],
+        &["requeue", "q", "--tz", "UTC", "--all"],
+        &[
+            "purge", "q", "--state", "ready", "--yes", "--after", &before,
+        ],
+    ] {
+        assert_eq!(dueq(&server, wrong)?.status.code(), Some(2), "{wrong:?}");
+    }
     Ok(())
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Request {
     /// scheduled messages needs it.
     #[schema(maximum = 253_402_300_799_999_u64)]
     before_ms: Option<u64>,
-    /// Only what died at or after this time, of the same clock.
+    /// Only what died at or after this time, of the same clock: `requeue`, and `purge` of dead messages.
     #[schema(maximum = 253_402_300_799_999_u64)]
     after_ms: Option<u64>,
     /// True counts what would be done, and changes nothing.
@@ -117,7 +117,7 @@ pub(crate) struct Group {
 impl Group {
     /// Whether it is of all dead messages.
     pub(super) fn is_all(&self) -> bool {
-        *self == Self::default()
+        self.error.is_none() && self.crashed.is_none()
     }
 
     /// Where a list of dead messages begins.
@@ -201,7 +201,7 @@ impl Plan {
             (
                 "after_ms",
                 request.after_ms.is_some(),
-                kind == Kind::Requeue,
+                kind == Kind::Requeue || state == Some(State::Dead),
             ),
             ("error", request.error.is_some(), kind == Kind::Requeue),
             ("crashed", request.crashed.is_some(), kind == Kind::Requeue),

@@ -55,7 +55,7 @@ fn fields_of_other_kinds_and_ranges_are_refused() {
             "crashed:",
         ),
         (
-            r#"{"kind": "purge", "state": "dead", "after_ms": 5}"#,
+            r#"{"kind": "purge", "state": "ready", "after_ms": 5}"#,
             "after_ms:",
         ),
         (r#"{"kind": "requeue", "canary": 0}"#, "canary: 0"),

@@ -122,7 +122,7 @@ pub(crate) struct Shown {
     /// Of a requeue or a purge: only what died, or was due, at or before this time of Redis. The same
     /// call with this `before_ms` goes on where this one ended.
     before_ms: Option<u64>,
-    /// Of a requeue: only what died at or after this time.
+    /// Only what died at or after this time.
     #[serde(skip_serializing_if = "Option::is_none")]
     after_ms: Option<u64>,
     /// Of a requeue: only what died with this error.

@@ -40,10 +40,15 @@ impl Work {
             Kind::Requeue if !plan.group.is_all() => {
                 Self::Bulk(Steps::Group(GroupSteps::new(queue, plan)))
             }
-            Kind::Requeue => Self::Bulk(Steps::All(queue.requeue_steps(before_ms))),
-            Kind::Purge => {
-                let steps = queue.purge_steps(plan.selected(), before_ms)?;
-                Self::Bulk(Steps::All(steps))
+            Kind::Requeue | Kind::Purge => {
+                let steps = match plan.kind {
+                    Kind::Requeue => queue.requeue_steps(before_ms),
+                    _ => queue.purge_steps(plan.selected(), before_ms)?,
+                };
+                Self::Bulk(Steps::All(match plan.group.after_ms {
+                    Some(after_ms) => steps.since(after_ms)?,
+                    None => steps,
+                }))
             }
             Kind::Cancel => Self::Cancel(Cancels::new(queue, plan)),
             Kind::Audit => Self::Audit(queue.audit_steps(false)),

@@ -174,7 +174,6 @@ fn new_operation() -> Vec<Value> {
     let lack = |fields: &[&str]| fields.iter().map(|field| lacks(field)).collect();
     let requeue: Vec<_> = lack(&["state", "ids", "dead"]);
     let mut purge: Vec<_> = lack(&[
-        "after_ms",
         "error",
         "crashed",
         "canary",
@@ -182,6 +181,7 @@ fn new_operation() -> Vec<Value> {
         "ids",
         "dead",
     ]);
+    purge.push(any([lacks("after_ms"), is("state", &["dead"])]));
     purge.push(any([
         is("state", &["ready", "dead"]),
         json!({ "allOf": [is("state", &["scheduled"]), has("before_ms")] }),

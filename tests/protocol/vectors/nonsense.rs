@@ -127,7 +127,11 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
             [
                 with_numbers(&|limit| words!["dead", limit]),
                 states,
-                vec![words!["dead"], words!["dead", 1, 1, 1, 1]],
+                vec![
+                    words!["dead"],
+                    words!["dead", 1, 1, 1, 1, 1],
+                    words!["ready", 1, 1, 1, 1],
+                ],
                 ["x", "-1", "1.5", "1234567890123456"]
                     .map(|before| words!["dead", 1, before])
                     .to_vec(),
@@ -164,7 +168,9 @@ pub(super) fn nonsense(verb: &str) -> Vec<Vec<Text>> {
                 words!["newest", 1, ""],
                 words!["oldest", 1],
                 words!["oldest", 1, "", ""],
+                words!["oldest", 1, "", 5, ""],
             ]);
+            bad.extend(["x", "-1", "1.5"].map(|after| words!["oldest", 1, "", after]));
             bad.extend(["x", "-1", "1.5"].map(|before| words!["oldest", 1, before]));
             bad.push([words!["ids"], many(item, 1_001)].concat());
             bad

@@ -148,6 +148,27 @@ fn requeue_is_bounded_and_starts_with_the_oldest() -> Result<()> {
 }
 
 #[test]
+fn steps_from_a_time_leave_what_died_before() -> Result<()> {
+    // They died at T0 + 0 to 4.
+    for (verb, form, passed) in [("requeue", "oldest", None), ("purge", "dead", Some("0"))] {
+        let mut queue = dead(5)?;
+        let mut step = |limit: u64, before: &str, after: u64| -> Result<(i64, i64)> {
+            let mut args = words![form, limit, before];
+            args.extend(passed.map(Text::from));
+            args.push(Text::from(after));
+            let reply = queue.ok(verb, T0 + HOUR, args)?;
+            Ok((reply.part(1)?.int()?, reply.part(2)?.int()?))
+        };
+        ensure!(step(10, &(T0 + 1).to_string(), T0 + 2)? == (0, 0), "{verb}");
+        ensure!(step(1, &(T0 + 3).to_string(), T0 + 1)? == (1, 2), "{verb}");
+        ensure!(step(10, &(T0 + 3).to_string(), T0 + 1)? == (2, 0), "{verb}");
+        ensure!(step(10, "", T0 + 4)? == (1, 0), "{verb}");
+        ensure!(ids(&queue.state()?.dead) == ["0"], "{verb}");
+    }
+    Ok(())
+}
+
+#[test]
 fn purge_is_bounded_and_returns_the_rest() -> Result<()> {
     for state in ["scheduled", "ready", "dead"] {
         let mut queue = if state == "dead" {
