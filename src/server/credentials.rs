@@ -217,6 +217,7 @@ mod tests {
     use rcgen::{CertifiedKey, generate_simple_self_signed};
 
     use super::*;
+    use crate::error::ErrorKind;
 
     async fn now(credentials: &Credentials) -> Arc<Secrets> {
         credentials.current().await.expect("secrets")
@@ -244,7 +245,7 @@ mod tests {
             .password_file(folder.join("password"));
         let credentials = Credentials::new(&options);
         let error = credentials.current().await.err().expect("no files");
-        assert_eq!(error.kind(), crate::ErrorKind::InvalidInput, "{error}");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         for (name, text) in [("ca", &first[0]), ("cert", &first[0]), ("key", &first[1])] {
             write(&folder, name, text);
         }

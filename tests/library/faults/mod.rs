@@ -12,6 +12,7 @@ mod lost_claims;
 mod lost_next;
 mod lost_replies;
 mod notices;
+mod passwords;
 mod proxied;
 mod refused_settlements;
 mod restarts;
