@@ -122,7 +122,7 @@ impl Checkup {
                 return Ok(());
             };
             for info in &page.schedules {
-                problems.look(info, is_open, now_ms, own.as_deref());
+                problems.look(info, is_open, now_ms, own);
             }
             cursor = page.next;
             if cursor.is_none() {
@@ -131,7 +131,7 @@ impl Checkup {
         }
         let queue = partition.queue_name();
         self.schedule_findings(queue, &problems);
-        self.schedule_remarks(queue, &problems, own.as_deref().unwrap_or_default());
+        self.schedule_remarks(queue, &problems, own.unwrap_or_default());
         Ok(())
     }
 

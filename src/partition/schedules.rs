@@ -167,7 +167,7 @@ impl Partition {
 fn more_fires(info: &ScheduleInfo) -> Result<Option<FireList>, Error> {
     let (own, listed_by) = (tzdata_version(), info.tzdata.as_deref());
     let length = list_length();
-    let list = match own.as_deref().cmp(&listed_by) {
+    let list = match own.cmp(&listed_by) {
         // Newer rules replace the list, from the last fire that is over.
         std::cmp::Ordering::Greater => listed_fires(&info.schedule, info.last_ms, length)?,
         std::cmp::Ordering::Equal if !info.is_list_final && info.listed < full_enough() => {

@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use super::{seed, with_every_state};
 use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
+use crate::state::lease_name;
 
 /// All ids of a state, in pages of `limit`.
 fn pages(queue: &mut Queue, state: &str, limit: u64) -> Result<Vec<String>> {
@@ -108,7 +109,8 @@ fn get_and_peek_show_a_message_of_each_state() -> Result<()> {
     ];
     for (id, state, time, error, payload) in expected {
         let got = queue.ok("get", T0, words![id])?;
-        let pairs: Vec<Reply> = vec![
+        let lease = (id == "l").then(|| Reply::from(lease_name(&token('l'))));
+        let mut pairs: Vec<Reply> = vec![
             "state".into(),
             state.into(),
             "time_ms".into(),
@@ -124,15 +126,21 @@ fn get_and_peek_show_a_message_of_each_state() -> Result<()> {
             "payload".into(),
             payload.into(),
         ];
-        ensure!(*got.part(1)? == Reply::List(pairs), "{got:?}");
-        let item = Reply::List(vec![
+        let mut item: Vec<Reply> = vec![
             id.into(),
             time.into(),
             0u64.into(),
             0u64.into(),
             error.into(),
-        ]);
-        ensure!(*queue.ok("peek", T0, words![state, "", 10])?.part(2)? == Reply::List(vec![item]));
+        ];
+        item.extend(lease.clone());
+        pairs.extend(lease.into_iter().flat_map(|lease| ["lease".into(), lease]));
+        ensure!(*got.part(1)? == Reply::List(pairs), "{got:?}");
+        let peeked = queue.ok("peek", T0, words![state, "", 10])?;
+        ensure!(
+            *peeked.part(2)? == Reply::List(vec![Reply::List(item)]),
+            "{peeked:?}"
+        );
     }
     ensure!(*queue.ok("get", T0, words!["?"])?.part(1)? == Reply::List(Vec::new()));
     Ok(())
