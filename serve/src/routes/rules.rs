@@ -26,7 +26,6 @@ pub(super) fn all() -> Vec<(&'static str, Rules)> {
     let schedule = Rules {
         all_of: new_schedule(),
         is_without_null: true,
-        ..Rules::default()
     };
     vec![
         ("NewMessage", rules(new_message())),
