@@ -39,7 +39,8 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
 
 /// Read the counts and limits of a queue
 ///
-/// `ETag` names this creation of the queue: a deletion needs it. Partitions that do not reply within
+/// `ETag` names this creation of the queue: a deletion needs it, and with `If-None-Match` the call reads
+/// the queue only if it is another one. Partitions that do not reply within
 /// 2 s are named in `unread`.
 #[utoipa::path(
     get,
@@ -47,7 +48,6 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
     tag = "queues",
     params(
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("If-None-Match" = Option<String>, Header, description = "An `ETag`: reads the queue only if it is another one", pattern = "^\"[!#-+.-~-]+\"$"),
     ),
     responses(
         (status = 200, body = Stats, headers(("ETag" = Option<String>, description = "Names this creation of the queue"))),

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use crate::routes::settlements::ACTIONS;
 
 /// What a schema needs.
-#[derive(Default)]
 pub(super) struct Rules {
     /// All of these hold.
     all_of: Vec<Value>,
@@ -21,7 +20,7 @@ pub(super) struct Rules {
 pub(super) fn all() -> Vec<(&'static str, Rules)> {
     let rules = |all_of| Rules {
         all_of,
-        ..Rules::default()
+        is_without_null: false,
     };
     let schedule = Rules {
         all_of: new_schedule(),

@@ -85,10 +85,10 @@ async fn wrong_limits_change_nothing() -> Result<()> {
         ("{\"max_attempts\": 1000001}", "max_attempts is 1000001"),
         ("{\"max_attempts\": -1}", "-1"),
         ("{\"max_attempts\": 1.5}", "1.5"),
-        ("{\"max_attempts\": 1e3}", "floating point"),
-        ("{\"max_attempts\": \"5\"}", "string"),
+        ("{\"max_attempts\": 1e3}", "the number `1000"),
+        ("{\"max_attempts\": \"5\"}", "the text \"5\""),
         ("{\"max_attempts\": null}", "null"),
-        ("{\"max_attempts\": 99999999999999999999}", "invalid"),
+        ("{\"max_attempts\": 99999999999999999999}", "is given"),
         (
             "{\"max_attempts\": 5, \"max_attempts\": 6}",
             "duplicate field",
