@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -189,35 +190,83 @@ impl Running {
     }
 }
 
-/// The producer pushes by `dueq serve`. `DUEQ_TEST_RENEWALS` and `DUEQ_TEST_LASTS` make it longer.
+/// A producer, which pushes by `dueq serve`, and a worker; their certificate is renewed.
+struct Renewed<'a> {
+    secured: &'a Secured,
+    url: String,
+    handled: Receiver<String>,
+    /// When the newest certificate ends.
+    until: SystemTime,
+    pushed: u32,
+}
+
+impl Renewed<'_> {
+    fn renew(&mut self, lasts: Duration) -> Result<()> {
+        self.until = SystemTime::now() + lasts;
+        let (folder, issuer) = (&self.secured.folder, &self.secured.issuer);
+        certify(folder, issuer, ["client", "worker"], lasts)
+    }
+
+    /// Cuts all connections, and hands over a message. On a slow machine the certificate may end
+    /// meanwhile: then it is renewed, and the call is made once more.
+    fn hand_over(&mut self, lasts: Duration) -> Result<()> {
+        let server = &self.secured.server;
+        server.command(&["CLIENT", "KILL", "TYPE", "normal"])?;
+        self.pushed += 1;
+        let message = format!("message {}", self.pushed);
+        if let Err(error) = self.push(&message) {
+            ensure!(SystemTime::now() >= self.until, "{error}");
+            self.renew(lasts)?;
+            self.push(&message)?;
+        }
+        // A kill may lose the reply of a claim: then the message comes after its lease.
+        for _ in 0..60 {
+            match self.handled.recv_timeout(Duration::from_secs(1)) {
+                Ok(line) if line.contains(&message) => return Ok(()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) if SystemTime::now() < self.until => {}
+                Err(RecvTimeoutError::Timeout) => self.renew(lasts)?,
+                Err(RecvTimeoutError::Disconnected) => bail!("the worker ended"),
+            }
+        }
+        bail!("{message} was not handled")
+    }
+
+    fn push(&self, message: &str) -> Result<()> {
+        let pushing = Command::new("curl")
+            .args(["-sS", "-m", "30", "-w", "%{http_code}", "-o", "/dev/null"])
+            .args(["-X", "PUT", "-H", "Content-Type: application/json", "-d"])
+            .arg(format!(r#"{{"payload":"{message}"}}"#))
+            .arg(format!("{}/v1/queues/q/messages/{}", self.url, self.pushed))
+            .output()?;
+        let status = text(&pushing.stdout);
+        ensure!(["200", "201"].contains(&status.as_str()), "{pushing:?}");
+        Ok(())
+    }
+}
+
+/// `DUEQ_TEST_RENEWALS` and `DUEQ_TEST_LASTS` make it longer.
 #[test]
 fn renewed_client_certificates_need_no_restart() -> Result<()> {
     let number =
         |name, default| std::env::var(name).map_or(Ok(default), |text: String| text.parse::<u64>());
-    let (renewals, lasts) = (
-        number("DUEQ_TEST_RENEWALS", 2)?,
-        number("DUEQ_TEST_LASTS", 2)?,
-    );
-    let lasts = Duration::from_secs(lasts);
+    let renewals = number("DUEQ_TEST_RENEWALS", 4)?;
+    let lasts = Duration::from_secs(number("DUEQ_TEST_LASTS", 3)?);
     let Some(secured) = Secured::start("renewals")? else {
         return Ok(());
     };
-    let renew = |lasts| {
-        certify(
-            &secured.folder,
-            &secured.issuer,
-            ["client", "worker"],
-            lasts,
-        )
-    };
-    renew(lasts + lasts / 2)?;
+    certify(
+        &secured.folder,
+        &secured.issuer,
+        ["client", "worker"],
+        lasts,
+    )?;
+    let until = SystemTime::now() + lasts;
     let mut serve = Running::start(&secured, &["serve", "--listen", "127.0.0.1:0"])?;
-    let mut said = serve.lines()?;
-    let listening = said.next().context("serve ended")??;
+    let listening = serve.lines()?.next().context("serve ended")??;
     let url = listening
         .split([' ', ';'])
         .find(|word| word.starts_with("http"));
-    let url = url.context("no address")?.to_owned();
     let work = [
         "work",
         "q",
@@ -228,51 +277,32 @@ fn renewed_client_certificates_need_no_restart() -> Result<()> {
         "error",
     ];
     let mut work = Running::start(&secured, &work)?;
-    let mut handled = work.lines()?;
-    let mut pushed = 0;
-    let mut push = || -> Result<String> {
-        pushed += 1;
-        let message = format!("message {pushed}");
-        let pushing = Command::new("curl")
-            .args(["-sS", "-m", "30", "-w", "%{http_code}", "-o", "/dev/null"])
-            .args(["-X", "PUT", "-H", "Content-Type: application/json", "-d"])
-            .arg(format!(r#"{{"payload":"{message}"}}"#))
-            .arg(format!("{url}/v1/queues/q/messages/{pushed}"))
-            .output()?;
-        ensure!(text(&pushing.stdout) == "201", "{pushing:?}");
-        Ok(message)
+    let (sender, handled) = mpsc::channel();
+    let lines = work.lines()?;
+    std::thread::spawn(move || lines.flatten().try_for_each(|line| sender.send(line)));
+    let mut renewed = Renewed {
+        secured: &secured,
+        url: url.context("no address")?.to_owned(),
+        handled,
+        until,
+        pushed: 0,
     };
-    // A kill may lose the reply of a claim: then the message comes after its lease.
-    let mut handle = |message: String| -> Result<()> {
-        while !handled
-            .next()
-            .context("the worker ended")??
-            .contains(&message)
-        {}
-        Ok(())
-    };
-    let cut = || {
-        secured
-            .server
-            .command(&["CLIENT", "KILL", "TYPE", "normal"])
-    };
-    handle(push()?)?; // both have connected
+    renewed.hand_over(lasts)?; // both have connected
     for _ in 0..renewals {
-        let ended = SystemTime::now() + lasts;
-        // A half-written key is not used.
-        fs::write(secured.folder.join("client.key"), "half")?;
-        cut()?;
-        let message = push()?;
-        renew(lasts + lasts / 2)?;
-        handle(message)?;
-        while SystemTime::now() <= ended {
-            cut()?;
-            handle(push()?)?;
+        renewed.renew(lasts)?;
+        while SystemTime::now() + lasts / 2 < renewed.until {
+            renewed.hand_over(lasts)?;
         }
     }
+    // A half-written key is not used.
+    renewed.renew(Duration::from_secs(3_600))?;
+    renewed.hand_over(lasts)?;
+    fs::write(secured.folder.join("client.key"), "half")?;
+    renewed.hand_over(lasts)?;
     writeln!(
         std::io::stderr(),
-        "{renewals} certificates of {lasts:?}, {pushed} messages pushed and handled"
+        "{renewals} certificates of {lasts:?}, {} messages pushed and handled",
+        renewed.pushed
     )?;
     let reports = fs::read_to_string(secured.folder.join("serve"))?;
     ensure!(reports.contains("client.key is no key in PEM"), "{reports}");
