@@ -60,10 +60,10 @@ for i = 3, #ARGV do
   elseif state == 'absent' then
     local mark = remembered(id, CANCELLED)
     local earlier = cancelled[id] or mark and math.floor(mark) - REPEAT_MS
-    if earlier then -- an undo names the time of the only cancel: of two in one ms it fits none
-      remember_cancel(id, math.max(now_up, math.min(earlier + 1, now_up + 1)))
+    if earlier and not (since and earlier >= tonumber(since)) then -- by another caller: no undo fits its time
+      remember_cancel(id, now_up + 1)
     end
-    replies[#replies + 1] = cancelled[id] and 'CANCELLED' or 'ABSENT'
+    replies[#replies + 1] = earlier and 'CANCELLED' or 'ABSENT'
   else
     if state == 'scheduled' then
       redis.call('ZREM', SCHEDULED, id)

@@ -6,7 +6,7 @@
 --        reschedule: a waiting message gets the new due; replace: also the new payload and options, and no attempts;
 --        next: as replace, and of a leased message it is kept for when the delivery ends (layout 3)
 --        max_wait=MS: no later push gives the message a due beyond the first one + MS; revive: replaces a dead message
--- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | USED | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
+-- Reply  {header, {CREATED | MOVED | NEXT | REMEMBERED <ms> | EXISTS <state> | FINISHED | FINISHED <ms> | EXPIRED |
 --        FULL <why> | INVALID <why>, ...}}; EXISTS: it is leased or dead, and stays as it is
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a message, and one scan of the ready list if a ready message is moved

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::protocol::keys::Keys;
+use crate::protocol::pattern::Pattern;
 
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -145,6 +146,13 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
         ),
     };
     rules.extend(more.iter().map(|&command| command.to_owned()));
+    if role == Role::Consumer {
+        // Redis compares a pattern of channels with the right letter by letter.
+        let new_queues = format!("&{}", Pattern::new(queue)?.notice_glob());
+        if !rules.contains(&new_queues) {
+            rules.push(new_queues);
+        }
+    }
     for (commands, places) in [&(CALLS, "*")].into_iter().chain(grants) {
         let patterns: Vec<String> = places
             .split(' ')
@@ -178,6 +186,11 @@ mod tests {
             rules.contains(&r"&dueq:{a*\[b\]}:notice".to_owned()),
             "{rules:?}"
         );
+        for name in ["orders", "mail-?", "a*b*c", "a^*"] {
+            let wanted = format!("&{}", Pattern::new(name).expect("a pattern").notice_glob());
+            let rules = acl_rules(name, Role::Consumer).expect("a name");
+            assert!(rules.contains(&wanted), "{wanted}: {rules:?}");
+        }
         for bad in ["a b", "a)", "a'b", "", "a/b"] {
             assert!(acl_rules(bad, Role::Operator).is_err(), "{bad:?}");
         }

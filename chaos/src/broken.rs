@@ -89,8 +89,8 @@ pub const VARIANTS: [Variant; 19] = [
         verb: "reap",
         shipped: shipped!("reap"),
         exchanges: &[(
-            "elseif crashes == 1 then\n    set_attrs(id, failures, crashes, nil, options, reason)",
-            "elseif crashes == 1 then\n    set_attrs(id, failures, 0, nil, options, reason)",
+            "if crashes == 1 then\n    set_attrs(id, failures, crashes, nil, options, reason)",
+            "if crashes == 1 then\n    set_attrs(id, failures, 0, nil, options, reason)",
         )],
         seconds: SECONDS,
     },

@@ -10,7 +10,8 @@ use tokio::time::timeout;
 
 /// How long the command may run.
 const LIMIT: Duration = Duration::from_secs(10);
-/// How long its password is used for further connections: a process opens several at once.
+/// How long its password, or its failure, is used for further connections: a process opens several
+/// at once.
 const LASTS: Duration = Duration::from_secs(1);
 
 /// The source of passwords that runs this command. It must be made on a runtime.
@@ -18,17 +19,17 @@ pub(crate) fn by_command(
     command: &str,
 ) -> impl Fn() -> Result<String, String> + Send + Sync + use<> {
     let (command, runtime) = (command.to_owned(), Handle::current());
-    let last = Mutex::new(None::<(Instant, String)>);
+    let last = Mutex::new(None::<(Instant, Result<String, String>)>);
     move || {
         let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((at, password)) = &*last
+        if let Some((at, result)) = &*last
             && at.elapsed() < LASTS
         {
-            return Ok(password.clone());
+            return result.clone();
         }
-        let password = runtime.block_on(run(&command))?;
-        *last = Some((Instant::now(), password.clone()));
-        Ok(password)
+        let result = runtime.block_on(run(&command));
+        *last = Some((Instant::now(), result.clone()));
+        result
     }
 }
 

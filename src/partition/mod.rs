@@ -287,8 +287,10 @@ impl Partition {
         }
         let called = tokio::time::timeout(limit, call).await;
         called.unwrap_or_else(|_| {
-            link.inspect(|link| link.was_silent());
-            Err(self.silent(limit))
+            // With less time even a master that works may not have replied.
+            link.filter(|_| 2 * limit >= REACH_LIMIT)
+                .inspect(|link| link.was_silent());
+            Err(self.silent(REACH_LIMIT))
         })
     }
 

@@ -19,6 +19,8 @@ use crate::server::timeouts::REACH_LIMIT;
 
 /// How long a read that names what it could not reach waits for the map.
 const MAP_LIMIT: Duration = Duration::from_millis(1_500);
+/// How long it waits at least to confirm a new map.
+const CONFIRM_LIMIT: Duration = Duration::from_millis(500);
 
 impl<C: Codec> Queue<C> {
     /// Reads every partition, or fails. A call is repeated while a master is away.
@@ -68,7 +70,14 @@ impl<C: Codec> Queue<C> {
             {
                 let confirm = self.router.confirm(&partitions, home.header.epoch);
                 let newest = match end {
-                    Some(end) => partitions.home().within(left(end), confirm).await,
+                    // A silent partition may have used all the time; the home has just replied.
+                    Some(end) => {
+                        let limit = left(end).max(CONFIRM_LIMIT);
+                        match partitions.home().within(limit, confirm).await {
+                            Err(_) => return reached(&partitions, results),
+                            newest => newest,
+                        }
+                    }
                     None => confirm.await,
                 };
                 let newest = newest.map_err(Error::of_read)?;

@@ -3,12 +3,19 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::Mutex;
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
 use crate::server::options::ClientOptions;
 use crate::telemetry::events;
+
+/// How long new connections wait for the source of passwords while the last password may do: it may
+/// hang in the very outage in which all connections are opened again.
+const SOURCE_LIMIT: Duration = Duration::from_secs(1);
 
 /// Certificates or a key in PEM.
 #[derive(Clone)]
@@ -44,7 +51,26 @@ struct Last {
     ca: Kept<Vec<u8>>,
     client: Kept<[Vec<u8>; 2]>,
     password: Kept<String>,
+    /// The question to the source of passwords that has no answer yet, and since when.
+    asking: Option<(Instant, JoinHandle<Result<String, String>>)>,
     secrets: Arc<Secrets>,
+}
+
+impl Last {
+    /// A new password from its source. `None` if that is slow, and the last one must do: the answer
+    /// is taken later.
+    async fn asked(&mut self, source: &PasswordSource) -> Option<Result<String, String>> {
+        let (since, question) = self.asking.get_or_insert_with(|| {
+            let source = Arc::clone(source);
+            (Instant::now(), spawn_blocking(move || source()))
+        });
+        let answer = match self.password.good {
+            Some(_) => timeout_at(*since + SOURCE_LIMIT, question).await.ok()?,
+            None => question.await,
+        };
+        self.asking = None;
+        Some(answer.unwrap_or_else(|_| Err("its source has panicked".to_owned())))
+    }
 }
 
 impl Credentials {
@@ -66,12 +92,12 @@ impl Credentials {
         self.ca.is_some() || self.client.is_some()
     }
 
-    /// The secrets as they are now. It returns the same `Arc` until one of them changes. New ones that
+    /// The secrets as they are now, `with_password` with a password that its source has now. It returns the same `Arc` until one of them changes. New ones that
     /// cannot be used are reported, and the last good ones stay: files may be half-written.
     ///
     /// # Errors
     /// `InvalidInput` if there were never good ones.
-    pub(crate) async fn current(&self) -> Result<Arc<Secrets>, Error> {
+    pub(crate) async fn current(&self, with_password: bool) -> Result<Arc<Secrets>, Error> {
         let mut last = self.last.lock().await;
         let mut new = Secrets::default();
         if let Some(ca) = &self.ca {
@@ -82,13 +108,17 @@ impl Credentials {
             let check = |pems: &_| check_pair([certificate, key], pems);
             new.client = Some(last.client.or_last(read(), check)?);
         }
-        if let Some(source) = &self.password {
-            let source = Arc::clone(source);
-            let asked = tokio::task::spawn_blocking(move || source()).await;
-            let asked = asked.unwrap_or_else(|_| Err("its source has panicked".to_owned()));
-            let asked = asked.map_err(|reason| format!("no password for redis: {reason}"));
-            new.password = Some(last.password.or_last(asked, |_| Ok(()))?);
-        }
+        let asked = match &self.password {
+            Some(source) if with_password => last.asked(source).await,
+            _ => None,
+        };
+        new.password = match asked {
+            Some(asked) => {
+                let asked = asked.map_err(|reason| format!("no password for redis: {reason}"));
+                Some(last.password.or_last(asked, |_| Ok(()))?)
+            }
+            None => last.password.good.clone(),
+        };
         if *last.secrets != new {
             last.secrets = Arc::new(new);
         }
@@ -220,7 +250,7 @@ mod tests {
     use crate::error::ErrorKind;
 
     async fn now(credentials: &Credentials) -> Arc<Secrets> {
-        credentials.current().await.expect("secrets")
+        credentials.current(true).await.expect("secrets")
     }
 
     /// The certificate and the key.
@@ -244,7 +274,7 @@ mod tests {
             .client_certificate_files(folder.join("cert"), folder.join("key"))
             .password_file(folder.join("password"));
         let credentials = Credentials::new(&options);
-        let error = credentials.current().await.err().expect("no files");
+        let error = credentials.current(true).await.err().expect("no files");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
         for (name, text) in [("ca", &first[0]), ("cert", &first[0]), ("key", &first[1])] {
             write(&folder, name, text);

@@ -107,7 +107,7 @@ impl Target {
 
     /// The secrets as they are now: see [`Credentials::current`].
     pub(crate) async fn secrets(&self) -> Result<Arc<Secrets>, Error> {
-        self.credentials.current().await
+        self.credentials.current(self.is_server).await
     }
 
     /// A client for a new connection.

@@ -255,12 +255,20 @@ impl DeleteQueue {
         let client = common.client().await?;
         let pattern = client.pattern(&self.queue)?;
         let names = client.queues_reached().await?;
-        let mut count = 0;
+        let (mut count, mut has_failed) = (0, !names.unread.is_empty());
         for name in names.value.iter().filter(|name| pattern.matches(name)) {
             let queue = client.queue(name)?;
             let found = match self.yes {
-                true => queue.delete_unused(idle).await?,
-                false => queue.unused(idle).await?,
+                true => queue.delete_unused(idle).await,
+                false => queue.unused(idle).await,
+            };
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    common.complain(&anyhow::Error::from(error).context(name.clone()));
+                    has_failed = true;
+                    continue;
+                }
             };
             let (word, since_ms, why) = match found {
                 Unused::Since(ms) if self.yes => ("deleted", Some(ms), None),
@@ -287,6 +295,6 @@ impl DeleteQueue {
                 "nothing was removed: {count} queues are unused; add --yes to remove them"
             );
         }
-        Ok(Outcome::done_if(names.unread.is_empty()))
+        Ok(Outcome::done_if(!has_failed))
     }
 }

@@ -260,7 +260,7 @@ fn lines_have_an_expiry_and_a_cost_or_those_of_the_flags() -> Result<()> {
     for (line, word) in [
         (4, "both expires and expires_at"),
         (5, "expires: "),
-        (6, "integer"),
+        (6, "a text is expected"),
         (7, "`drop` or `dead`"),
         (8, "expires_at: "),
         (9, "cost must be 1 to 5"),

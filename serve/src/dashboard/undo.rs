@@ -71,13 +71,17 @@ impl Undo {
         }
     }
 
-    /// Whoever cancelled the message cancelled it once more: an undo names the later time.
-    pub(in crate::dashboard) fn again(&self, queue: &str, id: &[u8], by: &str, undo_ms: u64) {
-        for entry in self.locked().iter_mut() {
-            if entry.is_of(queue, id) && entry.by == by {
-                entry.undo_ms = undo_ms;
-            }
-        }
+    /// Whether this caller has cancelled the message here.
+    pub(in crate::dashboard) fn is_by(
+        &self,
+        queue: &str,
+        id: &[u8],
+        by: &str,
+        now: Instant,
+    ) -> bool {
+        let entries = self.fresh(now);
+        let mut kept = entries.iter();
+        kept.any(|entry| entry.is_of(queue, id) && entry.by == by)
     }
 
     /// The message, the time by which an undo names its cancel, and for how long it is still kept.
@@ -268,10 +272,8 @@ mod tests {
         assert_eq!(get("b", b"1", later).expect("kept").0.payload.len(), 7);
         assert!(get("a", b"1", begin + KEPT).is_none());
         assert!(get("b", b"1", begin + KEPT).is_some());
-        // Only the later cancel of the same caller counts.
-        for (by, ms, expected) in [("bob", 8, 7), ("ann", 9, 9)] {
-            undo.again("b", b"1", by, ms);
-            assert_eq!(get("b", b"1", later).expect("kept").1, expected, "{by}");
+        for (by, is_by) in [("bob", false), ("ann", true)] {
+            assert_eq!(undo.is_by("b", b"1", by, later), is_by, "{by}");
         }
         // The largest payload needs all the room.
         keep("c", b"1", MAX_BYTES, later);

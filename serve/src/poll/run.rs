@@ -165,6 +165,7 @@ impl Task {
             Done::Scanned(_, Ok(None)) => {
                 self.plan.scanned(Vec::new(), true, now);
                 self.next.scanned = Some(self.scan_begun);
+                self.next.scan_took = now - self.scan_begun;
                 self.answered(now);
             }
             // A server of a cluster may be gone: a new scan asks which ones there are.

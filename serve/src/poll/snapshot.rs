@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dueq::Stats;
 
-/// How old the knowledge of all names may be.
+/// How old the knowledge of all names may be when no scan takes long.
 const WHOLE_FOR: Duration = Duration::from_secs(300);
 
 /// The queues as of the last answers of Redis.
@@ -18,6 +18,8 @@ pub(crate) struct Snapshot {
     pub(super) answered: Option<Instant>,
     /// When the last scan began that has found all names.
     pub(super) scanned: Option<Instant>,
+    /// How long that scan took.
+    pub(super) scan_took: Duration,
     /// Whether the names were given.
     pub(super) is_given: bool,
     /// Whether there are more queues than are polled.
@@ -132,7 +134,9 @@ impl Snapshot {
 
     /// Whether all queues are known that there were not long ago.
     pub(crate) fn is_whole(&self) -> bool {
-        let is_scanned = self.names_age().is_some_and(|age| age <= WHOLE_FOR);
+        // A scan with pauses of a server with many keys takes longer, and the next one as long again.
+        let limit = WHOLE_FOR + 2 * self.scan_took;
+        let is_scanned = self.names_age().is_some_and(|age| age <= limit);
         (self.is_given || is_scanned) && !self.is_cut
     }
 

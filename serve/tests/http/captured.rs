@@ -1,12 +1,12 @@
 //! The log of a test, as a program would write it without escaping anything.
 
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::DefaultGuard;
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Dispatch, Event, Metadata, Subscriber};
 
 /// The events of this thread, from now until drop: a test captures the server's with a runtime of one
 /// thread.
@@ -15,8 +15,13 @@ pub(crate) struct Captured {
     _guard: DefaultGuard,
 }
 
+/// While only one subscriber lives, an event that is first met by a thread without one is dropped by
+/// all threads until another subscriber comes: so a second one lives as long as the tests.
+static OTHER: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Writer(Arc::default())));
+
 impl Captured {
     pub(crate) fn start() -> Self {
+        LazyLock::force(&OTHER);
         let text = Arc::<Mutex<String>>::default();
         let guard = tracing::subscriber::set_default(Writer(Arc::clone(&text)));
         Self {

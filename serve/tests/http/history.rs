@@ -178,7 +178,7 @@ async fn wrong_ranges_and_missing_queues_are_refused() -> Result<()> {
     );
     instance.redis.kill()?;
     let answer = instance.ask_as("viewer", AT, "").await?;
-    assert_refused!(&answer, 503, "redis_unavailable");
+    assert_refused!(&answer, 504, "redis_timeout");
     assert_eq!(answer.json()?["applied"], "no");
     Ok(())
 }

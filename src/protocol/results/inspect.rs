@@ -163,7 +163,8 @@ pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
     let mut stats = Stats {
         paused: reply.header.paused,
         paused_partitions: u64::from(reply.header.paused),
-        partitions: 1,
+        // None of a queue that does not exist.
+        partitions: u64::from(!reply.header.incarnation.is_empty()),
         ..Stats::default()
     };
     let now_ms = reply.header.now_us / 1_000;

@@ -154,14 +154,17 @@ impl World {
         self.note_end(now, id);
     }
 
-    /// Notes that the cancel of an absent id was repeated: of two cancels within a millisecond none
-    /// can be undone.
-    pub(super) fn note_later_cancel(&mut self, now: Now, id: &Text) {
+    /// Notes that another caller cancelled an absent id, too: no undo names that time. Returns
+    /// whether it was another one.
+    pub(super) fn note_later_cancel(&mut self, now: Now, id: &Text, since: Option<u64>) -> bool {
         let earlier = self.score(id).map_or(0, |score| score.trunc() as u64);
-        let until = now.ceil() + REPEAT_MS;
-        let latest = until.max((earlier + 1).min(until + 1));
-        self.recent.insert(id.clone(), latest as f64 + 0.5);
+        if since.is_some_and(|since| earlier >= since + REPEAT_MS) {
+            return false;
+        }
+        let until = (now.ceil() + 1 + REPEAT_MS) as f64 + 0.5;
+        self.recent.insert(id.clone(), until);
         self.note_end(now, id);
+        true
     }
 
     /// Whether `recent` holds the id itself, with this fraction. Its score was rounded up; release

@@ -60,19 +60,12 @@ impl Item {
         words.extend(self.on_expire.map(|choice| format!("on_expire={choice}")));
         let expires = self.expires.as_ref().map(|expires| expires.word().text());
         words.extend(expires.map(|expires| format!("expires={expires}")));
-        words.extend(
-            self.trace_parent
-                .as_ref()
-                .map(|parent| format!("traceparent={parent}")),
-        );
-        words.extend(
-            self.max_attempts
-                .map(|limit| format!("max_attempts={limit}")),
-        );
-        words.extend(
-            self.on_conflict
-                .map(|choice| format!("on_conflict={choice}")),
-        );
+        let parent = self.trace_parent.as_ref();
+        words.extend(parent.map(|parent| format!("traceparent={parent}")));
+        let attempts = self.max_attempts;
+        words.extend(attempts.map(|limit| format!("max_attempts={limit}")));
+        let conflict = self.on_conflict;
+        words.extend(conflict.map(|choice| format!("on_conflict={choice}")));
         words.join(" ")
     }
 }

@@ -65,8 +65,7 @@ impl World {
                     "CANCELLED"
                 }
                 None if cancelled => {
-                    if !self.is_frozen {
-                        self.note_later_cancel(now, id);
+                    if !self.is_frozen && self.note_later_cancel(now, id, since) {
                         self.end_window(id);
                         noted += 1;
                     }

@@ -192,6 +192,28 @@ fn undo_stores_only_if_nothing_happened_to_the_id_since() -> Result<()> {
         queue.items("push", T0 + 11, undo)? == ["USED"],
         "two callers, one call"
     );
+    // Who cancels what another caller has cancelled gets no time that undoes that.
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "first")?;
+    for at in [T0 + 10, T0 + 20] {
+        ensure!(queue.items("cancel", at, words!["", "a"])? == ["CANCELLED"]);
+    }
+    let undo = words!["", "a", T0 + HOUR, "first", format!("undo={}", T0 + 20)];
+    ensure!(
+        queue.items("push", T0 + 21, undo)? == ["USED"],
+        "not its own"
+    );
+    // A repetition of the first call is the same cancel.
+    let mut queue = Queue::start()?;
+    queue.push(T0, "a", T0 + HOUR, "first")?;
+    for dead in ["".to_owned(), format!("since={}", T0 + 5)] {
+        ensure!(queue.items("cancel", T0 + 10, words![dead, "a"])? == ["CANCELLED"]);
+    }
+    let undo = words!["", "a", T0 + HOUR, "first", format!("undo={}", T0 + 10)];
+    ensure!(
+        queue.items("push", T0 + 11, undo)? == ["CREATED"],
+        "repeated"
+    );
     for (what, since, at, expected) in [
         ("nothing", nothing, T0 + 100, "CREATED"),
         ("nothing, until the end", nothing, T0 + 12_010, "CREATED"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::{Client, Error, HistoryPoint, NodeInfo, Resolution};
+use dueq::{Client, Error, HistoryPoint, NodeInfo, Reached, Resolution};
 use tokio::task::JoinSet;
 
 use crate::dashboard::overview::plan::Step;
@@ -131,19 +131,19 @@ async fn read(
             let times: Vec<_> = (0..=BARS as u64)
                 .map(|bar| from_ms.saturating_add(bar * BAR_MS))
                 .collect();
-            let dues = queue.dues_reached(&times).await?.value;
+            let dues = whole(queue.dues_reached(&times).await?)?;
             // The first count is of the messages that are due now: no bar shows them.
             let mut bars = dues.counts.iter().copied().skip(1);
             let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
             Value::Due(Due(bars), dues.now_ms)
         }
         Part::Lately => {
-            let history = queue.history_reached(Resolution::Minutes).await?.value;
+            let history = whole(queue.history_reached(Resolution::Minutes).await?)?;
             let now_ms = history.now_ms;
             Value::Lately(Lately::new(&history), now_ms)
         }
         Part::Day => {
-            let history = queue.history_reached(Resolution::Hours).await?.value;
+            let history = whole(queue.history_reached(Resolution::Hours).await?)?;
             let from_ms = history.now_ms.saturating_sub(86_400_000);
             let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
             let day = Day {
@@ -152,8 +152,14 @@ async fn read(
             };
             Value::Day(day, history.now_ms)
         }
-        Part::Nodes => Value::Nodes(queue.nodes_reached().await?.value),
+        Part::Nodes => Value::Nodes(whole(queue.nodes_reached().await?)?),
     })
+}
+
+/// What was read, if that is all: a part of it must not look like the whole.
+fn whole<T>(reached: Reached<T>) -> Result<T, Error> {
+    let first = reached.unread.into_iter().next();
+    first.map_or(Ok(reached.value), |unread| Err(unread.error))
 }
 
 /// How many messages left the queue or died, at least. What expired has died, and counts as dead too,

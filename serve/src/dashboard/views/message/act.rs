@@ -110,22 +110,27 @@ async fn cancel(
 ) -> Result<&'static str, Failure> {
     let caller = page.caller();
     let read = match caller.may_produce {
-        true => Cancelled::read(&page.api, &app.bodies, address).await.ok(),
+        true => Some(Cancelled::read(&page.api, &app.bodies, address).await),
         false => None,
     };
+    let (queue, id) = (page.queue_name()?, id.as_bytes());
+    // A second click: what the first one has kept stays, and can still be undone.
+    if let Some(Err(failure)) = &read
+        && failure.code() == "no_such_message"
+        && app.undo.is_by(queue, id, &caller.name, Instant::now())
+    {
+        return Ok("cancelled");
+    }
     let changed: Changed = page.api.send(Method::DELETE, address, None).await?;
     let Some(undo_ms) = changed.undo_ms else {
         return Ok("next_cancelled");
     };
-    let (queue, id) = (page.queue_name()?, id.as_bytes());
-    match read.filter(|message| message.due_ms().is_some()) {
-        Some(message) => {
-            let cancelled = (caller.name.as_str(), undo_ms);
-            app.undo
-                .keep((queue, id), cancelled, message, Instant::now());
-        }
-        // A second click read nothing, and what the first one has kept stays.
-        None => app.undo.again(queue, id, &caller.name, undo_ms),
+    if let Some(Ok(message)) = read
+        && message.due_ms().is_some()
+    {
+        let cancelled = (caller.name.as_str(), undo_ms);
+        app.undo
+            .keep((queue, id), cancelled, message, Instant::now());
     }
     Ok("cancelled")
 }
