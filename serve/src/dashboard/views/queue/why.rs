@@ -146,7 +146,9 @@ fn of_workers(stats: &Stats, leased: Option<(String, &'static str)>) -> Cause {
     }
     match stats.leased {
         0 => Cause::new(
-            format!("{nodes}, and no message has a handler: the workers cannot claim, or the consumers over HTTP do not."),
+            format!(
+                "{nodes}, and no message has a handler: the workers cannot claim, or the consumers over HTTP do not."
+            ),
             "Look at the logs of the workers, or claim.",
         ),
         held => Cause {
