@@ -295,7 +295,7 @@ impl Call {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PushItem(pub String, pub String, pub u32, pub u32, pub String);
 
-/// id, token (the first 8 bytes, hexadecimal), and the verb's other argument (due time, delay,
+/// id, token (the last 8 bytes, hexadecimal), and the verb's other argument (due time, delay,
 /// lease, break) or an empty text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SettleItem(pub String, pub String, pub String);

@@ -42,7 +42,7 @@ pub enum Http {
     Settled { op: u64, outcome: String },
 }
 
-/// A delivery in an answer: id, token (the first 8 bytes, hexadecimal), version of the payload, due
+/// A delivery in an answer: id, token (the last 8 bytes, hexadecimal), version of the payload, due
 /// ms, attempt.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Handed(pub String, pub String, pub u32, pub u64, pub u32);

@@ -3,13 +3,13 @@
 use super::{number, text};
 use crate::history::{Call, ChangeItem, PushItem, SettleItem, Verb};
 use crate::payload;
-/// The first 8 bytes, in hexadecimal: enough to tell claims apart.
+/// The last 8 bytes, in hexadecimal: enough to tell claims apart. The first may name the node.
 fn token(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digit = |nibble: u8| char::from(DIGITS[usize::from(nibble & 15)]);
     bytes
         .iter()
-        .take(8)
+        .skip(bytes.len().saturating_sub(8))
         .flat_map(|byte| [digit(byte >> 4), digit(*byte)])
         .collect()
 }
@@ -173,7 +173,7 @@ mod tests {
             claim,
             Call::Claim {
                 n: 4,
-                token: "00ff414243444546".into(),
+                token: "726573742e2e2e2e".into(),
                 lease_ms: 2_000,
                 due: true
             }
@@ -184,7 +184,7 @@ mod tests {
             &[b"", b"a", given, b"50", b"why", b"b", given, b"60", b""],
         );
         let item =
-            |id: &str, rest: &str| SettleItem(id.into(), "00ff414243444546".into(), rest.into());
+            |id: &str, rest: &str| SettleItem(id.into(), "726573742e2e2e2e".into(), rest.into());
         assert_eq!(
             retry,
             Call::Settle {
@@ -192,9 +192,9 @@ mod tests {
                 items: vec![item("a", "50"), item("b", "60")]
             }
         );
-        let other = b"\x01\xffABCDEFrest....";
+        let other = b"\x01\xffABCDEFrest...!";
         let ack = call_of("ack", &[b"", given, b"2", b"a", b"b", other, b"1", b"c"]);
-        let last = SettleItem("c".into(), "01ff414243444546".into(), String::new());
+        let last = SettleItem("c".into(), "726573742e2e2e21".into(), String::new());
         assert_eq!(
             ack,
             Call::Settle {

@@ -68,7 +68,7 @@ impl Got {
             .handle
             .split('.')
             .nth(1)
-            .and_then(|token| token.get(..16));
+            .and_then(|token| token.get(16..32));
         let token = token.context("a handle without a token")?.to_owned();
         let payload = match (delivery.payload, delivery.payload_base64) {
             (Some(text), None) => text.into_bytes(),
