@@ -44,7 +44,6 @@ local function read_options(text) -- the values by name; or nil and the reason
   if asked.revive and asked.on_conflict ~= 'replace' and asked.on_conflict ~= 'next' then
     return nil, 'revive needs on_conflict=replace or next'
   end
-  if asked.undo and asked.on_conflict ~= 'keep' then return nil, 'undo needs on_conflict=keep' end
   asked.due_by = asked.max_wait and int(now_up + asked.max_wait)
   local words = {} -- as ATTRS keeps them, in one order
   for _, name in ipairs({'max_attempts', 'traceparent', 'expires', 'on_expire', 'cost', 'window', 'due_by'}) do

@@ -57,7 +57,7 @@ pub(crate) use structure::{check_structure, leased};
 use world::{Now, World};
 
 const STEPS: usize = 6_000;
-const SEEDS: [u64; 3] = [1, 2, 3];
+const SEEDS: [u64; 4] = [1, 2, 3, 4];
 const PLAIN_SEED: u64 = 1;
 const SCHEDULES_SEED: u64 = 9;
 

@@ -118,11 +118,6 @@ fn new_message() -> Vec<Value> {
         any([lacks("within"), has("tz")]),
         any([lacks("tz"), has("within"), has("at"), has("expires_at")]),
         any([lacks("max_wait"), is_changed]),
-        any([
-            lacks("undo_ms"),
-            lacks("on_conflict"),
-            is("on_conflict", &["keep"]),
-        ]),
     ]
 }
 

@@ -66,7 +66,6 @@ impl Item {
             || self.max_wait.is_some() && conflict == "keep"
             || self.max_wait.is_some_and(|wait| due > now.ceil() + wait)
             || self.revive && !["replace", "next"].contains(&conflict)
-            || self.undo.is_some() && conflict != "keep"
             || conflict == "next" && !world.has_layout_3
     }
 
