@@ -121,22 +121,18 @@ impl Snapshot {
         self.is_catching_up
     }
 
-    /// Whether no scan looks for names: they were given.
-    pub(crate) fn is_given(&self) -> bool {
-        self.is_given
-    }
-
     /// How old the knowledge of all names is. `None` before the first scan has ended, and if the names
     /// were given.
-    pub(crate) fn names_age(&self) -> Option<Duration> {
-        self.scanned.map(|begun| begun.elapsed())
+    pub(crate) fn names_age_ms(&self) -> Option<u64> {
+        let age = self.scanned?.elapsed();
+        Some(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 
     /// Whether all queues are known that there were not long ago.
     pub(crate) fn is_whole(&self) -> bool {
         // A scan with pauses of a server with many keys takes longer, and the next one as long again.
         let limit = WHOLE_FOR + 2 * self.scan_took;
-        let is_scanned = self.names_age().is_some_and(|age| age <= limit);
+        let is_scanned = self.scanned.is_some_and(|begun| begun.elapsed() <= limit);
         (self.is_given || is_scanned) && !self.is_cut
     }
 

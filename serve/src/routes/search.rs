@@ -1,6 +1,6 @@
 //! Finds a message by its id in all queues.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, Shared};
+use crate::app::Shared;
 use crate::auth::Principal;
 use crate::problem::{Code, Problem};
 use crate::query::Query;
@@ -30,8 +30,6 @@ const MAX_QUEUES: usize = 1_000;
 const AT_ONCE: usize = 16;
 /// How many searches there are at once.
 const MAX_SEARCHES: usize = 4;
-/// How long a search looks for the names of all queues.
-const SCAN_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a search waits for others.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -128,9 +126,11 @@ struct Found {
     failed: Vec<Failed>,
     /// The queues that were not asked, because there are more than 1,000.
     not_asked: Vec<String>,
-    /// Whether all queues were asked that there were when the search began: not if a scan of all keys
-    /// takes longer than 2 s, nor if some could not be read or were not asked.
+    /// Whether all queues were asked, and could be read, that there were `names_age_ms` ago.
     complete: bool,
+    /// As in the list of queues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    names_age_ms: Option<u64>,
 }
 
 /// A message, without its payload.
@@ -178,18 +178,15 @@ async fn search(
     let _running = app.searches.begin(principal.name()).await?;
     let snapshot = app.poller.looked().await;
     known(&snapshot)?;
-    let mut names: BTreeSet<_> = snapshot
-        .after(None)
-        .map(|(name, _)| Arc::clone(name))
-        .collect();
-    let is_whole = snapshot.is_given() || scan(&app, &mut names).await?;
-    let mut allowed = names.into_iter().filter(|name| principal.may_use(name));
+    let allowed = snapshot.after(None).map(|(name, _)| Arc::clone(name));
+    let mut allowed = allowed.filter(|name| principal.may_use(name));
     let mut found = Found {
         found: Vec::new(),
         asked: 0,
         failed: Vec::new(),
         not_asked: Vec::new(),
         complete: false,
+        names_age_ms: snapshot.names_age_ms(),
     };
     let mut calls = JoinSet::new();
     loop {
@@ -218,7 +215,7 @@ async fn search(
         }
     }
     found.not_asked = allowed.map(|name| name.to_string()).collect();
-    found.complete = is_whole && found.failed.is_empty() && found.not_asked.is_empty();
+    found.complete = snapshot.is_whole() && found.failed.is_empty() && found.not_asked.is_empty();
     found
         .found
         .sort_by(|one, other| one.queue.cmp(&other.queue));
@@ -226,24 +223,6 @@ async fn search(
         .failed
         .sort_by(|one, other| one.queue.cmp(&other.queue));
     Ok(Json(found))
-}
-
-/// Adds the names that the poller does not know yet. Returns whether all are known that there were
-/// before.
-async fn scan(app: &App, names: &mut BTreeSet<Arc<str>>) -> Result<bool, Problem> {
-    let deadline = Instant::now() + SCAN_PATIENCE;
-    let mut scan = app.client.scan_queues();
-    loop {
-        match timeout_at(deadline, scan.next()).await {
-            Ok(Ok(Some(found))) => {
-                let served = found.into_iter().filter(|name| app.serves(name));
-                names.extend(served.map(Arc::from));
-            }
-            Ok(Ok(None)) => return Ok(true),
-            Ok(Err(error)) if error.is_retryable() => return Err(error.into()),
-            Ok(Err(_)) | Err(_) => return Ok(false),
-        }
-    }
 }
 
 async fn look_up(

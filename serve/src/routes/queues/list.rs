@@ -43,8 +43,8 @@ pub(super) struct Queues {
     /// How long ago Redis last answered the server's poller.
     age_ms: u64,
     /// Whether all queues are known that there were `names_age_ms` ago: not before the first scan of the
-    /// keys has ended, nor if the last one began more than 5 minutes ago, nor if there are more than
-    /// 10,000.
+    /// keys has ended, nor if the last one began more than 5 minutes and twice its own time ago, nor if
+    /// there are more than 10,000.
     complete: bool,
     /// How long ago the last scan of all keys began: a queue that was created since may be missing.
     /// Missing before the first scan has ended, and if the server has a list of names.
@@ -164,7 +164,7 @@ pub(super) async fn list_queues(
         queues,
         age_ms,
         complete: snapshot.is_whole(),
-        names_age_ms: snapshot.names_age().map(ms),
+        names_age_ms: snapshot.names_age_ms(),
         error: snapshot.failure().map(str::to_owned),
     };
     Ok(paged(link.as_deref(), page))
