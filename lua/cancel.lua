@@ -8,8 +8,7 @@
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 --        CANCELLED next: a node has the message; the one that a push kept for after it is gone
 -- Cost   O(log n) an id; one scan of the ready list if one is ready
--- Again  CANCELLED for 12 s, from which on the id is remembered anew; with since, a message pushed under the id
---        meanwhile stays
+-- Again  CANCELLED for 12 s after the last cancel of the id; with since, a message pushed under the id meanwhile stays
 
 --- use: fenced_prelude
 --- use: state_of

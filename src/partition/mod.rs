@@ -274,8 +274,8 @@ impl Partition {
         called.unwrap_or_else(|_| Err(self.silent(limit)))
     }
 
-    /// As [`within`](Self::within), for reads that can do without it: fails at once if its master
-    /// left such a read without a reply a moment ago.
+    /// As [`within`](Self::within), for reads that return what other partitions reply: fails at once
+    /// if this partition's master has left such a read without a reply in the last 2 s.
     pub(crate) async fn reach<T>(
         &self,
         limit: Duration,

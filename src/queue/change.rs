@@ -44,7 +44,8 @@ impl<C: Codec> Queue<C> {
 
     /// As [`cancel`](Queue::cancel), and returns the server's time of it in Unix milliseconds: with
     /// it [`Message::undo`](crate::Message::undo) brings the message back for 12 s, as long as nothing
-    /// else happens to its id.
+    /// else happens to its id. No undo takes the time if the reply was lost and the library repeated
+    /// the call, or if the message was cancelled before.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

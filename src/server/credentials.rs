@@ -57,8 +57,8 @@ struct Last {
 }
 
 impl Last {
-    /// A new password from its source. `None` if that is slow, and the last one must do: the answer
-    /// is taken later.
+    /// The password that the source returns now. `None` if the source takes longer than the limit and
+    /// there is a last good one: a later call takes its answer.
     async fn asked(&mut self, source: &PasswordSource) -> Option<Result<String, String>> {
         let (since, question) = self.asking.get_or_insert_with(|| {
             let source = Arc::clone(source);
@@ -92,8 +92,9 @@ impl Credentials {
         self.ca.is_some() || self.client.is_some()
     }
 
-    /// The secrets as they are now, `with_password` with a password that its source has now. It returns the same `Arc` until one of them changes. New ones that
-    /// cannot be used are reported, and the last good ones stay: files may be half-written.
+    /// The secrets as they are now. Without `with_password` the source of passwords is not asked. It
+    /// returns the same `Arc` until one of them changes. New ones that cannot be used are reported, and
+    /// the last good ones stay: files may be half-written.
     ///
     /// # Errors
     /// `InvalidInput` if there were never good ones.

@@ -235,7 +235,7 @@ fn held(story: &mut Story, due_ms: u64) {
     story.at(100).call(held, answer, false);
 }
 
-/// No call has changed the queue since the rollback when its worker asks for what it was granted.
+/// After a rollback, a worker asks for the grants of its lost claim before any call changes the queue.
 #[test]
 fn a_first_answer_after_a_rollback_is_not_undone() {
     let acked = |is_asked: bool| {

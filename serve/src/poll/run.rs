@@ -104,8 +104,11 @@ impl Task {
         };
         tokio::select! {
             () = shared.looked.notified() => {}
-            Some(done) = self.calls.join_next() => if let Ok(done) = done {
-                self.done(done);
+            Some(done) = self.calls.join_next() => match done {
+                Ok(done) => self.done(done),
+                // The next look starts the poller again.
+                Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+                Err(_) => {}
             },
             Some(new) = self.new.recv() => self.heard(new),
             () = timer => {}
