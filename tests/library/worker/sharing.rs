@@ -32,12 +32,6 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
             said = two.says() => by_two.push(said?),
         }
     }
-    assert!(
-        !by_one.is_empty() && !by_two.is_empty(),
-        "{} and {}",
-        by_one.len(),
-        by_two.len()
-    );
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1_000).await?;
     assert_eq!(
         (stats.claimed, stats.crashed, stats.released, stats.leased),
