@@ -54,9 +54,10 @@ async fn refused(setup: &Setup, call: &str) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
+    // The follow-up stays away: its own handler would be refused another message of its id.
     let settlements: [fn() -> Settlement; 3] = [
         || Settlement::Ack,
-        || Settlement::ack_and(vec![Message::new("").id("next")]),
+        || Settlement::ack_and(vec![Message::new("").id("next").due(LONG)]),
         || Settlement::bury("a reason"),
     ];
     for (refusal, settlement) in REFUSALS
