@@ -74,7 +74,6 @@ pub use worker::{
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::inject::{internal_tasks, limit_end, panic_in};
-    pub use crate::node::simulated;
     pub use crate::server::harness::*;
 }
 

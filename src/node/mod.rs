@@ -51,8 +51,6 @@ pub(crate) mod run;
 pub(crate) mod scanner;
 pub(crate) mod share_groups;
 pub(crate) mod shares;
-#[cfg(feature = "harness")]
-pub mod simulated;
 pub(crate) mod slots;
 pub(crate) mod subscriptions;
 pub(crate) mod tasks;

@@ -36,7 +36,6 @@ const VERBS: [&str; 30] = [
     "keys",
     "import",
     "bench",
-    "capacity",
     "serve",
     "dev",
     "completions",
