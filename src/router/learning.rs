@@ -2,7 +2,7 @@
 //!
 //! A client that knows no map sends a call to the home, which refuses it if the queue has a map.
 //! That does not suffice in a cluster: the home's master may be away, or may have come back empty,
-//! while other masters hold the other partitions. docs/decisions/0073-map-from-any-partition.md.
+//! while other masters hold the other partitions. The decision is 0073 in docs/decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
