@@ -30,8 +30,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, completions, configure, dev, doctor, functions, history, ids, import,
-    inspect, keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, completions, configure, dev, doctor, functions, history, ids, import, inspect,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;

@@ -137,7 +137,9 @@ impl Load {
         Ok(Throughput {
             life_per_s,
             push_us: Figures::new(push_us),
-            cost: self.cost(before, messages, life_per_s.round() as u64).await?,
+            cost: self
+                .cost(before, messages, life_per_s.round() as u64)
+                .await?,
         })
     }
 

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use super::{Ended, Order, ShareError, ShareSettings, Shares, Want};
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 
 const A: QueueNumber = QueueNumber(1);
 const B: QueueNumber = QueueNumber(2);
