@@ -2,7 +2,6 @@
 
 mod accessors;
 mod calls;
-mod follow;
 mod handle;
 mod settle;
 

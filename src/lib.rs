@@ -28,25 +28,21 @@ pub use delivery::{Delivery, DeliveryHandle};
 pub use doctor::{AuditProgress, AuditSteps, Checkup, Finding, ServerTime, Unchecked, shell_word};
 pub use error::{Applied, Error, ErrorKind};
 pub use functions::{Functions, functions_code, functions_version, queue_keys};
-pub use model::bulk::{BulkEnd, BulkProgress};
 #[cfg(any(test, feature = "business-hours"))]
 pub use model::business_hours::BusinessHours;
 pub use model::codec::{BoxError, Bytes, Codec, Json};
 pub use model::due::Due;
-pub use model::dues::Dues;
 pub use model::durability::Durability;
 pub use model::expiry::OnExpire;
 pub use model::history::{History, HistoryPoint, Resolution, Times};
 pub use model::lease_token::LeaseToken;
 pub use model::limits::Limits;
 pub use model::message::{Message, OnConflict};
-pub use model::node_info::NodeInfo;
-pub use model::outcome::{Ended, Outcome, Waited};
 pub use model::outcomes::{
     Cancelled, Deleted, Extended, Followed, Kept, Pushed, Requeued, Rescheduled, Retried, RunNow,
     Settled, Snoozed, State, Throttled, Unused,
 };
-pub use model::partition_info::PartitionInfo;
+pub use model::outcomes::{Ended, Outcome, Waited};
 pub use model::rate::Rate;
 pub use model::reached::{Reached, Unread};
 pub use model::receipt::Receipt;
@@ -56,7 +52,11 @@ pub use model::schedule::{
     ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState, Tick, Triggered,
 };
 pub use model::settlement::{IntoSettlement, Settlement};
+pub use model::stats::Dues;
+pub use model::stats::NodeInfo;
+pub use model::stats::PartitionInfo;
 pub use model::stats::Stats;
+pub use model::stats::{BulkEnd, BulkProgress};
 pub use model::stored::{Cursor, Lease, Listed, Page, Stored};
 pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
 pub use server::new_queues::NewQueue;
@@ -74,7 +74,6 @@ pub use worker::{
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::inject::{internal_tasks, limit_end, panic_in};
-    pub use crate::node::simulated;
     pub use crate::server::harness::*;
 }
 

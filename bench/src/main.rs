@@ -12,7 +12,6 @@ mod poison;
 mod process;
 mod schedules;
 mod serve;
-mod simulate;
 mod soak;
 mod uniqueness;
 mod wheel;
@@ -41,7 +40,6 @@ enum What {
     Legs(curves::legs::Arguments),
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
-    Simulate(simulate::Arguments),
     Instructions(instructions::Arguments),
     Soak(soak::Arguments),
     Poison(poison::Arguments),
@@ -80,7 +78,6 @@ fn main() -> Result<()> {
         What::Legs(arguments) => curves::legs::run(&arguments),
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),
-        What::Simulate(arguments) => simulate::run(&arguments),
         What::Instructions(arguments) => instructions::run(&arguments),
         What::Soak(arguments) => soak::run(&arguments),
         What::Poison(arguments) => poison::run(&arguments),

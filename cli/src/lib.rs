@@ -19,7 +19,6 @@ mod reach;
 mod server;
 mod shown;
 mod signals;
-mod sizing;
 mod source;
 mod unique;
 mod when;
@@ -31,8 +30,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, capacity, completions, configure, dev, doctor, functions, history, ids, import,
-    inspect, keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, completions, configure, dev, doctor, functions, history, ids, import, inspect,
+    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -158,10 +157,8 @@ enum Command {
     Keys(keys::Keys),
     /// Import the messages of another program's queue
     Import(import::Import),
-    /// Measure throughput and lateness on your server, in 20 s
+    /// Measure throughput and lateness on your server in 20 s, and what it can hold
     Bench(bench::Bench),
-    /// Compute how many masters, partitions and nodes a queue needs
-    Capacity(capacity::Capacity),
     /// Serve the queues over HTTP, for every language and for operators
     Serve(serve::Serve),
     /// Run a private Redis or Valkey for experiments, until Ctrl-C
@@ -255,7 +252,6 @@ async fn run(command: Command, common: &Common) -> anyhow::Result<Outcome> {
         Command::Keys(keys) => keys.run(common),
         Command::Import(import) => import.run(common).await.map(|()| Outcome::Done),
         Command::Bench(bench) => bench.run(common).await,
-        Command::Capacity(capacity) => capacity.run(common),
         Command::Serve(serve) => serve.run(common).await.map(|()| Outcome::Done),
         Command::Dev(dev) => dev.run(common).await.map(|()| Outcome::Done),
         Command::Completions(completions) => completions.run(),

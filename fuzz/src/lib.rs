@@ -1,10 +1,18 @@
-//! The checks that the fuzz targets call: those of the library, of the crate that reads input, of the
-//! program and of the server.
+//! The checks by the names of their targets: those of the library, of the crate that reads input, of
+//! the program and of the server.
 
-pub use dueq::checks::{answer, handle, name, reply, url};
-pub use dueq_cli::checks::{ndjson, redisson, schedules, shown};
-pub use dueq_input::checks::{delay, hours, message, moment, path_id, rate, schedule};
-pub use dueq_serve::checks::{
-    http_claim, http_cursor, http_extensions, http_head, http_lines, http_operation, http_path,
-    http_pattern, http_query, http_settlements, http_tokens,
-};
+/// The check of the target that `DUEQ_FUZZ_TARGET` names.
+///
+/// # Panics
+/// Panics if the variable names no target.
+#[must_use]
+pub fn check() -> fn(&[u8]) {
+    let target = std::env::var("DUEQ_FUZZ_TARGET").unwrap_or_default();
+    let mut checks = dueq::checks::CHECKS
+        .into_iter()
+        .chain(dueq_cli::checks::CHECKS)
+        .chain(dueq_input::checks::CHECKS)
+        .chain(dueq_serve::checks::CHECKS);
+    let found = checks.find_map(|(name, check)| (name == target).then_some(check));
+    found.unwrap_or_else(|| panic!("DUEQ_FUZZ_TARGET={target} is no file of fuzz/corpus"))
+}

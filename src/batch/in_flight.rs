@@ -10,12 +10,12 @@ use crate::batch::call::CallSpec;
 use crate::batch::item::Pending;
 use crate::batch::verb::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::id::compact;
+use crate::model::message::compact;
 use crate::server::durable::Waited;
 use crate::server::lane::Lane;
+use crate::server::patience::{PATIENCE, RESPONSE_LIMIT};
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::Turn;
-use crate::server::timeouts::{PATIENCE, RESPONSE_LIMIT};
 use crate::telemetry::metrics::Count;
 
 /// The first try of a call whose tries the server recognises.

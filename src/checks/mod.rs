@@ -1,7 +1,7 @@
 //! Properties of the decoders that must hold for any bytes, as functions that panic if one does
 //! not: for URLs, names, handles, and replies of servers.
 //!
-//! A test applies them to the files of `fuzz/corpus` and to mutations of those; `make fuzz` runs
+//! A test applies them to the lines of `fuzz/corpus` and to mutations of those; `make fuzz` runs
 //! for longer.
 
 mod overview;
@@ -25,7 +25,7 @@ pub use self::wire::{handle, name, url};
 /// Panics if these bytes are decoded wrongly.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its folder in `fuzz/corpus`.
+/// A check, by the name of its file in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 5] = [
     ("reply", reply),
     ("answer", answer),

@@ -5,10 +5,10 @@ use crate::error::Error;
 use crate::model::history::{Resolution, points};
 use crate::protocol::replies::Reply;
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::{history as recorded, overview};
+use crate::protocol::results::inspect;
 
 pub(super) fn dues(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    let dues = overview::dues(reply)?;
+    let dues = inspect::dues(reply)?;
     assert_eq!(dues.counts.len(), sent.len(&[1]));
     for (place, count) in dues.counts.iter().enumerate() {
         assert_eq!(i64::try_from(*count), Ok(sent.integer(&[1, place])));
@@ -19,7 +19,7 @@ pub(super) fn dues(sent: &Sent, reply: Reply) -> Result<(), Error> {
 }
 
 pub(super) fn nodes(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    let nodes = overview::nodes(reply)?;
+    let nodes = inspect::nodes(reply)?;
     let attending = sent.len(&[2]);
     assert_eq!(nodes.len(), attending + sent.len(&[4]));
     for (place, node) in nodes.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(super) fn held(sent: &Sent, reply: Reply) -> Result<(), Error> {
 }
 
 pub(super) fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
-    let records = recorded::records(&mut reply)?;
+    let records = inspect::records(&mut reply)?;
     assert!(records.len() <= sent.len(&[1]));
     let points = points(Resolution::Hours, 0, &[records.clone(), records]);
     assert!(points.is_sorted_by_key(|point| point.start_ms));

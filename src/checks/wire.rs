@@ -4,10 +4,10 @@ use redis::{ConnectionAddr, Value};
 
 use crate::delivery::DeliveryHandle;
 use crate::error::{Applied, ErrorKind};
+use crate::protocol::keys::SLOTS;
 use crate::protocol::keys::{Keys, partition_of_key};
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
-use crate::protocol::slot::SLOTS;
 use crate::server::cluster_view::View;
 use crate::server::connector::Connector;
 use crate::server::info::Info;

@@ -1,7 +1,7 @@
 //! The findings about a cluster, in words.
 
 use crate::doctor::checkup::Checkup;
-use crate::doctor::cluster::Clock;
+use crate::doctor::server::Clock;
 use crate::doctor::shell::redis_cli;
 use crate::server::info::Info;
 

@@ -2,7 +2,6 @@
 
 mod audit;
 mod checkup;
-mod cluster;
 mod cluster_findings;
 mod deliveries;
 mod findings;

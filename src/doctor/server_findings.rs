@@ -56,6 +56,14 @@ impl Checkup {
         let used = info.number("used_memory").unwrap_or(0);
         let most = info.number("maxmemory").unwrap_or(0);
         self.fact("used_memory", used);
+        for name in ["used_memory_dataset", "maxmemory"] {
+            if let Some(bytes) = info.number(name) {
+                self.fact(name, bytes);
+            }
+        }
+        if let Some(cpu_us) = info.main_thread_cpu_us() {
+            self.fact("main_thread_cpu_us", cpu_us);
+        }
         if most > 0 && used > most / 10 * 9 {
             let problem = format!("{used} of {most} bytes (maxmemory) are in use");
             let consequence =

@@ -1,23 +1,17 @@
 //! The values of callers: messages, ids, due times, retries, outcomes. Pure: no Redis, no tokio, no
 //! clock.
 
-pub(crate) mod bulk;
 #[cfg(any(test, feature = "business-hours"))]
 pub(crate) mod business_hours;
 pub(crate) mod codec;
 pub(crate) mod due;
-pub(crate) mod dues;
 pub(crate) mod durability;
 pub(crate) mod expiry;
 pub(crate) mod history;
-pub(crate) mod id;
 pub(crate) mod lease_token;
 pub(crate) mod limits;
 pub(crate) mod message;
-pub(crate) mod node_info;
-pub(crate) mod outcome;
 pub(crate) mod outcomes;
-pub(crate) mod partition_info;
 pub(crate) mod rate;
 pub(crate) mod reached;
 pub(crate) mod receipt;

@@ -4,7 +4,7 @@
 //! A node attends a partition if it is among the partition's [`NODES_OF_PARTITION`] nodes of the
 //! highest weights, or if the partition is among the node's [`PARTITIONS_OF_NODE`] partitions of
 //! the highest weights. So a node that joins or leaves changes only its own partitions.
-//! docs/decisions/0045-many-nodes.md gives the reasons and the figures.
+//! Decision 0045 in docs/decisions gives the reasons and the figures.
 
 #[cfg(test)]
 mod tests;

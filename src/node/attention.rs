@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 use crate::node::timers::LEADER_TTL;
 use crate::partition::{Presence, Standing};
 

@@ -1,13 +1,17 @@
 //! The leases of one claim: which deliveries to extend, and when each lease ends.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::outcomes::Extended;
+use crate::node::event::QueueNumber;
+use crate::node::timers::{Action, NodeTimers};
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
+use crate::wheel::Key;
 
 /// The deliveries of one claim that are not settled yet.
 pub(crate) struct ClaimLease {
@@ -185,6 +189,67 @@ impl ClaimLease {
 impl Leased {
     fn is_open(&self) -> bool {
         !self.delivery.is_settled() && !self.delivery.is_lost()
+    }
+}
+
+/// The claims by number, with the timer of the next check of each.
+#[derive(Default)]
+pub(crate) struct Leases {
+    claims: HashMap<u64, TrackedClaim>,
+    /// The number of the last claim.
+    last: u64,
+}
+
+struct TrackedClaim {
+    lease: Arc<ClaimLease>,
+    timer: Option<Key>,
+}
+
+impl Leases {
+    /// The number of the next claim.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// A claim granted messages; their handlers are about to start.
+    pub(crate) fn add(
+        &mut self,
+        queue: QueueNumber,
+        lease: Arc<ClaimLease>,
+        timers: &mut NodeTimers,
+    ) {
+        let number = lease.number;
+        let timer = timers.schedule(queue, Action::CheckLeases(number), lease.first_check());
+        self.claims.insert(number, TrackedClaim { lease, timer });
+    }
+
+    /// Every delivery of this claim has been settled or given up.
+    pub(crate) fn ended(&mut self, claim: u64, timers: &mut NodeTimers) {
+        if let Some(claim) = self.claims.remove(&claim) {
+            timers.cancel(claim.timer);
+        }
+    }
+
+    /// Checks the leases of a claim. Returns the extensions to make.
+    pub(crate) fn check(
+        &mut self,
+        queue: QueueNumber,
+        claim: u64,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) -> Vec<impl Future<Output = ()> + Send + 'static> {
+        let Some(tracked) = self.claims.get_mut(&claim) else {
+            return Vec::new();
+        };
+        let LeaseCheck { extend, next } = tracked.lease.check(now);
+        let check = Action::CheckLeases(claim);
+        tracked.timer = next.and_then(|at| timers.schedule(queue, check, at));
+        let extension = |delivery| {
+            let lease = Arc::clone(&tracked.lease);
+            async move { lease.extend(delivery).await }
+        };
+        extend.into_iter().map(extension).collect()
     }
 }
 

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::Event;
+use crate::node::event::QueueNumber;
 use crate::node::node_queue::Ranks;
-use crate::node::queue_number::QueueNumber;
 use crate::node::tasks::Task;
 use crate::partition::Partition;
 use crate::protocol::partition_map::Tag;
-use crate::protocol::results::roles::Watched;
+use crate::protocol::results::administer::Watched;
 
 /// How long the home, or a deputy, is waited for while another partition may be watched instead.
 /// A roster forgets a node after 3 s.

@@ -1,21 +1,21 @@
 //! The events that the parts of a node send to its coordinator.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Error;
 use crate::node::attention::Attended;
-use crate::node::commands::NodeCommand;
 use crate::node::lost_claims::{LostGrant, OwnClaim};
+use crate::node::membership::NodeCommand;
 use crate::node::pulls::BoundPulls;
-use crate::node::queue_number::QueueNumber;
 use crate::node::refills::RefillReply;
 use crate::node::scanner::Found;
 use crate::node::slots::HandlerPermits;
 use crate::node::subscriptions::Hint;
 use crate::protocol::partition_map::Tag;
+use crate::protocol::results::administer::{Beat, Moved, Watched};
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::roles::{Beat, Moved, Watched};
 use crate::router::Partitions;
 
 /// Something the coordinator has to know.
@@ -69,4 +69,14 @@ pub(crate) struct Claimed {
     /// Whether it replaced a promote.
     pub(crate) for_promote: bool,
     pub(crate) result: Result<Claim, Error>,
+}
+
+/// Identifies an attended queue within its node. A node never reuses a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QueueNumber(pub(crate) u32);
+
+impl fmt::Display for QueueNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }

@@ -9,14 +9,14 @@ use crate::node::claim_lease::ClaimLease;
 use crate::node::claim_state::Wanted;
 use crate::node::coordinator::Coordinator;
 use crate::node::event::Claimed;
+use crate::node::event::QueueNumber;
 use crate::node::handler_guard::HandlerGuard;
-use crate::node::queue_number::QueueNumber;
 use crate::node::slots::HandlerPermits;
 use crate::node::timers::Action;
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_CLAIM;
+use crate::protocol::results::administer::Moved;
 use crate::protocol::results::claim::{Claim, Granted};
-use crate::protocol::results::roles::Moved;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 

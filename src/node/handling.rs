@@ -1,6 +1,10 @@
 //! What a node knows of the handler of a queue.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -9,13 +13,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::delivery::Delivery;
 use crate::error::ErrorKind;
+pub(crate) use crate::error::panic_text;
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
+use crate::node::event::QueueNumber;
 use crate::node::handler_guard::HandlerGuard;
 use crate::node::pulls::Pulls;
-use crate::node::queue_number::QueueNumber;
 use crate::node::slots::HandlerPermits;
 use crate::node::thread::NodeThread;
+use crate::telemetry::events;
 
 /// Starts the handlers of one queue. The node knows neither their type nor that of their payloads.
 /// Pulls take the place of a handler: see [`Pulls`].
@@ -123,6 +129,48 @@ impl HandlerContext {
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),
+        }
+    }
+}
+
+/// Calls `start` and awaits the future that it returns. A panic of either becomes the error.
+pub(crate) async fn catch_panic<F: Future>(
+    start: impl FnOnce() -> F,
+) -> Result<F::Output, Box<dyn Any + Send>> {
+    // Unwind safe: the caller shares no state with the future that a panic could leave half
+    // changed.
+    let mut future = pin!(Some(catch_unwind(AssertUnwindSafe(start))?));
+    let mut future = CatchDrop {
+        future: future.as_mut(),
+    };
+    std::future::poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.poll(context))) {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
+            Err(panic) => Poll::Ready(Err(panic)),
+        },
+    )
+    .await
+}
+
+/// A future whose drop does not panic: a panic there must not keep the delivery from being settled.
+struct CatchDrop<'a, F> {
+    future: Pin<&'a mut Option<F>>,
+}
+
+impl<F: Future> CatchDrop<'_, F> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<F::Output> {
+        self.future
+            .as_mut()
+            .as_pin_mut()
+            .map_or(Poll::Pending, |future| future.poll(context))
+    }
+}
+
+impl<F> Drop for CatchDrop<'_, F> {
+    fn drop(&mut self) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.future.set(None))) {
+            events::drop_panicked(panic_text(&*panic));
         }
     }
 }

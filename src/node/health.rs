@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::Error;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 
 /// What the coordinator reports.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::node::commands::Settings;
+use crate::node::membership::Settings;
 use crate::node::tasks::Task;
 
 /// A node of this queue, and the task that is to panic.

@@ -1,19 +1,19 @@
 //! How a node gives up queues, and leaves partitions.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::Error;
 use crate::node::attended_queue::{Phase, Removal};
 use crate::node::coordinator::{Coordinator, leave};
-use crate::node::event::Reply;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::{QueueNumber, Reply};
 use crate::node::rosters::unwatch;
 use crate::node::subscriptions::SubscriptionChange;
 use crate::node::tasks::Task;
 use crate::node::timers::Action;
 use crate::node::wakes::WakeUps;
+use crate::partition::Partition;
 use crate::telemetry::events;
 
 impl Coordinator {
@@ -191,5 +191,33 @@ impl Coordinator {
         if let Some(reply) = queue.and_then(|queue| queue.removal).flatten() {
             let _ = reply.send(Ok(()));
         }
+    }
+}
+
+/// The partitions in which Redis counts the node as alive, by their wake-up lists. If the coordinator
+/// panics, the worker tells Redis in its place that the node leaves them.
+#[derive(Default)]
+pub(crate) struct Registered(Mutex<HashMap<String, Arc<Partition>>>);
+
+impl Registered {
+    pub(crate) fn add(&self, partition: &Arc<Partition>) {
+        let key = partition.keys().wake.clone();
+        self.lock().insert(key, Arc::clone(partition));
+    }
+
+    /// Forgets a partition that the node has left.
+    pub(crate) fn remove(&self, partition: &Partition) {
+        self.lock().remove(&partition.keys().wake);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Arc<Partition>> {
+        self.lock()
+            .drain()
+            .map(|(_, partition)| partition)
+            .collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Arc<Partition>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::JoinSet;
 
 use crate::node::event::Event;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 use crate::node::subscriptions::{Channel, Hint, SubscriptionChange, listen};
 use crate::server::link::ServerLink;
 use crate::server::servers::Cluster;

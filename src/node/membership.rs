@@ -6,22 +6,28 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::model::retry::Retry;
 use crate::node::attended_queue::{AttendedQueue, Setup};
-use crate::node::commands::{NodeCommand, PatternEntry, QueueEntry};
 use crate::node::coordinator::{Coordinator, PACED_BEATS};
-use crate::node::handling::HandlerContext;
+use crate::node::event::QueueNumber;
+use crate::node::handling::{HandlerContext, Handling};
 use crate::node::health::SharedHealth;
+use crate::node::leaving::Registered;
 use crate::node::node_queue::NodeQueue;
-use crate::node::queue_number::QueueNumber;
-use crate::node::registered::Registered;
+use crate::node::pulls::Pulls;
 use crate::node::scanner::{Crowd, Found};
+use crate::node::shares::ShareSettings;
 use crate::node::slots::QueueSlots;
 use crate::node::subscriptions::{Channel, SubscriptionChange};
 use crate::node::tasks::NodeSupervisor;
 use crate::partition::Partition;
 use crate::protocol::limits;
+use crate::protocol::pattern::Pattern;
+use crate::router::Router;
 use crate::server::servers::Servers;
 use crate::telemetry::events;
 
@@ -267,3 +273,54 @@ impl Coordinator {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// The settings of a worker, as [`Worker`](crate::Worker) documents them.
+pub(crate) struct Settings {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) queues: Vec<QueueEntry>,
+    pub(crate) patterns: Vec<PatternEntry>,
+    pub(crate) concurrency: usize,
+    /// `None`: by weights.
+    pub(crate) strict: Option<Duration>,
+    /// For how long the node may be silent about a queue in which nothing happens.
+    pub(crate) parking: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) health: Arc<SharedHealth>,
+    /// Ends the grace period at once.
+    pub(crate) abort: CancellationToken,
+}
+
+/// A queue to attend.
+#[derive(Clone)]
+pub(crate) struct QueueEntry {
+    pub(crate) router: Arc<Router>,
+    pub(crate) handling: Arc<dyn Handling>,
+    pub(crate) share: ShareSettings,
+    pub(crate) lease: Duration,
+    pub(crate) retry: Retry,
+    pub(crate) time_limit: Option<Duration>,
+}
+
+/// Makes the entry for a queue that a pattern matches.
+pub(crate) type Attend = Arc<dyn Fn(&str) -> Result<QueueEntry, Error> + Send + Sync>;
+
+/// Queues to attend as they are found.
+#[derive(Clone)]
+pub(crate) struct PatternEntry {
+    pub(crate) pattern: Pattern,
+    pub(crate) attend: Attend,
+}
+
+/// Where the node reports how a command ended.
+pub(crate) type CommandReply = oneshot::Sender<Result<(), Error>>;
+
+/// A change while the node runs.
+pub(crate) enum NodeCommand {
+    Add(Box<QueueEntry>, CommandReply),
+    /// Replied when the handlers of the queue have ended and the node has left it.
+    Remove(String, CommandReply),
+    /// Attends a queue for pulls, if it does not yet.
+    AddPulls(Box<QueueEntry>, oneshot::Sender<Result<Arc<Pulls>, Error>>),
+    /// A pull of this queue waits.
+    Pulled(Arc<str>),
+}

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use crate::node::attendance::{Attendance, Roster, watch_interval};
 use crate::node::attended_queue::Removal;
-use crate::node::commands::QueueEntry;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
+use crate::node::membership::QueueEntry;
 use crate::partition::Partition;
 use crate::protocol::partition_map::Tag;
-use crate::protocol::results::roles::Watched;
+use crate::protocol::results::administer::Watched;
 use crate::router::Partitions;
 use crate::wheel::Key;
 

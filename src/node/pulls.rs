@@ -9,26 +9,80 @@
 //! arrival and left no message, or failed, counts for all pulls, whichever of them it was for.
 
 mod bound;
-mod grant;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) use bound::BoundPulls;
 use tokio::sync::oneshot;
 
 use crate::delivery::Delivery;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::lease_token::LeaseToken;
+use crate::model::settlement::Settlement;
+use crate::node::event::QueueNumber;
 use crate::node::handler_guard::HandlerGuard;
+use crate::node::handler_runner::end;
 use crate::node::handling::{HandlerContext, Handling};
-use crate::node::queue_number::QueueNumber;
 use crate::node::slots::HandlerPermits;
 
-pub(crate) use bound::BoundPulls;
-pub(crate) use grant::Grant;
+/// What a pull is granted. Dropped before [`take`](Self::take), it releases the messages, which
+/// charges none of them.
+pub(crate) struct Grant {
+    deliveries: Vec<Delivery>,
+    context: Option<Arc<HandlerContext>>,
+}
+
+impl Grant {
+    pub(crate) fn none() -> Self {
+        Self {
+            deliveries: Vec::new(),
+            context: None,
+        }
+    }
+
+    pub(crate) fn new(deliveries: Vec<Delivery>, context: &Arc<HandlerContext>) -> Self {
+        Self {
+            deliveries,
+            context: Some(Arc::clone(context)),
+        }
+    }
+
+    /// The messages, for the caller: from now on they are the caller's.
+    pub(crate) fn take(mut self) -> Vec<Delivery> {
+        let now = Instant::now();
+        for delivery in &self.deliveries {
+            delivery.begin(now);
+        }
+        std::mem::take(&mut self.deliveries)
+    }
+}
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        let deliveries = std::mem::take(&mut self.deliveries);
+        let Some(context) = self.context.take().filter(|_| !deliveries.is_empty()) else {
+            return;
+        };
+        let (tracker, runtime) = (context.tracker.clone(), context.runtime.clone());
+        let releases = async move {
+            let release = |delivery: Delivery| {
+                let context = Arc::clone(&context);
+                // Each in a task of its own, so that they share calls.
+                context.tracker.clone().spawn(async move {
+                    end(&delivery, Settlement::Release, &context).await;
+                });
+            };
+            deliveries.into_iter().for_each(release);
+        };
+        // The node ends after the tasks of the tracker.
+        tracker.spawn_on(releases, &runtime);
+    }
+}
+
+#[cfg(test)]
+mod tests;
 
 /// How many pulls of a queue may wait at once.
 pub(crate) const MAX_PULLS: usize = 1_024;

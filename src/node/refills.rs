@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::model::schedule::{Refilled, tzdata_version};
 use crate::node::coordinator::Coordinator;
+use crate::node::event::QueueNumber;
 use crate::node::event::Reply;
-use crate::node::queue_number::QueueNumber;
 use crate::partition::Lists;
-use crate::protocol::results::roles::Beat;
+use crate::protocol::results::administer::Beat;
 use crate::telemetry::events;
 
 /// After a refill that failed or refilled no list, the next one comes this much later.

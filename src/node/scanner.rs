@@ -14,11 +14,11 @@ use crate::node::event::Event;
 use crate::protocol::keys::{self, Keys};
 use crate::protocol::pattern::Pattern;
 use crate::server::new_queues::{self, NewQueue};
+use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::reconnect_delays;
 use crate::server::queue_scan::QueueScan;
 use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
-use crate::server::timeouts::REACH_LIMIT;
 use crate::telemetry::events;
 
 /// Time between two steps: a node looks at 1,000 keys a second at most, but for the pass after it has

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 use crate::node::shares::{Ended, Order, ShareError, ShareSettings, Shares, Want};
 use crate::node::slots::{HandlerPermits, QueueSlots};
 

@@ -19,7 +19,7 @@ use std::collections::{HashMap, hash_map::Entry};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use super::queue_number::QueueNumber;
+use super::event::QueueNumber;
 use usage::Usage;
 
 /// What one queue may have of the node's handlers.

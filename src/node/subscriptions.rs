@@ -9,7 +9,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::retry::Retry;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 use crate::node::timers::FALLBACK_INTERVAL;
 use crate::server::link::ServerLink;
 use crate::server::patience::reconnect_delays;

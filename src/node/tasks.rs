@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::batch::Supervisor;
 use crate::error::{Applied, Error, ErrorKind};
-use crate::node::catch_panic::{catch_panic, panic_text};
+use crate::node::handling::{catch_panic, panic_text};
 #[cfg(any(test, feature = "harness"))]
 use crate::node::inject::Attended;
 use crate::node::thread::NodeThread;

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 use crate::server::blocking::BlockingPop;
 use crate::server::patience::reconnect_delays;
 use crate::server::route::Route;

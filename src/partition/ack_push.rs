@@ -6,7 +6,7 @@ use crate::model::due::Due;
 use crate::model::message::{Message, OnConflict};
 use crate::model::outcomes::Followed;
 use crate::partition::Partition;
-use crate::partition::pushing::{due_of, push_item, receipt};
+use crate::partition::producers::{due_of, push_item, receipt};
 use crate::partition::verbs::{failed_settlement, push_count};
 use crate::protocol::counts::MAX_FOLLOW_UPS;
 use crate::protocol::limits::MAX_PAYLOAD_BYTES;

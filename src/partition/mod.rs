@@ -2,11 +2,8 @@
 //! it.
 
 mod ack_push;
-mod claim;
 mod closing;
-mod older_nodes;
-mod producers;
-pub(crate) mod pushing;
+pub(crate) mod producers;
 mod remap;
 mod reports;
 mod roles;
@@ -26,10 +23,10 @@ use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::server::failure;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::Repeat;
 use crate::server::route::{Route, RoutedLane};
 use crate::server::servers::Servers;
-use crate::server::timeouts::REACH_LIMIT;
 use crate::telemetry::metrics::Meters;
 
 pub(crate) use closing::Siblings;

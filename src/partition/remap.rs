@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::partition::Partition;
 use crate::protocol::keys::Keys;
 use crate::protocol::partition_map::PartitionMap;
-use crate::protocol::results::remap::Remapped;
+use crate::protocol::results::administer::Remapped;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;

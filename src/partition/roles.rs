@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use crate::error::{Applied, Error};
+use crate::model::lease_token::LeaseToken;
 use crate::partition::Partition;
 use crate::partition::reports::Report;
 use crate::protocol::counts::{PROMOTE, REAP};
+use crate::protocol::keys::obeys_limits;
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
-use crate::protocol::results::roles::{Beat, Moved, Watched};
+use crate::protocol::results::administer::{Beat, Moved, Watched};
+use crate::protocol::results::claim::Claim;
 use crate::protocol::verbs::Verb;
+use crate::server::patience::Repeat;
 use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 
@@ -118,5 +122,63 @@ impl Partition {
     async fn step(&self, verb: Verb, most: usize) -> Result<Moved, Error> {
         let most = most.to_string();
         Moved::decode(self.call_once(verb, &[most.as_bytes()]).await?)
+    }
+}
+
+impl Partition {
+    /// Claims ready messages first, then due ones that are not promoted yet. With `count` 0 it only
+    /// returns a wake-up token.
+    pub(crate) async fn claim(&self, count: usize, lease_ms: u64) -> Result<Claim, Error> {
+        // A new token for each call: no repetition of one is HELD.
+        self.claim_with(LeaseToken::random(), count, lease_ms).await
+    }
+
+    /// The same with the caller's token. Fails with the code `HELD` if a lease has it.
+    pub(crate) async fn claim_with(
+        &self,
+        LeaseToken(token): LeaseToken,
+        count: usize,
+        lease_ms: u64,
+    ) -> Result<Claim, Error> {
+        let (count_text, lease_text) = (count.to_string(), lease_ms.to_string());
+        let claim: [&[u8]; 4] = [b"", count_text.as_bytes(), &token, lease_text.as_bytes()];
+        let answer = self.claims.call(Verb::Claim, &self.keys, &claim).await;
+        let claim = Claim::decode(
+            answer.inspect_err(|error| self.meters().call_failed(error))?,
+            token,
+        )?;
+        self.meters()
+            .add_many(Count::Claimed, claim.granted.len() as u64);
+        Ok(claim)
+    }
+
+    /// What the lease with this token holds.
+    pub(crate) async fn held_once(&self, LeaseToken(token): LeaseToken) -> Result<Claim, Error> {
+        let reply = self.call_once(Verb::Held, &[&token]).await?;
+        Ok(Claim::decode_held(reply, token)?.0)
+    }
+
+    /// What the lease with this token holds, and how many messages more than the reply has.
+    pub(crate) async fn held(&self, LeaseToken(token): LeaseToken) -> Result<(Claim, u64), Error> {
+        let reply = self.call(Verb::Held, &[&token], Repeat::Harmless).await?;
+        Claim::decode_held(reply, token)
+    }
+}
+
+/// How many nodes are looked at.
+const MOST_NODES: usize = 100;
+/// How long after its last beat a node counts as alive.
+const ALIVE_MS: i64 = 3_000;
+
+impl Partition {
+    /// The ids of live nodes that may be of an older release.
+    pub(crate) async fn older_nodes(&self) -> Result<Vec<String>, Error> {
+        let reply = self.call(Verb::Stats, &[], Repeat::Harmless).await?;
+        let since_ms = reply.header.now_us / 1_000 - ALIVE_MS;
+        let nodes = self
+            .control()
+            .members_above(self.keys().nodes(), since_ms, MOST_NODES)
+            .await?;
+        Ok(nodes.into_iter().filter(|id| !obeys_limits(id)).collect())
     }
 }

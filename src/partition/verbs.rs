@@ -8,7 +8,7 @@ use crate::model::outcomes::{
 use crate::protocol::results::produce::{self, PushResult};
 use crate::protocol::results::settle;
 use crate::protocol::verbs::Verb;
-use crate::server::timeouts::PATIENCE;
+use crate::server::patience::PATIENCE;
 use crate::telemetry::metrics::Count;
 
 /// How many settlements justify a second call in flight. More than for other verbs: handlers do not

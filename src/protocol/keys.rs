@@ -135,6 +135,81 @@ pub(crate) fn partition_of_meta(key: &str) -> Option<&str> {
     key.strip_prefix("dueq:{")?.strip_suffix("}:meta")
 }
 
+/// How many slots a cluster has.
+pub(crate) const SLOTS: u16 = 16_384;
+
+/// The slot of a key: the CRC-16 of the part between its first `{` and the next `}`, or of the
+/// whole key if there is none or nothing between them.
+pub(crate) fn slot_of(key: &str) -> u16 {
+    let tag = key.split_once('{').and_then(|(_, rest)| {
+        let (tag, _) = rest.split_once('}')?;
+        (!tag.is_empty()).then_some(tag)
+    });
+    hash_slot(tag.unwrap_or(key).as_bytes())
+}
+
+/// The slot of the keys with this hash tag.
+pub(crate) fn hash_slot(tag: &[u8]) -> u16 {
+    Prefix::of(tag).slot_with(b"")
+}
+
+/// The beginning of many hash tags.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefix {
+    crc: u16,
+}
+
+impl Prefix {
+    pub(crate) fn of(bytes: &[u8]) -> Self {
+        Self {
+            crc: crc16(0, bytes),
+        }
+    }
+
+    /// The slot of the keys whose hash tag is this prefix and then `rest`.
+    pub(crate) fn slot_with(self, rest: &[u8]) -> u16 {
+        crc16(self.crc, rest) % SLOTS
+    }
+}
+
+/// CRC-16/XMODEM, continued from the CRC of what comes before.
+fn crc16(before: u16, bytes: &[u8]) -> u16 {
+    bytes.iter().fold(before, |crc, byte| {
+        CRC_TABLE[usize::from((crc >> 8) as u8 ^ byte)] ^ (crc << 8)
+    })
+}
+
+static CRC_TABLE: [u16; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut value, mut bit) = ((byte as u16) << 8, 0);
+        while bit < 8 {
+            value = (value << 1) ^ (0x1021 * (value >> 15));
+            bit += 1;
+        }
+        table[byte] = value;
+        byte += 1;
+    }
+    table
+};
+
+/// From this revision on, claims obey a queue's rate, `max_leased` and the expiries of messages.
+const WITH_LIMITS: u32 = 2;
+
+/// The id of a node of this release.
+pub(crate) fn node_id(unique: &str) -> String {
+    format!("{unique}#{WITH_LIMITS}")
+}
+
+/// Whether the claims of the node with this id obey the limits.
+pub(crate) fn obeys_limits(id: &str) -> bool {
+    let revision = id
+        .rsplit_once('#')
+        .map(|(_, revision)| revision.parse::<u32>());
+    matches!(revision, Some(Ok(revision)) if revision >= WITH_LIMITS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,6 +248,41 @@ mod tests {
         let keys = Keys::of_partition("orders", Tag::Numbered(17)).expect("a valid name");
         for key in keys.vector.iter().chain([&keys.wake, &keys.notice]) {
             assert!(key.starts_with("dueq:{orders/17}:"), "{key}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod slot_tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // Of CLUSTER KEYSLOT.
+        for (key, slot) in [
+            ("123456789", 12_739),
+            ("foo", 12_182),
+            ("foo{}bar", 14_292),
+            ("{foo}bar", 12_182),
+            ("a{foo}{bar}", 12_182),
+            ("foo{bar", 15_278),
+        ] {
+            assert_eq!(slot_of(key), slot, "{key}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod node_id_tests {
+    use super::*;
+
+    #[test]
+    fn nodes_of_this_release_and_newer_ones_obey_limits() {
+        for id in [&*node_id("a"), "#2", "a#3", "a#b#10"] {
+            assert!(obeys_limits(id), "{id}");
+        }
+        for id in ["", "a", "a#1", "a#", "a#x", "a#2b", "2"] {
+            assert!(!obeys_limits(id), "{id}");
         }
     }
 }

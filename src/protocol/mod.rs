@@ -3,12 +3,10 @@
 pub(crate) mod counts;
 pub(crate) mod keys;
 pub(crate) mod limits;
-pub(crate) mod node_id;
 pub(crate) mod partition_map;
 pub(crate) mod pattern;
 pub(crate) mod placement;
 pub(crate) mod replies;
 pub(crate) mod results;
-pub(crate) mod slot;
 pub(crate) mod spread;
 pub(crate) mod verbs;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use crate::error::{Applied, Error, ErrorKind, printable};
-use crate::model::id::DIGITS;
+use crate::model::message::DIGITS;
 
 /// Most partitions of a queue.
 pub(crate) const MAX_PARTITIONS: usize = 256;
@@ -281,7 +281,7 @@ mod tests {
     fn library_ids_are_steered_into_any_partition() {
         for partitions in [1, 12, 256] {
             for index in 0..partitions {
-                let mut id = crate::model::id::new_id();
+                let mut id = crate::model::message::new_id();
                 let before = id.clone();
                 assert!(steer(&mut id, index, partitions));
                 assert_eq!(index_of(&id, partitions), index);

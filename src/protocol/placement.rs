@@ -2,8 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use crate::protocol::keys::{Prefix, SLOTS, hash_slot};
 use crate::protocol::partition_map::{MAX_TAG, Tag};
-use crate::protocol::slot::{Prefix, SLOTS, hash_slot};
 
 /// From this tag on, any slot of the master will do. About 16 smaller tags lead to each slot.
 const PATIENT_TAGS: u32 = 16 * SLOTS as u32;

@@ -8,7 +8,7 @@ use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, Retried, RunNow};
 use crate::partition::Producers;
 use crate::protocol::limits;
 use crate::queue::Queue;
-use crate::queue::routed::submit;
+use crate::queue::submit;
 use crate::router::Routing;
 use crate::server::patience::Repeat;
 

@@ -15,8 +15,8 @@ use crate::protocol::partition_map::Tag;
 use crate::protocol::results::claim::Claim;
 use crate::queue::Queue;
 use crate::router::Partitions;
-use crate::server::at_once::at_once;
 use crate::server::patience::{Patience, Repeat};
+use crate::server::rounds::at_once;
 use crate::telemetry::metrics::Count;
 
 impl<C: Codec> Queue<C> {

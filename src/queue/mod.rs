@@ -6,18 +6,14 @@ mod change;
 mod claim;
 mod declare;
 mod delete;
-mod forward;
 mod held;
-mod history;
 mod inspect;
 mod list;
 mod outcome;
 mod overview;
-mod partitions;
 mod produce;
 mod push;
 mod remote;
-mod routed;
 mod schedule;
 mod schedules;
 mod steps;
@@ -26,11 +22,6 @@ mod whole;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::codec::{Bytes, Codec};
-use crate::model::durability::Durability;
-use crate::router::Router;
-use crate::telemetry::metrics::Metrics;
-
 pub(crate) use claim::{refuse_held, refuse_other_grants};
 pub use held::Held;
 pub use push::Push;
@@ -38,6 +29,17 @@ pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
 pub use schedules::ScheduleSet;
 pub use steps::BulkSteps;
+
+use crate::batch::{Answered, BatchVerb, Batcher, Item};
+use crate::error::Error;
+use crate::model::codec::{Bytes, Codec};
+use crate::model::durability::Durability;
+use crate::partition::Producers;
+use crate::protocol::replies::Reply;
+use crate::protocol::verbs::Verb;
+use crate::router::{Router, Routing};
+use crate::server::patience::Repeat;
+use crate::telemetry::metrics::Metrics;
 
 /// A named delay queue. Cheap to clone; clones share their connections, and their calls share
 /// batches.
@@ -139,5 +141,50 @@ impl<C: Codec> fmt::Debug for Queue<C> {
         f.debug_struct("Queue")
             .field("name", &self.name())
             .finish_non_exhaustive()
+    }
+}
+
+/// Sends an item along with the others that wait at the partition of its id, and returns its
+/// result.
+pub(super) async fn submit<V: BatchVerb>(
+    routing: &mut Routing<'_>,
+    durability: Durability,
+    batcher: &impl Fn(&Producers) -> &Batcher<V>,
+    mut item: Item,
+) -> Result<V::Output, Error> {
+    loop {
+        let partition = routing.partition(item.id()).await?;
+        let producers = partition.producers(durability).await?;
+        match batcher(&producers).submit_routed(item).await {
+            Answered::Result(result) => return result,
+            Answered::Remapped(back, refusal) => {
+                let resolved = routing.refused(&[(&partition, &refusal)]).await;
+                resolved.map_err(|error| error.like(&refusal))?;
+                if !routing.may_send_again(&refusal) {
+                    return Err(refusal);
+                }
+                item = back;
+            }
+        }
+    }
+}
+
+/// Calls a script that takes this id and no batch, with further arguments after the id.
+pub(super) async fn call(
+    routing: &mut Routing<'_>,
+    verb: Verb,
+    id: &[u8],
+    more: &[&[u8]],
+    repeat: Repeat,
+) -> Result<Reply, Error> {
+    let args = [&[id], more].concat();
+    loop {
+        let partition = routing.partition(id).await?;
+        match partition.call_fenced(verb, &args, repeat).await {
+            Err(refusal) if refusal.is_remapped() => {
+                routing.refused(&[(&partition, &refusal)]).await?;
+            }
+            result => return result,
+        }
     }
 }

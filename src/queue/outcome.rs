@@ -6,13 +6,13 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::outcome::{Outcome, Waited};
 use crate::model::outcomes::State;
+use crate::model::outcomes::{Outcome, Waited};
 use crate::protocol::limits;
 use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
-use crate::queue::{Queue, routed};
+use crate::queue::Queue;
 use crate::router::Routing;
 use crate::server::patience::Repeat;
 
@@ -131,6 +131,6 @@ impl<C: Codec> Queue<C> {
     pub(super) async fn look_up_with(&self, id: &[u8], more: &[&[u8]]) -> Result<Reply, Error> {
         limits::check_id(id)?;
         let mut routing = Routing::new(&self.router);
-        routed::call(&mut routing, Verb::Get, id, more, Repeat::Harmless).await
+        crate::queue::call(&mut routing, Verb::Get, id, more, Repeat::Harmless).await
     }
 }

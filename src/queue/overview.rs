@@ -2,14 +2,18 @@
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::dues::Dues;
-use crate::model::node_info::NodeInfo;
+use crate::model::history::{History, Resolution, points};
 use crate::model::reached::Reached;
+use crate::model::stats::{Dues, NodeInfo, PartitionInfo};
 use crate::protocol::counts::MAX_DUES;
+use crate::protocol::keys::slot_of;
+use crate::protocol::limits;
 use crate::protocol::replies::Reply;
-use crate::protocol::results::overview;
+use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
+use crate::router::Routing;
+use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
     /// How many scheduled messages are due before, between and after these times: up to 60, in Unix
@@ -100,7 +104,7 @@ impl<C: Codec> Queue<C> {
 fn nodes_of(replies: Vec<Reply>) -> Result<Vec<NodeInfo>, Error> {
     let mut all = Vec::new();
     for reply in replies {
-        all.extend(overview::nodes(reply)?);
+        all.extend(inspect::nodes(reply)?);
     }
     Ok(NodeInfo::merged(all))
 }
@@ -126,11 +130,147 @@ fn texts(times_ms: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
 fn dues_of(replies: Vec<Reply>) -> Result<Dues, Error> {
     let mut sum: Option<Dues> = None;
     for reply in replies {
-        let part = overview::dues(reply)?;
+        let part = inspect::dues(reply)?;
         match &mut sum {
             None => sum = Some(part),
             Some(sum) => sum.add(&part),
         }
     }
     Ok(sum.unwrap_or_default())
+}
+
+impl<C: Codec> Queue<C> {
+    /// What the queue has done in each minute, hour or day, over all its partitions and whoever did
+    /// it. Redis keeps it: it survives restarts of workers and producers.
+    ///
+    /// Workers report it, every 5 s if something happened. So what happens may show in the next
+    /// slot if it was less than 6 s before the end of its own; of a
+    /// [parked](crate::Worker::parking) queue, less than the parking time. While no worker runs,
+    /// nothing is recorded: the first slot after that has the counts of the whole pause. Slots in
+    /// which nothing happened are missing. A queue has no history from before its first worker.
+    ///
+    /// A reply that is lost may cost one report, so `lateness.count()` may be smaller than `claimed`.
+    /// It is never larger than the number of messages that workers took.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Resolution;
+    ///
+    /// for point in orders.history(Resolution::Hours).await?.points {
+    ///     let late_us = point.lateness.quantile_us(0.99).unwrap_or(0);
+    ///     println!("{}: {} pushed, {late_us} us late", point.start_ms, point.pushed);
+    /// }
+    /// # });
+    /// ```
+    pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
+        let word = resolution.word().as_bytes().to_vec();
+        merged(resolution, self.read_all(Verb::History, &[word]).await?)
+    }
+
+    /// As [`history`](Queue::history), for programs that watch: within 2 s it returns what the
+    /// partitions have done that reply, and names the others.
+    ///
+    /// # Errors
+    /// Those of [`history`](Queue::history), if no partition can be read.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// use dueq::Resolution;
+    ///
+    /// let history = orders.history_reached(Resolution::Hours).await?;
+    /// println!("{} hours, without {} partitions", history.value.points.len(), history.unread.len());
+    /// # });
+    /// ```
+    pub async fn history_reached(&self, resolution: Resolution) -> Result<Reached<History>, Error> {
+        let word = resolution.word().as_bytes().to_vec();
+        let reached = self.reach_all(Verb::History, &[word]).await?;
+        reached.map(|replies| merged(resolution, replies))
+    }
+}
+
+fn merged(resolution: Resolution, mut replies: Vec<Reply>) -> Result<History, Error> {
+    let now_us = replies.iter().map(|reply| reply.header.now_us).max();
+    let now_ms = u64::try_from(now_us.unwrap_or(0) / 1_000).unwrap_or(0);
+    let partitions = replies.iter_mut().map(inspect::records);
+    let partitions = partitions.collect::<Result<Vec<_>, _>>()?;
+    Ok(History {
+        resolution,
+        now_ms,
+        points: points(resolution, now_ms, &partitions),
+    })
+}
+
+impl<C: Codec> Queue<C> {
+    /// Gives a queue that is new or empty `count` partitions (1 to 256). In a Redis Cluster they are
+    /// spread evenly over the masters, and each message belongs to one of them by its id.
+    ///
+    /// A queue of one partition suffices until one server does not. More partitions make calls
+    /// smaller, and order by due time holds within a partition only. About four for each master are
+    /// a good number.
+    ///
+    /// Calls that name ids wait while the partitions change. The call waits up to 15 s until the
+    /// queue has forgotten the ids that ended last. If it fails halfway, or the process ends, the
+    /// same call completes the change; until then pushes to the queue are refused.
+    ///
+    /// All clients and workers of the queue must be of a release that knows partitions: older ones
+    /// are refused with [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported).
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `count` is out of range, or
+    /// the queue holds a message in any state. Then nothing has changed.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// orders.partition_into(12).await?;
+    /// assert_eq!(orders.partitions().await?.len(), 12);
+    /// # });
+    /// ```
+    pub async fn partition_into(&self, count: usize) -> Result<(), Error> {
+        // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
+        Box::pin(self.router().partition_into(count)).await
+    }
+
+    /// The partitions of the queue, in the order of their indexes, with what each holds. Reads the
+    /// map first, and waits up to 10 s while it changes.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// for partition in orders.partitions().await? {
+    ///     println!("{} on {}: {}", partition.index, partition.server, partition.stats.scheduled);
+    /// }
+    /// # });
+    /// ```
+    pub async fn partitions(&self) -> Result<Vec<PartitionInfo>, Error> {
+        let router = self.router();
+        router.refresh(&router.current()).await?;
+        let partitions = Routing::new(router).settled().await?;
+        let mut found = Vec::new();
+        for partition in partitions.list() {
+            let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
+            found.push(PartitionInfo {
+                index: partition.index(),
+                tag: partition.tag().to_string(),
+                slot: slot_of(partition.keys().meta()),
+                server: partition.route().link().await?.connector().address(),
+                stats: inspect::stats(&mut reply)?,
+            });
+        }
+        Ok(found)
+    }
+
+    /// The names of the ten keys of the partition that this id belongs to, in the order in which
+    /// every script takes them. Reads the map first, and waits up to 10 s while it changes.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|orders| {
+    /// assert_eq!(orders.keys_of("order:42").await?, orders.keys());
+    /// # });
+    /// ```
+    pub async fn keys_of(&self, id: impl AsRef<[u8]>) -> Result<Vec<String>, Error> {
+        limits::check_id(id.as_ref())?;
+        let router = self.router();
+        router.refresh(&router.current()).await?;
+        let partition = Routing::new(router).partition(id.as_ref()).await?;
+        Ok(partition.keys().vector.to_vec())
+    }
 }

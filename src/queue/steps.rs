@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::model::bulk::{BulkEnd, BulkProgress};
 use crate::model::codec::Codec;
 use crate::model::outcomes::State;
+use crate::model::stats::{BulkEnd, BulkProgress};
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::results::administer::Step;

@@ -13,9 +13,9 @@ use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::router::Partitions;
-use crate::server::at_once::at_once;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::Repeat;
-use crate::server::timeouts::REACH_LIMIT;
+use crate::server::rounds::at_once;
 
 /// How long a read that names what it could not reach waits for the map.
 const MAP_LIMIT: Duration = Duration::from_millis(1_500);

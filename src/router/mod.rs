@@ -5,8 +5,6 @@
 //! (`REMAPPED` or `BEHIND`) and changes nothing; then the router reads the map again.
 
 mod copies;
-mod deletion;
-mod learning;
 mod partitions;
 mod refresh;
 mod registry;

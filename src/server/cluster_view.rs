@@ -7,7 +7,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Value};
 
 use crate::error::Error;
-use crate::protocol::slot::SLOTS;
+use crate::protocol::keys::SLOTS;
 use crate::server::failure;
 use crate::server::info::{Info, unexpected};
 use crate::server::slots::Address;

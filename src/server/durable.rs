@@ -18,7 +18,7 @@ use crate::protocol::verbs::{TOUCH, Verb};
 #[cfg(feature = "harness")]
 use crate::server::harness;
 use crate::server::lane::{ConnectionInfo, Lane};
-use crate::server::timeouts::RESPONSE_LIMIT;
+use crate::server::patience::RESPONSE_LIMIT;
 
 /// The result of the wait for replicas or disks.
 pub(crate) enum Waited {

@@ -51,6 +51,17 @@ impl Info {
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?.parse().ok()
     }
+
+    /// Processor time of the thread that runs scripts; of the whole server where it does not tell.
+    pub(crate) fn main_thread_cpu_us(&self) -> Option<u64> {
+        let seconds = |user, system| {
+            let number = |name| self.field(name)?.parse::<f64>().ok();
+            Some(number(user)? + number(system)?)
+        };
+        let seconds = seconds("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
+            .or_else(|| seconds("used_cpu_user", "used_cpu_sys"))?;
+        Some((seconds * 1e6).round() as u64)
+    }
 }
 
 pub(crate) fn unexpected(command: &str, answer: &dyn Debug) -> Error {
@@ -125,5 +136,15 @@ mod tests {
         assert!(
             reason.is_some_and(|reason| reason.contains("CONFIG SET maxmemory-policy noeviction"))
         );
+    }
+
+    #[test]
+    fn cpu_time_is_that_of_the_thread_that_runs_scripts() {
+        let whole = "used_cpu_sys:1.5\r\nused_cpu_user:2.25\r\n";
+        let thread = "used_cpu_sys_main_thread:0.5\r\nused_cpu_user_main_thread:0.000001\r\n";
+        let us = |text: &str| Info(text.to_owned()).main_thread_cpu_us();
+        assert_eq!(us(&format!("{whole}{thread}")), Some(500_001));
+        assert_eq!(us(whole), Some(3_750_000));
+        assert_eq!(us("used_cpu_sys:1.5\r\n"), None);
     }
 }

@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use crate::server::clock::Clock;
 use crate::server::connector::Connector;
 use crate::server::lane::Lane;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::rounds::Rounds;
-use crate::server::timeouts::REACH_LIMIT;
 
 /// Four connections to one server and the clock that they share. A client has one link for each
 /// server that it uses; all its queues share it.

@@ -1,7 +1,6 @@
 //! Redis servers and the connections to them: which server to use, calling its scripts, blocking
 //! pops, subscriptions.
 
-pub(crate) mod at_once;
 pub(crate) mod blocking;
 pub(crate) mod clock;
 mod cluster_url;
@@ -29,12 +28,10 @@ pub(crate) mod queue_scan;
 pub(crate) mod refresher;
 pub(crate) mod rounds;
 pub(crate) mod route;
-pub(crate) mod scan;
 pub(crate) mod sentinel;
 pub(crate) mod sentinel_url;
 pub(crate) mod servers;
 pub(crate) mod slots;
 pub(crate) mod subscription;
 mod target;
-pub(crate) mod timeouts;
 pub(crate) mod topology;

@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::retry::Retry;
-use crate::server::timeouts::PATIENCE;
 use crate::telemetry::events;
 
 /// Whether a call whose reply was lost may be sent again.
@@ -97,6 +96,27 @@ where
 pub(crate) fn reconnect_delays() -> Retry {
     Retry::exponential(Duration::from_millis(10), Duration::from_millis(500)).unwrap_or_default()
 }
+
+/// How long opening a connection may take.
+pub(crate) const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long one command may take before its connection is closed. Not less: the messages of a claim
+/// that times out stay without a consumer until their leases run out, and servers do stall for
+/// seconds, on a slow disk or in a fork.
+pub(crate) const RESPONSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// After how long without traffic the system probes a connection. Firewalls and balancers forget
+/// idle connections after four minutes or more.
+pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+/// How long it then waits for each answer.
+pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How long a call is repeated before its error is reported.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a read waits that names what it could not reach, instead of repeating its calls.
+pub(crate) const REACH_LIMIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {

@@ -18,8 +18,8 @@ use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::server::credentials::Secrets;
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
+use crate::server::patience::{CONNECT_LIMIT, RESPONSE_LIMIT};
 use crate::server::target::Target;
-use crate::server::timeouts::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
 /// How long a caller waits for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);

@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use tokio::time::timeout;
 
-use crate::error::Error;
+use crate::error::{Applied, Error, ErrorKind};
 use crate::model::reached::{Reached, Unread};
 use crate::protocol::keys;
+use crate::protocol::keys::partition_of_key;
+use crate::protocol::partition_map::Tag;
+use crate::server::failure;
+use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::servers::Servers;
-use crate::server::timeouts::REACH_LIMIT;
-use crate::server::{failure, scan};
 
 /// The names on the servers that reply. One that fails halfway is named among those that do not.
 pub(crate) async fn names_reached(servers: &Arc<Servers>) -> Result<Reached<Vec<String>>, Error> {
@@ -93,7 +96,7 @@ impl QueueScan {
         let Some(link) = links.last() else {
             return Ok(None);
         };
-        let step = scan::step(&link.control, &self.glob, self.cursor).await?;
+        let step = step(&link.control, &self.glob, self.cursor).await?;
         self.cursor = step.cursor;
         if step.cursor == 0 {
             links.pop();
@@ -115,4 +118,38 @@ impl QueueScan {
         self.cursor = 0;
         self.links.as_mut().and_then(Vec::pop);
     }
+}
+
+/// How many keys one step looks at.
+pub(crate) const STEP_KEYS: u32 = 1_000;
+
+/// One step of a scan of the key space.
+pub(crate) struct Step {
+    /// Where to continue; 0 after the last step.
+    pub(crate) cursor: u64,
+    /// The queues and partitions that this step found. One may be found twice.
+    pub(crate) found: Vec<(String, Tag)>,
+}
+
+/// Looks at about [`STEP_KEYS`] keys from this cursor on; a scan begins with 0. `glob` is the
+/// pattern of the meta keys.
+pub(crate) async fn step(lane: &Lane, glob: &str, cursor: u64) -> Result<Step, Error> {
+    let mut scan = redis::cmd("SCAN");
+    scan.arg(cursor)
+        .arg("MATCH")
+        .arg(glob)
+        .arg("COUNT")
+        .arg(STEP_KEYS)
+        .arg("TYPE")
+        .arg("hash");
+    let answer = lane.query(&scan).await?;
+    let (cursor, keys): (u64, Vec<String>) = redis::from_redis_value(answer).map_err(|error| {
+        let message = format!("SCAN replied with something unexpected: {error}");
+        Error::new(ErrorKind::Server, Applied::No, message)
+    })?;
+    let found = keys.iter().filter_map(|key| partition_of_key(key));
+    Ok(Step {
+        cursor,
+        found: found.map(|(name, tag)| (name.to_owned(), tag)).collect(),
+    })
 }

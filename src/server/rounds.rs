@@ -10,7 +10,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::task::JoinSet;
 use tokio::time::timeout;
+
+use crate::error::Error;
 
 /// How many partitions send in a round at least; of many that wait, a third sends. The others
 /// gather items meanwhile, so that calls are larger.
@@ -80,6 +83,25 @@ impl Drop for Turn {
             let _ = waiting.send(Self(Arc::clone(&self.0)));
         }
     }
+}
+
+/// Runs calls at the same time; their results are in the order of the calls.
+pub(crate) async fn at_once<T: Send + 'static>(
+    calls: impl Iterator<Item = impl Future<Output = Result<T, Error>> + Send + 'static>,
+) -> Vec<Result<T, Error>> {
+    let mut running = JoinSet::new();
+    let mut results = Vec::new();
+    for (index, call) in calls.enumerate() {
+        results.push(None);
+        running.spawn(async move { (index, call.await) });
+    }
+    while let Some(ended) = running.join_next().await {
+        match ended {
+            Ok((index, result)) => results[index] = Some(result),
+            Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+        }
+    }
+    results.into_iter().flatten().collect()
 }
 
 #[cfg(test)]

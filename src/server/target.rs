@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::error::{Applied, ErrorKind};
 use crate::server::credentials::{Credentials, Secrets};
 use crate::server::failure;
+use crate::server::patience::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
 use crate::server::slots::Address;
-use crate::server::timeouts::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
 
 /// A server, or a Sentinel. All connections that dueq opens are opened by a client of this.
 #[derive(Clone)]

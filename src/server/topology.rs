@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::error::Error;
-use crate::protocol::slot::SLOTS;
+use crate::protocol::keys::SLOTS;
 use crate::server::cluster_view::View;
 use crate::server::pool::Server;
 use crate::server::slots::Address;

@@ -1,9 +1,9 @@
 //! Memory for the queues: chunks of entries in linked lists, reused through a free list.
 
-use super::grow::grow;
 use super::level::Slot;
+use super::level::{CHUNK, NONE};
 use super::location::CHUNKS_MAX;
-use super::sizes::{CHUNK, NONE};
+use super::slab::grow;
 
 /// The arena of chunks.
 pub(super) struct Chunks {

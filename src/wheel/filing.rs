@@ -2,9 +2,9 @@
 
 use super::Wheel;
 use super::level::Slot;
+use super::level::{CHUNK, NONE, RUN_MAX};
 use super::location::{Home, Location};
 use super::run::RUN_SPAN_BITS;
-use super::sizes::{CHUNK, NONE, RUN_MAX};
 
 /// Entries moved at a time. Their timers lie anywhere in memory; reading them together makes the
 /// cache misses overlap.

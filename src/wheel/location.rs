@@ -4,8 +4,8 @@
 //! whose timer points elsewhere is stale and is skipped. Cancelling or moving a timer therefore
 //! does not have to find its entry.
 
+use super::level::{CHUNK, RUN_MAX};
 use super::level::{SLOTS, Slot};
-use super::sizes::{CHUNK, RUN_MAX};
 
 /// The location of the one valid entry of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

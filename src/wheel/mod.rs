@@ -4,15 +4,11 @@ mod chunk;
 mod drain;
 mod expire;
 mod filing;
-mod full;
-mod grow;
-mod key;
 mod level;
 mod location;
 mod next;
 mod overdue;
 mod run;
-mod sizes;
 mod slab;
 mod slots;
 #[cfg(test)]
@@ -22,8 +18,7 @@ use std::fmt;
 
 pub use drain::Drain;
 pub use expire::{Due, Expired};
-pub use full::Full;
-pub use key::Key;
+pub use slab::{Full, Key};
 
 use overdue::Overdue;
 use run::Run;

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::mem;
 
-use super::key::Key;
+use super::slab::Key;
 use super::slab::Slab;
 
 /// This many stale entries do not cause a sweep.

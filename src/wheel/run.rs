@@ -2,8 +2,8 @@
 //!
 //! Its timers need not be moved down through the levels.
 
+use super::level::{ARRIVAL_BITS, RUN_MAX};
 use super::location::Location;
-use super::sizes::{ARRIVAL_BITS, RUN_MAX};
 use super::slab::Slab;
 
 /// Bits of a key that hold the deadline, relative to the start of the slot.

@@ -1,13 +1,11 @@
 //! The timers, at indices that do not change.
 
-use std::mem;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::{error, fmt, mem};
 
-use super::grow::grow;
-use super::key::Key;
+use super::level::NONE;
 use super::location::Location;
-use super::sizes::NONE;
 
 /// A live timer: 24 bytes with a `u64`, of which 8 are the value.
 pub(super) struct Timer<T> {
@@ -183,4 +181,82 @@ fn first_generation() -> NonZeroU32 {
     const STEP: u32 = 0x9E37_79B9;
     static NEXT: AtomicU32 = AtomicU32::new(STEP);
     NonZeroU32::new(NEXT.fetch_add(STEP, Ordering::Relaxed)).unwrap_or(NonZeroU32::MIN)
+}
+
+/// Makes room for one more element: doubles up to 16 MiB, then adds an eighth.
+///
+/// Doubling a large block leaves up to half of it unused, and system allocators grow large blocks
+/// without copying.
+#[inline]
+pub(super) fn grow<E>(entries: &mut Vec<E>) {
+    const LARGE: usize = 16 << 20;
+    if entries.len() == entries.capacity() && size_of_val(entries.as_slice()) >= LARGE {
+        entries.reserve_exact(entries.len() / 8);
+    }
+}
+
+/// The wheel is at its capacity limit; the value is returned.
+///
+/// The error of [`Wheel::insert`](super::Wheel::insert). A timer that fires or is removed makes
+/// room at once.
+///
+/// ```
+/// use dueq::wheel::{Full, Wheel};
+///
+/// let mut wheel = Wheel::with_capacity_limit(1);
+/// let first = wheel.insert(10, "first").unwrap();
+///
+/// let Err(Full(value)) = wheel.insert(20, "second") else { panic!("the limit is one") };
+/// assert_eq!(value, "second");
+///
+/// wheel.remove(first);
+/// assert!(wheel.insert(20, value).is_ok());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Full<T>(pub T);
+
+/// Does not show the value, so that `T` need not implement `Debug`.
+impl<T> fmt::Debug for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Full(..)")
+    }
+}
+
+impl<T> fmt::Display for Full<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the wheel is at its capacity limit")
+    }
+}
+
+impl<T> error::Error for Full<T> {}
+
+/// Names one timer of one [`Wheel`](super::Wheel): 8 bytes, and `Option<Key>` is 8 bytes too.
+///
+/// A key is valid from [`insert`](super::Wheel::insert) until its timer fires, is removed or is
+/// drained. After that it is *stale*: every method returns `None` or `false`, even if another timer
+/// reuses the memory. Each use of a piece of memory has its own generation, and memory whose
+/// generations are used up is retired.
+///
+/// **Not guaranteed.** A key of *another* wheel usually counts as stale, too, because each wheel
+/// starts at its own generation. Two wheels of one process could confuse keys only after one of
+/// them has reused the same memory very often: over 1,000 million times with two wheels, over a
+/// million times with a thousand wheels. Do not use this as a check.
+///
+/// The order of keys has no meaning; it allows keys in sorted maps.
+///
+/// ```
+/// use dueq::wheel::Wheel;
+///
+/// let mut wheel = Wheel::new();
+/// let stale = wheel.insert(5, 'a').unwrap();
+/// wheel.remove(stale);
+/// let fresh = wheel.insert(5, 'b').unwrap(); // in the memory of 'a'
+///
+/// assert_eq!(wheel.get(stale), None);
+/// assert_eq!(wheel.get(fresh), Some(&'b'));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key {
+    pub(super) index: u32,
+    pub(super) generation: NonZeroU32,
 }

@@ -3,9 +3,9 @@
 use std::{cmp, iter};
 
 use super::chunk::Chunks;
+use super::level::{CHUNK, NONE};
 use super::level::{LEVELS, SLOTS, Slot};
 use super::location::Location;
-use super::sizes::{CHUNK, NONE};
 use super::slab::Slab;
 
 /// All slots of all levels.

@@ -9,9 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::commands::{Attend, PatternEntry, QueueEntry, Settings};
 use crate::node::handling::Handling;
 use crate::node::health::SharedHealth;
+use crate::node::membership::{Attend, PatternEntry, QueueEntry, Settings};
 use crate::protocol::limits;
 use crate::protocol::pattern::Pattern;
 use crate::router::Router;

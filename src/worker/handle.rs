@@ -8,8 +8,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::node::commands::{NodeCommand, Settings};
 use crate::node::health::SharedHealth;
+use crate::node::membership::{NodeCommand, Settings};
 use crate::node::run as node;
 use crate::queue::Queue;
 use crate::server::servers::Servers;

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::delivery::Delivery;
 use crate::model::codec::Codec;
 use crate::model::settlement::{IntoSettlement, Settlement};
-use crate::node::catch_panic::panic_text;
 use crate::node::handler_runner::HandlerRunner;
 use crate::node::handling::HandleOne;
+use crate::node::handling::panic_text;
 use crate::worker::assemble::{Assembled, Parts};
 use crate::worker::layer::{HandlerService, with_causes};
 

@@ -9,7 +9,7 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::lease_token::LeaseToken;
-use crate::node::commands::NodeCommand;
+use crate::node::membership::NodeCommand;
 use crate::node::pulls::{Grant, PullRequest, Pulls};
 use crate::protocol::counts::MAX_CLAIM;
 use crate::protocol::limits;

@@ -9,7 +9,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::client::Client;
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::commands::{NodeCommand, QueueEntry, Settings};
+use crate::node::membership::{NodeCommand, QueueEntry, Settings};
 use crate::node::pulls::Pulls;
 use crate::node::shares::ShareSettings;
 use crate::queue::Queue;

@@ -63,7 +63,7 @@ const TOKENS: [&[u8]; 48] = [
     b"\\u0000",
 ];
 
-/// Runs `check` on each file of `fuzz/corpus/TARGET` and on 20,000 mutations, or on mutations for
+/// Runs `check` on each line of `fuzz/corpus/TARGET` and on 20,000 mutations, or on mutations for
 /// `DUEQ_FUZZ_SECONDS`. `DUEQ_FUZZ_SEED` (default 1) determines the mutations. `DUEQ_FUZZ_TARGET`
 /// skips all other targets.
 ///
@@ -80,22 +80,10 @@ pub fn fuzz(target: &str, check: fn(&[u8])) {
     if variable("DUEQ_FUZZ_TARGET").is_some_and(|only| only != target) {
         return;
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(target);
-    let files =
-        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    let mut paths: Vec<_> = files
-        .map(|file| file.expect("a readable folder").path())
-        .collect();
-    paths.sort();
-    assert!(!paths.is_empty(), "{} is empty", folder.display());
-    let corpus: Vec<Vec<u8>> = paths
-        .iter()
-        .map(|path| fs::read(path).expect("a file"))
-        .collect();
-    for (path, bytes) in paths.iter().zip(&corpus) {
-        run(check, bytes, &path.display().to_string());
+    let (names, corpus): (Vec<_>, Vec<_>) = corpus(target).into_iter().unzip();
+    assert!(!corpus.is_empty(), "the corpus of {target} is empty");
+    for (name, bytes) in names.iter().zip(&corpus) {
+        run(check, bytes, &format!("{name} of {target}"));
     }
     let seed = number("DUEQ_FUZZ_SEED").unwrap_or(1);
     let limit = number("DUEQ_FUZZ_SECONDS").map(Duration::from_secs);
@@ -110,10 +98,54 @@ pub fn fuzz(target: &str, check: fn(&[u8])) {
         count += 1;
     }
     println!(
-        "{target}: {} files, {count} mutations of seed {seed}, {:.1} s",
+        "{target}: {} inputs, {count} mutations of seed {seed}, {:.1} s",
         corpus.len(),
         start.elapsed().as_secs_f64()
     );
+}
+
+/// The inputs of `fuzz/corpus/TARGET` by name. Each line is `NAME: INPUT`, escaped as in a byte string.
+///
+/// # Panics
+/// Panics if there is no corpus, or a line of it cannot be read.
+#[must_use]
+pub fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../fuzz/corpus")
+        .join(target);
+    let text =
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let input = |line: &str| {
+        let (name, escaped) = line.split_once(':')?;
+        let escaped = escaped.strip_prefix(' ').unwrap_or(escaped);
+        Some((name.to_owned(), unescaped(escaped)?))
+    };
+    let inputs = text.lines().map(|line| {
+        input(line).unwrap_or_else(|| panic!("{}: {line} is no NAME: INPUT", path.display()))
+    });
+    inputs.collect()
+}
+
+/// The bytes of an escaped byte string, if it is one.
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::new(), text.bytes());
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'\\' => match rest.next()? {
+                b't' => b'\t',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                b'x' => {
+                    let digits = [rest.next()?, rest.next()?];
+                    u8::from_str_radix(std::str::from_utf8(&digits).ok()?, 16).ok()?
+                }
+                quoted @ (b'\\' | b'\'' | b'"') => quoted,
+                _ => return None,
+            },
+            plain => plain,
+        });
+    }
+    Some(bytes)
 }
 
 fn run(check: fn(&[u8]), bytes: &[u8], what: &str) {
@@ -226,9 +258,18 @@ mod tests {
     }
 
     #[test]
+    fn escaped_input_is_read_back() {
+        let every: Vec<u8> = (0..=u8::MAX).collect();
+        assert_eq!(unescaped(&every.escape_ascii().to_string()), Some(every));
+        for broken in ["\\", "\\q", "\\x", "\\x4", "\\xg0"] {
+            assert_eq!(unescaped(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
     #[should_panic(expected = "caught")]
     fn failing_check_is_caught() {
-        // One file of the corpus of names contains a brace; none contains an exclamation mark.
+        // One input of the corpus of names contains a brace; none contains an exclamation mark.
         fuzz("name", |bytes| assert!(!bytes.contains(&b'{'), "caught"));
     }
 }

@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 
 pub use examples::example;
-pub use fuzz::fuzz;
+pub use fuzz::{corpus, fuzz};
 pub use installed::installed;
 pub use port::Port;
 pub use proxy::Proxy;

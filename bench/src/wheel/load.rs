@@ -1,14 +1,13 @@
-//! The workloads, each the same for every structure.
+//! The workloads.
 
 use std::hint::black_box;
 use std::time::Duration;
 
+use dueq::wheel::{Key, Wheel};
 use fastrand::Rng;
+use rustix::time::{ClockId, clock_gettime};
 
-use super::stopwatch::Stopwatch;
-use super::timers::{Payload, Timers};
-
-/// All begin at an odd moment, so that no structure profits from an aligned start.
+/// All begin at an odd moment, so that no aligned start helps.
 const START: u64 = 1_234_567;
 /// Timers are due up to so many milliseconds later.
 const HORIZON: u64 = 30_000;
@@ -19,8 +18,8 @@ const RESET_STEP: u64 = 100;
 const LOOKS: usize = 1_000_000;
 const SPARSE: usize = 10;
 const MONTH: u64 = 30 * 86_400_000;
-/// Resets, and the search for the longest call, stop here: some structures walk all their timers at each step of the clock.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// Entries touched by a bounded call at most.
+const WORK: usize = 1_000;
 
 /// How much of it.
 #[derive(Clone, Copy)]
@@ -29,56 +28,94 @@ pub(super) struct Size {
     pub(super) resets: usize,
 }
 
-/// The figures of one round of one structure; `None` where it lacks the operation.
-#[derive(Clone, Copy, Default)]
+/// The figures of one round.
 pub(super) struct Sample {
-    pub(super) insert_ns: Option<f64>,
-    pub(super) cancel_ns: Option<f64>,
-    pub(super) reset_ns: Option<f64>,
-    pub(super) drain_jump_ns: Option<f64>,
-    pub(super) drain_steps_ns: Option<f64>,
-    pub(super) next_ns: Option<f64>,
-    pub(super) sparse_us: Option<f64>,
-    pub(super) worst_call_ms: Option<f64>,
-    pub(super) worst_bounded_call_ms: Option<f64>,
+    pub(super) insert_ns: f64,
+    pub(super) cancel_ns: f64,
+    pub(super) reset_ns: f64,
+    pub(super) drain_jump_ns: f64,
+    pub(super) drain_steps_ns: f64,
+    pub(super) next_ns: f64,
+    pub(super) sparse_us: f64,
+    pub(super) worst_call_ms: f64,
+    pub(super) worst_bounded_call_ms: f64,
+}
+
+/// The value of a timer.
+pub(super) trait Payload {
+    fn of(number: u64) -> Self;
+}
+
+impl Payload for u64 {
+    fn of(number: u64) -> Self {
+        number
+    }
+}
+
+impl Payload for Box<u64> {
+    fn of(number: u64) -> Self {
+        Box::new(number)
+    }
+}
+
+/// The processor time of this thread since a start: other work of this machine does not count.
+#[derive(Clone, Copy)]
+struct Stopwatch(Duration);
+
+impl Stopwatch {
+    fn start() -> Self {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        Self(Duration::new(
+            time.tv_sec.unsigned_abs(),
+            time.tv_nsec as u32,
+        ))
+    }
+
+    fn elapsed_s(self) -> f64 {
+        Self::start().0.saturating_sub(self.0).as_secs_f64()
+    }
+
+    /// Nanoseconds for each of so many.
+    fn each_ns(self, count: usize) -> f64 {
+        self.elapsed_s() * 1e9 / count as f64
+    }
 }
 
 /// Runs all workloads once.
-pub(super) fn measure<S: Timers<T>, T: Payload>(size: Size, round: u64) -> Sample {
-    let mut sample = Sample::default();
-    let mut inserts = Vec::new();
-    jump::<S, T>(size, round, &mut inserts, &mut sample);
-    sample.drain_steps_ns = Some(steps::<S, T>(size, round, &mut inserts));
-    if S::CANCELS {
-        sample.cancel_ns = Some(cancel_half::<S, T>(size, round, &mut inserts));
+pub(super) fn measure<T: Payload>(size: Size, round: u64) -> Sample {
+    let (drain_jump_ns, next_ns) = jump::<T>(size, round);
+    let (drain_steps_ns, insert_ns) = steps::<T>(size, round);
+    Sample {
+        insert_ns,
+        cancel_ns: cancel_half::<T>(size, round),
+        reset_ns: reset::<T>(size, round),
+        drain_jump_ns,
+        drain_steps_ns,
+        next_ns,
+        sparse_us: sparse::<T>(round),
+        worst_call_ms: worst_call::<T>(size, round, false),
+        worst_bounded_call_ms: worst_call::<T>(size, round, true),
     }
-    if S::RESETS {
-        sample.reset_ns = Some(reset::<S, T>(size, round));
-    }
-    sample.sparse_us = sparse::<S, T>(round);
-    sample.worst_call_ms = Some(worst_call::<S, T>(size, round, false));
-    if S::IS_BOUNDED {
-        sample.worst_bounded_call_ms = Some(worst_call::<S, T>(size, round, true));
-    }
-    inserts.sort_by(f64::total_cmp);
-    sample.insert_ns = inserts.get(inserts.len() / 2).copied();
-    sample
 }
 
-/// An empty structure whose time has come to `START`, by way of a first timer.
-fn started<S: Timers<T>, T: Payload>() -> S {
-    let mut timers = S::new();
-    let key = timers.insert(START, T::of(0));
-    timers.release(key);
-    assert_eq!(fire(&mut timers, START), 1, "{}: the first timer", S::NAME);
-    timers
+fn insert<T>(wheel: &mut Wheel<T>, when: u64, value: T) -> Key {
+    match wheel.insert(when, value) {
+        Ok(key) => key,
+        Err(full) => panic!("{full}"),
+    }
 }
 
-/// Fires due timers, outside the measurement.
-fn fire<S: Timers<T>, T>(timers: &mut S, now: u64) -> usize {
-    let mut fired = Vec::new();
-    timers.advance(now, &mut fired);
-    fired.len()
+/// Fires due timers into a place that is not dropped in the measured time.
+fn advance<T>(wheel: &mut Wheel<T>, now: u64, fired: &mut Vec<T>) {
+    fired.extend(wheel.advance(now).map(|expired| expired.value));
+}
+
+/// An empty wheel whose time has come to `START`, by way of a first timer.
+fn started<T: Payload>() -> Wheel<T> {
+    let mut wheel = Wheel::new();
+    insert(&mut wheel, START, T::of(0));
+    assert_eq!(wheel.advance(START).count(), 1, "the first timer");
+    wheel
 }
 
 fn deadlines(count: usize, seed: u64) -> Vec<u64> {
@@ -88,15 +125,10 @@ fn deadlines(count: usize, seed: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Timers at random times. Returns the mean time of an insertion.
-fn filled<S: Timers<T>, T: Payload>(
-    size: Size,
-    seed: u64,
-    inserts: &mut Vec<f64>,
-) -> (S, Vec<S::Key>) {
-    let mut timers: S = started();
-    // Values are made before and dropped after the measured part: the allocator is the same for
-    // all.
+/// Timers at random times. Returns the mean time of an insertion, too.
+fn filled<T: Payload>(size: Size, seed: u64) -> (Wheel<T>, Vec<Key>, f64) {
+    let mut wheel = started();
+    // Values are made before and dropped after the measured part: the allocator is not the wheel's.
     let values: Vec<(u64, T)> = deadlines(size.timers, seed)
         .into_iter()
         .map(|when| (when, T::of(when)))
@@ -104,207 +136,160 @@ fn filled<S: Timers<T>, T: Payload>(
     let mut keys = Vec::with_capacity(size.timers);
     let began = Stopwatch::start();
     for (when, value) in values {
-        keys.push(timers.insert(when, value));
+        keys.push(insert(&mut wheel, when, value));
     }
-    inserts.push(each(began, size.timers));
-    (timers, keys)
+    (wheel, keys, began.each_ns(size.timers))
 }
 
-/// Nanoseconds for each of so many.
-fn each(began: Stopwatch, count: usize) -> f64 {
-    began.elapsed().as_secs_f64() * 1e9 / count as f64
-}
-
-fn release<S: Timers<T>, T>(timers: &mut S, keys: Vec<S::Key>) {
-    keys.into_iter().for_each(|key| timers.release(key));
-}
-
-fn jump<S: Timers<T>, T: Payload>(
-    size: Size,
-    seed: u64,
-    inserts: &mut Vec<f64>,
-    sample: &mut Sample,
-) {
-    let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
-    release(&mut timers, keys);
-    if S::TELLS_NEXT {
-        let began = Stopwatch::start();
-        for _ in 0..LOOKS {
-            black_box(black_box(&mut timers).next());
-        }
-        sample.next_ns = Some(each(began, LOOKS));
+/// Times of a drain in one call, and of a look at the next expiration.
+fn jump<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
+    let (mut wheel, _, _) = filled::<T>(size, seed);
+    let began = Stopwatch::start();
+    for _ in 0..LOOKS {
+        black_box(black_box(&mut wheel).next_expiration());
     }
+    let next_ns = began.each_ns(LOOKS);
     let mut fired = Vec::with_capacity(size.timers);
     let began = Stopwatch::start();
-    timers.advance(START + HORIZON, &mut fired);
-    sample.drain_jump_ns = Some(each(began, size.timers));
-    assert_eq!(fired.len(), size.timers, "{}: fired in a jump", S::NAME);
+    advance(&mut wheel, START + HORIZON, &mut fired);
+    let drain_ns = began.each_ns(size.timers);
+    assert_eq!(fired.len(), size.timers, "fired in a jump");
+    (drain_ns, next_ns)
 }
 
-fn steps<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> f64 {
-    let (mut timers, keys) = filled::<S, T>(size, seed, inserts);
-    release(&mut timers, keys);
+/// Times of a drain in steps of 1 s, and of an insertion.
+fn steps<T: Payload>(size: Size, seed: u64) -> (f64, f64) {
+    let (mut wheel, _, insert_ns) = filled::<T>(size, seed);
     let mut fired = Vec::with_capacity(size.timers);
     let began = Stopwatch::start();
     for second in 1..=HORIZON / 1_000 {
-        timers.advance(START + second * 1_000, &mut fired);
+        advance(&mut wheel, START + second * 1_000, &mut fired);
     }
-    let took = each(began, size.timers);
-    assert_eq!(fired.len(), size.timers, "{}: fired in steps", S::NAME);
-    took
+    let drain_ns = began.each_ns(size.timers);
+    assert_eq!(fired.len(), size.timers, "fired in steps");
+    (drain_ns, insert_ns)
 }
 
 /// Half of the timers, in random order.
-fn cancel_half<S: Timers<T>, T: Payload>(size: Size, seed: u64, inserts: &mut Vec<f64>) -> f64 {
-    let (mut timers, mut keys) = filled::<S, T>(size, seed, inserts);
+fn cancel_half<T: Payload>(size: Size, seed: u64) -> f64 {
+    let (mut wheel, mut keys, _) = filled::<T>(size, seed);
     Rng::with_seed(seed).shuffle(&mut keys);
     let half = keys.split_off(size.timers / 2);
-    let expected = half.len();
-    let mut values = Vec::with_capacity(expected);
+    let (count, mut values) = (half.len(), Vec::with_capacity(half.len()));
     let began = Stopwatch::start();
-    let cancelled: usize = half
-        .into_iter()
-        .map(|key| usize::from(timers.remove(key, &mut values)))
-        .sum();
-    let took = each(began, cancelled);
-    assert_eq!(cancelled, expected, "{}: cancelled", S::NAME);
-    release(&mut timers, keys);
+    for key in half {
+        values.extend(wheel.remove(key));
+    }
+    let took = began.each_ns(count);
+    assert_eq!(values.len(), count, "cancelled");
     assert_eq!(
-        fire(&mut timers, START + HORIZON),
+        wheel.advance(START + HORIZON).count(),
         size.timers / 2,
-        "{}: fired of the rest",
-        S::NAME
+        "fired of the rest"
     );
     took
 }
 
 /// Connections that receive a packet every 20 s, in random order, and close 30 s after the last
-/// packet. The clock advances meanwhile, so that a structure that files a reset timer later pays
-/// for that too.
-fn reset<S: Timers<T>, T: Payload>(size: Size, seed: u64) -> f64 {
-    let mut timers: S = started();
-    let mut keys: Vec<S::Key> = (0..size.timers)
-        .map(|n| timers.insert(START + HORIZON, T::of(n as u64)))
+/// packet. The clock advances meanwhile, so that filing a reset timer later is paid for, too.
+fn reset<T: Payload>(size: Size, seed: u64) -> f64 {
+    let mut wheel = started();
+    let mut keys: Vec<Key> = (0..size.timers)
+        .map(|number| insert(&mut wheel, START + HORIZON, T::of(number as u64)))
         .collect();
     Rng::with_seed(seed).shuffle(&mut keys);
-    let (mut now, mut fired, mut resets) = (START, Vec::new(), 0);
+    let (mut now, mut fired) = (START, Vec::new());
     let began = Stopwatch::start();
-    for at in (0..size.timers).cycle().take(size.resets) {
-        let time = START + (resets as u64 * PACKETS_EVERY) / size.timers as u64;
+    for (done, key) in keys.iter().cycle().take(size.resets).enumerate() {
+        let time = START + (done as u64 * PACKETS_EVERY) / size.timers as u64;
         if time >= now + RESET_STEP {
-            if began.elapsed() > PATIENCE {
-                break;
-            }
             now = time;
-            timers.advance(now, &mut fired);
+            advance(&mut wheel, now, &mut fired);
         }
-        assert!(
-            timers.reset(&mut keys[at], time + HORIZON),
-            "{}: a timer is lost",
-            S::NAME
-        );
-        resets += 1;
+        assert!(wheel.reset(*key, time + HORIZON), "a timer is lost");
     }
-    let took = each(began, resets);
-    release(&mut timers, keys);
-    assert!(
-        fired.is_empty(),
-        "{}: fired though each was reset in time",
-        S::NAME
-    );
+    let took = began.each_ns(size.resets);
+    assert!(fired.is_empty(), "fired though each was reset in time");
     assert_eq!(
-        fire(&mut timers, now + RESET_STEP + HORIZON),
+        wheel.advance(now + RESET_STEP + HORIZON).count(),
         size.timers,
-        "{}: fired at last",
-        S::NAME
+        "fired at last"
     );
     took
 }
 
-/// Ten timers within 30 days, with a sleep until each. `None`: it took too long.
-fn sparse<S: Timers<T>, T: Payload>(seed: u64) -> Option<f64> {
-    let mut timers: S = started();
+/// Ten timers within 30 days, with a sleep until each.
+fn sparse<T: Payload>(seed: u64) -> f64 {
+    let mut wheel = started();
     let mut random = Rng::with_seed(seed);
     for number in 0..SPARSE {
-        let key = timers.insert(START + random.u64(1..=MONTH), T::of(number as u64));
-        timers.release(key);
+        let when = START + random.u64(1..=MONTH);
+        insert(&mut wheel, when, T::of(number as u64));
     }
+    let (mut now, mut fired) = (START, Vec::new());
     let began = Stopwatch::start();
-    let mut fired = Vec::new();
-    if S::TELLS_NEXT {
-        let mut now = START;
-        while let Some(next) = timers.next() {
-            now = next.max(now + 1);
-            timers.advance(now, &mut fired);
-            if began.elapsed() > PATIENCE {
-                return None;
-            }
-        }
-    } else {
-        // Each tick costs the same, so one day gives the cost of 30.
-        timers.advance(START + MONTH / 30, &mut fired);
-        return Some(began.elapsed().as_secs_f64() * 1e6 * 30.0);
+    while let Some(next) = wheel.next_expiration() {
+        now = next.max(now + 1);
+        advance(&mut wheel, now, &mut fired);
     }
-    let took = began.elapsed().as_secs_f64() * 1e6;
-    assert_eq!(fired.len(), SPARSE, "{}: fired of the sparse", S::NAME);
-    Some(took)
+    let took = began.elapsed_s() * 1e6;
+    assert_eq!(fired.len(), SPARSE, "fired of the sparse");
+    took
 }
 
-/// The longest of all calls: each insertion, the cancellation of a tenth, and the rest fired millisecond by millisecond.
-fn worst_call<S: Timers<T>, T: Payload>(size: Size, seed: u64, bounded: bool) -> f64 {
-    let mut timers: S = started();
+/// The longest of all calls: each insertion, the cancellation of a tenth, and the rest fired
+/// millisecond by millisecond.
+fn worst_call<T: Payload>(size: Size, seed: u64, is_bounded: bool) -> f64 {
+    let mut wheel = started();
     let mut worst = 0.0_f64;
-    let mut note = |began: Stopwatch| worst = worst.max(began.elapsed().as_secs_f64() * 1e3);
-    let (mut keys, mut values) = (
-        Vec::with_capacity(size.timers),
-        Vec::with_capacity(size.timers),
-    );
+    let mut note = |began: Stopwatch| worst = worst.max(began.elapsed_s() * 1e3);
+    let mut keys = Vec::with_capacity(size.timers);
+    let mut values = Vec::with_capacity(size.timers);
     for when in deadlines(size.timers, seed) {
         let value = T::of(when);
         let began = Stopwatch::start();
-        let key = timers.insert(when, value);
+        let key = insert(&mut wheel, when, value);
         note(began);
         keys.push(key);
     }
-    if S::CANCELS {
-        Rng::with_seed(seed).shuffle(&mut keys);
-        for key in keys.split_off(size.timers - size.timers / 10) {
-            let began = Stopwatch::start();
-            timers.remove(key, &mut values);
-            note(began);
-        }
+    Rng::with_seed(seed).shuffle(&mut keys);
+    for key in keys.split_off(size.timers - size.timers / 10) {
+        let began = Stopwatch::start();
+        values.extend(wheel.remove(key));
+        note(began);
     }
-    release(&mut timers, keys);
-    let searching = Stopwatch::start();
-    for now in (START + 1..=START + HORIZON).take_while(|_| searching.elapsed() < PATIENCE) {
+    for now in START + 1..=START + HORIZON {
         let mut again = true;
         while again {
             let began = Stopwatch::start();
-            again = if bounded {
-                timers.advance_bounded(now, &mut values)
-            } else {
-                timers.advance(now, &mut values);
-                false
+            again = is_bounded && {
+                let mut due = wheel.advance_limited(now, WORK);
+                values.extend(due.by_ref().map(|expired| expired.value));
+                due.work_left() == 0
             };
+            if !is_bounded {
+                advance(&mut wheel, now, &mut values);
+            }
             note(began);
         }
     }
+    assert_eq!(values.len(), size.timers, "cancelled or fired");
     worst
 }
 
-/// Fills a new structure and keeps no keys. `ready` is called when all else is in memory, `filled` when the timers are too.
-pub(super) fn fill_without_keys<S: Timers<T>, T: Payload>(
+/// Fills a new wheel and keeps no keys. `ready` is called when all else is in memory, `filled` when
+/// the timers are too.
+pub(super) fn fill_without_keys<T: Payload>(
     count: usize,
     ready: impl FnOnce(),
     filled: impl FnOnce(),
 ) {
-    let mut timers: S = started();
+    let mut wheel = started();
     let deadlines = deadlines(count, 1);
     ready();
     for &when in &deadlines {
-        let key = timers.insert(when, T::of(when));
-        timers.release(key);
+        insert(&mut wheel, when, T::of(when));
     }
     filled();
-    drop((timers, deadlines));
+    drop((wheel, deadlines));
 }

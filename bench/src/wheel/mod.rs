@@ -1,157 +1,157 @@
-//! The timing wheel beside other timer structures.
+//! What the timing wheel costs: processor time of each operation, and memory of each timer.
 
-mod contestants;
-mod lists;
 mod load;
-mod memory;
-mod report;
-mod stopwatch;
-mod structures;
-#[cfg(test)]
-mod tests;
-mod timers;
 
-use std::time::Instant;
+use std::process::Command;
+use std::{env, fs};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
-use contestants::Contestant;
-use load::Size;
-use report::Results;
+use load::{Payload, Sample, Size};
 
-/// Measures the timing wheel beside other timer structures.
+/// Measures the timing wheel.
 ///
-/// Every structure has the same work: timers at random times within 30 s; half of them cancelled; resets to 30 s from now while
-/// the clock goes on; all fired in one jump, or in steps of 1 s; the next expiration asked for; 10 timers within 30 days;
-/// the longest single call. All take turns in rounds. Times are those on the processor, and medians; the longest call is the shortest of the rounds,
-/// because what this machine adds to one is not the structure's. Resets, sleeping, and the search for the longest call, stop after 5 s.
+/// Timers at random times within 30 s; half of them cancelled; resets to 30 s from now while the clock goes on; all fired in one
+/// jump, or in steps of 1 s; the next expiration asked for; 10 timers within 30 days; the longest single call. Times are those on
+/// the processor, and medians of the rounds; the longest call is the shortest of them, because what this machine adds is not the
+/// wheel's. Bytes are the growth of a process of its own.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Timers in each structure
+    /// Timers in the wheel
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(10..))]
     timers: u32,
-    /// Rounds, in which all structures take turns
+    /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Only these structures, by their names in JSON
-    #[arg(long, value_name = "NAME", value_delimiter = ',')]
-    only: Vec<String>,
-    /// One object, with one in it for each structure
-    #[arg(long)]
-    json: bool,
-    /// Fill this structure alone, and print what memory that took
-    #[arg(long, value_name = "NAME", hide = true)]
-    memory_of: Option<String>,
-    /// With --memory-of: timers that carry a Box<u64>
-    #[arg(long, hide = true, requires = "memory_of")]
+    /// Fill a wheel, and print what memory that took
+    #[arg(long, hide = true)]
+    memory: bool,
+    /// With --memory: timers that carry a Box<u64>
+    #[arg(long, hide = true, requires = "memory")]
     boxed: bool,
 }
 
-impl Arguments {
-    /// As many resets as make each timer wait for its second one, and five million at least.
-    fn size(&self) -> Size {
-        let timers = self.timers as usize;
-        Size {
-            timers,
-            resets: (2 * timers).max(5_000_000),
-        }
-    }
-
-    fn chosen(&self, all: Vec<Contestant>) -> Result<Vec<Results>> {
-        for name in &self.only {
-            ensure!(
-                all.iter().any(|contestant| contestant.name == name),
-                "there is no structure {name}"
-            );
-        }
-        let is_chosen =
-            |name: &str| self.only.is_empty() || self.only.iter().any(|chosen| chosen == name);
-        Ok(all
-            .into_iter()
-            .filter(|contestant| is_chosen(contestant.name))
-            .map(Results::new)
-            .collect())
-    }
+/// Bytes a timer.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Memory {
+    /// When all timers are in.
+    bytes_per_timer: f64,
+    /// The peak while filling: growing may hold two copies.
+    peak_bytes_per_timer: f64,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
-    let _inside = structures::enter_runtime();
-    if let Some(name) = &arguments.memory_of {
-        return memory_of(name, arguments);
-    }
-    let mut plain = arguments.chosen(contestants::all::<u64>())?;
-    let mut boxed = arguments.chosen(contestants::all::<Box<u64>>())?;
-    for round in 0..arguments.rounds {
-        let turns = plain.len();
-        for turn in 0..turns {
-            // Each round begins with another structure, so that none always follows the same one.
-            let turn = (turn + round as usize) % turns;
-            eprint!(
-                "round {} of {}: {}",
-                round + 1,
-                arguments.rounds,
-                plain[turn].contestant.name
-            );
-            let began = Instant::now();
-            for results in [&mut plain[turn], &mut boxed[turn]] {
-                results.samples.push((results.contestant.measure)(
-                    arguments.size(),
-                    u64::from(round),
-                ));
-            }
-            eprintln!(", {:.1} s", began.elapsed().as_secs_f64());
-        }
-    }
-    eprintln!("memory");
-    for (results, is_boxed) in [(&mut plain, false), (&mut boxed, true)] {
-        for results in results {
-            results.memory = Some(memory::measure(
-                results.contestant.name,
-                arguments.timers as usize,
-                is_boxed,
-            )?);
-        }
-    }
-    print(arguments, &plain, &boxed)
-}
-
-fn print(arguments: &Arguments, plain: &[Results], boxed: &[Results]) -> Result<()> {
-    let Size { timers, resets } = arguments.size();
-    if arguments.json {
-        let mut all = Map::new();
-        for (name, value) in [
-            ("timers", timers),
-            ("rounds", arguments.rounds as usize),
-            ("resets", resets),
-        ] {
-            all.insert(name.to_owned(), value.into());
-        }
-        all.extend(report::json(plain));
-        all.insert("with_box_u64".to_owned(), report::json(boxed).into());
-        println!("{}", serde_json::to_string_pretty(&Value::from(all))?);
+    let timers = arguments.timers as usize;
+    if arguments.memory {
+        let memory = match arguments.boxed {
+            true => memory_here::<Box<u64>>(timers)?,
+            false => memory_here::<u64>(timers)?,
+        };
+        println!("{}", serde_json::to_string(&memory)?);
         return Ok(());
     }
-    println!(
-        "{timers} timers, {} rounds, {resets} resets; * is the best of a column",
-        arguments.rounds
-    );
-    println!("\nT = u64\n{}", report::table(plain));
-    println!("\nT = Box<u64>\n{}", report::table(boxed));
+    // As many resets as make each timer wait for its second one, and five million at least.
+    let size = Size {
+        timers,
+        resets: (2 * timers).max(5_000_000),
+    };
+    let (mut plain, mut boxed) = (Vec::new(), Vec::new());
+    for round in 0..u64::from(arguments.rounds) {
+        eprintln!("round {} of {}", round + 1, arguments.rounds);
+        plain.push(load::measure::<u64>(size, round));
+        boxed.push(load::measure::<Box<u64>>(size, round));
+    }
+    let report = json!({
+        "timers": timers,
+        "rounds": arguments.rounds,
+        "resets": size.resets,
+        "with_u64": figures(&plain, memory(timers, false)?)?,
+        "with_box_u64": figures(&boxed, memory(timers, true)?)?,
+    });
+    println!("{}", serde_json::to_string_pretty(&report)?);
     Ok(())
 }
 
-fn memory_of(name: &str, arguments: &Arguments) -> Result<()> {
-    let all = if arguments.boxed {
-        contestants::all::<Box<u64>>()
-    } else {
-        contestants::all::<u64>()
+/// The figures of all rounds in one.
+fn figures(samples: &[Sample], memory: Memory) -> Result<Map<String, Value>> {
+    let of = |figure: fn(&Sample) -> f64| {
+        let mut values: Vec<f64> = samples.iter().map(figure).collect();
+        values.sort_by(f64::total_cmp);
+        values
     };
-    let contestant = all
-        .into_iter()
-        .find(|contestant| contestant.name == name)
-        .context("no such structure")?;
-    let memory = (contestant.memory)(arguments.timers as usize)?;
-    println!("{}", serde_json::to_string(&memory)?);
-    Ok(())
+    let median = |figure| {
+        let values = of(figure);
+        rounded(values[values.len() / 2])
+    };
+    let least = |figure| rounded(of(figure)[0]);
+    let mut all = Map::new();
+    for (name, value) in [
+        ("insert_ns", median(|s| s.insert_ns)),
+        ("cancel_ns", median(|s| s.cancel_ns)),
+        ("reset_ns", median(|s| s.reset_ns)),
+        ("drain_jump_ns", median(|s| s.drain_jump_ns)),
+        ("drain_steps_ns", median(|s| s.drain_steps_ns)),
+        ("next_ns", median(|s| s.next_ns)),
+        ("sparse_us", median(|s| s.sparse_us)),
+        ("worst_call_ms", least(|s| s.worst_call_ms)),
+        ("worst_bounded_call_ms", least(|s| s.worst_bounded_call_ms)),
+        ("bytes_per_timer", rounded(memory.bytes_per_timer)),
+        ("peak_bytes_per_timer", rounded(memory.peak_bytes_per_timer)),
+    ] {
+        all.insert(name.to_owned(), value.into());
+    }
+    Ok(all)
+}
+
+/// Four digits exceed the precision of the measurement.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.3e}").parse().unwrap_or(value)
+}
+
+/// Asks a new process, as the operating system sees it: a counting allocator would miss padding and
+/// idle blocks.
+fn memory(timers: usize, boxed: bool) -> Result<Memory> {
+    let mut child = Command::new(env::current_exe()?);
+    child.args(["wheel", "--timers", &timers.to_string(), "--memory"]);
+    if boxed {
+        child.arg("--boxed");
+    }
+    let output = child.output()?;
+    ensure!(
+        output.status.success(),
+        "memory: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Fills a wheel in this process, which has done nothing else.
+fn memory_here<T: Payload>(timers: usize) -> Result<Memory> {
+    let (mut before, mut after) = (None, None);
+    load::fill_without_keys::<T>(
+        timers,
+        || before = Some(status("VmRSS:")),
+        || after = Some((status("VmRSS:"), status("VmHWM:"))),
+    );
+    let before = before.context("not begun")??;
+    let (resident, peak) = after.context("not filled")?;
+    let each = |bytes: f64| (bytes - before) / timers as f64;
+    Ok(Memory {
+        bytes_per_timer: each(resident?),
+        peak_bytes_per_timer: each(peak?),
+    })
+}
+
+/// Bytes, of a line of this process's status.
+fn status(name: &str) -> Result<f64> {
+    let text =
+        fs::read_to_string("/proc/self/status").context("memory is measured on Linux only")?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .with_context(|| format!("no {name}"))?;
+    let kib: f64 = line.trim().trim_end_matches("kB").trim().parse()?;
+    Ok(kib * 1024.0)
 }

@@ -1,7 +1,7 @@
 //! Checks of everything in the program that parses input from outside, as functions of bytes that
 //! panic if an invariant does not hold. The crate dueq-input has checks of its own.
 //!
-//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
 //! for longer.
 
 mod ndjson;
@@ -18,7 +18,7 @@ use crate::shown::steers;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its folder in `fuzz/corpus`.
+/// A check, by the name of its file in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 4] = [
     ("ndjson", ndjson),
     ("schedules", schedules),

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use crate::{DUEQ, text};
 
-const VERBS: [&str; 30] = [
+const VERBS: [&str; 29] = [
     "push",
     "work",
     "cancel",
@@ -36,7 +36,6 @@ const VERBS: [&str; 30] = [
     "keys",
     "import",
     "bench",
-    "capacity",
     "serve",
     "dev",
     "completions",

@@ -3,7 +3,6 @@
 mod absent;
 mod away;
 mod bench;
-mod capacity;
 mod counts;
 mod doctor;
 mod doctor_faults;

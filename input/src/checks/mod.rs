@@ -1,7 +1,7 @@
 //! Checks of every reader of this crate, as functions of bytes that panic if an invariant does not
 //! hold.
 //!
-//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
 //! for longer.
 
 mod message;
@@ -20,7 +20,7 @@ use crate::Error;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its folder in `fuzz/corpus`.
+/// A check, by the name of its file in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 7] = [
     ("delay", delay),
     ("hours", hours),

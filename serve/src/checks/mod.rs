@@ -1,7 +1,7 @@
 //! Checks of everything that the server reads from a request or a file, as functions of bytes that
 //! panic if an invariant does not hold. The crate dueq-input has checks of ids and messages.
 //!
-//! A test runs them on the files of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
 //! for longer.
 
 mod files;
@@ -22,7 +22,7 @@ use crate::shown::steers;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its folder in `fuzz/corpus`.
+/// A check, by the name of its file in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 11] = [
     ("http_claim", http_claim),
     ("http_cursor", http_cursor),

@@ -8,8 +8,6 @@ mod cron;
 mod fires;
 mod info;
 mod options;
-mod policy;
-mod report;
 mod text;
 
 use std::time::Duration;
@@ -18,8 +16,8 @@ use crate::model::expiry::OnExpire;
 
 pub use fires::{Fire, Fires};
 pub use info::{ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState};
-pub use policy::{Missed, Overlap};
-pub use report::{Backfilled, Declared, Refilled, ScheduleChanges, Tick, Triggered};
+pub use options::{Backfilled, Declared, Refilled, ScheduleChanges, Tick, Triggered};
+pub use options::{Missed, Overlap};
 
 pub(crate) use check::{check_name, check_set};
 pub(crate) use fires::{FireList, listed_fires, tzdata_version};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Grant, Line, PullRequest, Pulls};
 use crate::delivery::Delivery;
 use crate::error::Error;
+use crate::node::event::QueueNumber;
 use crate::node::handling::HandlerContext;
-use crate::node::queue_number::QueueNumber;
 
 /// The pulls that a claim in flight is for. Dropped without a reply, as at the end of the
 /// coordinator, it drops their answers: the callers learn that the node has ended.

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::{Duration, Instant};
 
 use super::{Order, Share, Shares, Want};
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 
 /// A queue that wants a handler. The greatest gets the next one.
 struct Candidate {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::model::outcomes::{Kept, Unused};
-use crate::protocol::replies::Reply;
+use crate::protocol::replies::{Header, Reply};
 
 /// The reply to one step of a requeue of all dead messages, or of a purge.
 pub(crate) struct Step {
@@ -53,5 +53,134 @@ pub(crate) fn unused(text: &str) -> Option<Unused> {
             all.find(|why| why.as_str() == rest).map(Unused::Kept)
         }
         _ => None,
+    }
+}
+
+/// What a remap did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Remapped {
+    /// The partition has the map, or after a `forward` a newer one.
+    Done,
+    /// It holds so many messages, and was left as it was.
+    Has(u64),
+    /// It remembers calls or messages for so many milliseconds more, and was left as it was.
+    Remembers(u64),
+    /// It has another epoch than the caller expected, and was left as it was; 0: no map.
+    Epoch(u64),
+}
+
+impl Remapped {
+    pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
+        let text = reply.body.text()?;
+        let (word, number) = text.split_once(' ').unwrap_or((&text, ""));
+        match (word, number.parse()) {
+            ("DONE", _) => Ok(Self::Done),
+            ("HAS", Ok(messages)) => Ok(Self::Has(messages)),
+            ("REMEMBERS", Ok(ms)) => Ok(Self::Remembers(ms)),
+            ("EPOCH", Ok(epoch)) => Ok(Self::Epoch(epoch)),
+            _ => Err(reply.body.unexpected(&format!("{text:?}"))),
+        }
+    }
+}
+
+/// The reply to a beat.
+pub(crate) struct Beat {
+    pub(crate) header: Header,
+    /// Whether this node is the leader.
+    pub(crate) leader: bool,
+    /// How many nodes are alive.
+    pub(crate) nodes: u64,
+    /// How many messages are ready to be claimed.
+    pub(crate) ready: u64,
+    /// How many lists of fires need more; `None` of a queue without schedules, or of an older
+    /// Functions library.
+    pub(crate) low_lists: Option<u64>,
+}
+
+impl Beat {
+    pub(crate) fn decode(reply: Reply) -> Result<Self, Error> {
+        let Reply { header, mut body } = reply;
+        let leader = body.integer()? == 1;
+        let nodes = body.count()?;
+        let _leader_until_ms = body.integer()?;
+        Ok(Self {
+            header,
+            leader,
+            nodes,
+            ready: body.count()?,
+            low_lists: body.count().ok(),
+        })
+    }
+}
+
+/// The reply to a beat that watches the home of a queue with a map.
+pub(crate) struct Watched {
+    pub(crate) header: Header,
+    /// The number of the roster. It changes with each node that enters or leaves; 0 without a map.
+    pub(crate) roster: u64,
+    /// The nodes of the roster; empty if the caller has this roster.
+    pub(crate) nodes: Vec<String>,
+    /// The tags of the partitions that asked for help within 2 s.
+    pub(crate) help: Vec<String>,
+}
+
+impl Watched {
+    pub(crate) fn decode(reply: Reply) -> Result<Self, Error> {
+        let Reply { header, mut body } = reply;
+        let roster = body.count()?;
+        Ok(Self {
+            roster,
+            nodes: body.texts()?,
+            help: body.texts()?,
+            header,
+        })
+    }
+}
+
+/// The reply to a promote or a reap.
+pub(crate) struct Moved {
+    pub(crate) header: Header,
+    /// How many messages it moved.
+    pub(crate) count: u64,
+}
+
+impl Moved {
+    pub(crate) fn decode(mut reply: Reply) -> Result<Self, Error> {
+        Ok(Self {
+            count: reply.body.count()?,
+            header: reply.header,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use redis::Value;
+
+    use super::*;
+    use crate::protocol::verbs::Verb;
+
+    #[test]
+    fn each_word_is_decoded_with_its_number() {
+        let decode = |text: &str| {
+            let mut header = vec![Value::Int(0); 6];
+            header[1] = Value::BulkString(Vec::new());
+            let parts = vec![Value::Array(header), Value::BulkString(text.into())];
+            let reply = Reply::decode(Verb::Remap, Value::Array(parts), Instant::now());
+            Remapped::decode(reply.expect("a reply"))
+        };
+        for (text, remapped) in [
+            ("DONE", Remapped::Done),
+            ("HAS 3", Remapped::Has(3)),
+            ("REMEMBERS 12000", Remapped::Remembers(12_000)),
+            ("EPOCH 0", Remapped::Epoch(0)),
+        ] {
+            assert_eq!(decode(text).expect(text), remapped);
+        }
+        for text in ["", "HAS", "HAS x", "EPOCH -1", "OK"] {
+            assert!(decode(text).is_err(), "{text:?}");
+        }
     }
 }

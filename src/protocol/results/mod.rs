@@ -4,12 +4,8 @@
 
 pub(crate) mod administer;
 pub(crate) mod claim;
-pub(crate) mod history;
 pub(crate) mod inspect;
-pub(crate) mod overview;
 pub(crate) mod produce;
-pub(crate) mod remap;
-pub(crate) mod roles;
 pub(crate) mod schedules;
 pub(crate) mod settle;
 

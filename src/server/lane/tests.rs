@@ -6,10 +6,10 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::server::fake::{Fake, StoppedClock, usual};
 use crate::server::options::ClientOptions;
+use crate::server::patience::RESPONSE_LIMIT;
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;
 use crate::server::servers::Servers;
-use crate::server::timeouts::RESPONSE_LIMIT;
 
 /// Lets two calls of one lane wait on a connection that has fallen silent, the second one second
 /// after the first.

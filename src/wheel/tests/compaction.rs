@@ -1,7 +1,7 @@
 //! Compaction removes stale entries and no others.
 
 use super::super::{Key, Wheel};
-use super::random::Random;
+use super::model::Random;
 use super::{fire, insert};
 
 /// The most stale entries and unfilled chunks of a wheel with 704 slots, beyond twice its timers.

@@ -8,7 +8,6 @@ mod limits;
 mod model;
 mod next;
 mod oracle;
-mod random;
 mod reset;
 
 use super::{Key, Wheel};

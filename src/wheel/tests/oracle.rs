@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::{Expired, Key, Wheel};
 use super::model::Model;
-use super::random::Random;
+use super::model::Random;
 
 /// The wheel, the model, and the checks that hold after every operation.
 struct Pair {

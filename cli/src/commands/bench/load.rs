@@ -5,25 +5,31 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use dueq::{Delivery, Error, Message, Pushed, Queue, Receipt};
+use dueq::{Client, Delivery, Error, Message, Pushed, Queue, Receipt};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::bench::figures::Figures;
+use crate::commands::bench::server::{Cost, Server, Waiting};
 
 const CALLERS: usize = 64;
 const HANDLERS: usize = 256;
-const PAYLOAD_BYTES: usize = 100;
+pub(super) const PAYLOAD_BYTES: usize = 100;
 /// The most messages in the queue, to bound the memory on the server.
 const IN_QUEUE: u32 = 10_000;
 /// The delay of the messages whose lateness is measured, unless the phase is too short.
 const AHEAD: Duration = Duration::from_secs(1);
+/// The delay of the messages whose memory is measured: none becomes due meanwhile.
+const FAR: Duration = Duration::from_secs(3_600);
+/// How many of them one call of the library pushes.
+const AT_ONCE: usize = 1_000;
 /// How long the worker may take to empty the queue at the end.
 const DRAIN: Duration = Duration::from_secs(30);
 
 /// A running worker, and the measurements of its handlers.
 pub(super) struct Load {
+    client: Client,
     queue: Queue,
     stop: CancellationToken,
     leave: CancellationToken,
@@ -41,10 +47,39 @@ pub(super) struct Throughput {
     pub(super) life_per_s: f64,
     /// How long each push took, in microseconds.
     pub(super) push_us: Figures,
+    pub(super) cost: Option<Cost>,
+}
+
+pub(super) struct Lateness {
+    /// The messages a second.
+    pub(super) rate: u64,
+    pub(super) late_us: Figures,
+    pub(super) cost: Option<Cost>,
+}
+
+/// Pushes messages that wait, measures their memory, and deletes the queue.
+pub(super) async fn waiting(
+    client: &Client,
+    queue: &Queue,
+    stop: &CancellationToken,
+) -> anyhow::Result<Option<Waiting>> {
+    let before = Server::read(client).await?;
+    let mut pushed = 0;
+    while pushed < u64::from(IN_QUEUE) && !stop.is_cancelled() {
+        let messages = (0..AT_ONCE).map(|_| message().due(FAR));
+        for receipt in queue.push_many(messages).await {
+            created(receipt?)?;
+            pushed += 1;
+        }
+    }
+    let after = Server::read(client).await?;
+    queue.delete().await?;
+    let both = before.zip(after);
+    Ok(both.and_then(|(before, after)| after.waiting(before, pushed)))
 }
 
 impl Load {
-    pub(super) fn start(queue: Queue, stop: CancellationToken) -> Self {
+    pub(super) fn start(client: Client, queue: Queue, stop: CancellationToken) -> Self {
         let measured = Arc::new(Measured {
             permits: Semaphore::new(IN_QUEUE as usize),
             handled: AtomicU64::new(0),
@@ -59,6 +94,7 @@ impl Load {
         let worker = queue.worker().concurrency(HANDLERS);
         let worker = tokio::spawn(worker.run(handler, async move { leaving.cancelled().await }));
         Self {
+            client,
             queue,
             stop,
             leave,
@@ -69,6 +105,7 @@ impl Load {
 
     /// Callers push messages that are due at once; each pushes again as soon as it has its answer.
     pub(super) async fn throughput(&self, length: Duration) -> anyhow::Result<Throughput> {
+        let before = Server::read(&self.client).await?;
         let (start, mut callers) = (Instant::now(), JoinSet::new());
         for _ in 0..CALLERS {
             let (queue, measured, stop) = (
@@ -86,11 +123,7 @@ impl Load {
                     };
                     permit?.forget();
                     let sent = Instant::now();
-                    created(
-                        queue
-                            .push_message(Message::new(vec![b'x'; PAYLOAD_BYTES]))
-                            .await?,
-                    )?;
+                    created(queue.push_message(message()).await?)?;
                     push_us.push(us(sent.elapsed()));
                 }
                 anyhow::Ok(push_us)
@@ -100,16 +133,30 @@ impl Load {
         let life_per_s =
             self.measured.handled.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64();
         self.drained().await?;
-        self.measured.take();
+        let messages = self.measured.take().len();
         Ok(Throughput {
             life_per_s,
             push_us: Figures::new(push_us),
+            cost: self
+                .cost(before, messages, life_per_s.round() as u64)
+                .await?,
         })
     }
 
-    /// Pushes at a steady rate without awaiting the answers. Returns the lateness of each message,
-    /// in microseconds.
-    pub(super) async fn lateness(&self, per_s: u64, length: Duration) -> anyhow::Result<Figures> {
+    /// The processor time of these messages since `before`.
+    async fn cost(
+        &self,
+        before: Option<Server>,
+        messages: usize,
+        per_s: u64,
+    ) -> anyhow::Result<Option<Cost>> {
+        let both = before.zip(Server::read(&self.client).await?);
+        Ok(both.and_then(|(before, after)| after.cost(before, messages as u64, per_s)))
+    }
+
+    /// Pushes at a steady rate without awaiting the answers.
+    pub(super) async fn lateness(&self, per_s: u64, length: Duration) -> anyhow::Result<Lateness> {
+        let before = Server::read(&self.client).await?;
         let ahead = AHEAD.min(length / 2);
         let count = (per_s as f64 * (length - ahead).as_secs_f64()).ceil() as u64;
         let (start, mut pushes) = (Instant::now(), JoinSet::new());
@@ -124,12 +171,16 @@ impl Load {
             }
             self.measured.permits.acquire().await?.forget();
             let queue = self.queue.clone();
-            let message = Message::new(vec![b'x'; PAYLOAD_BYTES]).due(ahead);
-            pushes.spawn(async move { created(queue.push_message(message).await?) });
+            pushes.spawn(async move { created(queue.push_message(message().due(ahead)).await?) });
         }
         self.all(pushes).await?;
         self.drained().await?;
-        Ok(Figures::new(self.measured.take()))
+        let late_us = self.measured.take();
+        Ok(Lateness {
+            rate: per_s,
+            cost: self.cost(before, late_us.len(), per_s).await?,
+            late_us: Figures::new(late_us),
+        })
     }
 
     /// Awaits all tasks. The first failure stops the others, and is returned when all have ended.
@@ -195,6 +246,10 @@ impl Measured {
 
 fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+fn message() -> Message {
+    Message::new(vec![b'x'; PAYLOAD_BYTES])
 }
 
 /// Checks the outcome of a push. A repeated push may find its own first try.

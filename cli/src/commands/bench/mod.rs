@@ -1,14 +1,15 @@
-//! `dueq bench`: the throughput and lateness of the user's own server.
+//! `dueq bench`: the throughput and lateness of the user's own server, and what it can hold.
 
 mod figures;
 mod load;
 mod report;
+mod server;
 
 use std::time::Duration;
 
 use anyhow::bail;
 use clap::Args;
-use dueq::Queue;
+use dueq::{Client, Queue};
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio_util::sync::CancellationToken;
 
@@ -17,18 +18,25 @@ use crate::signals::EndSignals;
 use crate::{Common, output, time};
 use load::Load;
 use report::Report;
+use server::Waiting;
 
 /// How often the progress bar is drawn.
 const TICK: Duration = Duration::from_millis(200);
 
 #[derive(Args)]
 #[command(after_help = "\
-Measures in two phases:
-  throughput   in 40 % of the time, 64 callers push messages of 100 bytes, due at once, and a worker
+Measures in three phases:
+  memory       10,000 messages of 100 bytes are pushed that wait, and deleted
+  throughput   in 40 % of the time, 64 callers push such messages, due at once, and a worker
                handles them; at most 10,000 messages are in the queue
   lateness     in the rest of the time, --rate messages a second are pushed, each due a second
                later; the lateness is the start of the handler minus the due time, by the server's
                clock
+The last lines say what this server can hold: the memory of a waiting message, and the processor time
+of Redis for a push, a claim and an ack, in each of the two loads. Redis runs scripts on one core, so
+leave some of it to bursts: plan with 60 %. Calls of a busy queue share their cost among more messages.
+Both come from INFO before and after, so other users of the server count as well, and a cluster has
+no such lines: measure one of its machines alone.
 The command creates the queue, and removes it at the end and after Ctrl-C. Other users of the server
 will notice the load.
 
@@ -71,7 +79,7 @@ impl Bench {
         }
         let mut signals = EndSignals::listen()?;
         let stop = CancellationToken::new();
-        let measuring = self.measure(&queue, &stop);
+        let measuring = self.measure(&client, &queue, &stop);
         tokio::pin!(measuring);
         let measured = tokio::select! {
             measured = &mut measuring => measured,
@@ -85,9 +93,15 @@ impl Bench {
         Ok(Outcome::Done)
     }
 
-    async fn measure(&self, queue: &Queue, stop: &CancellationToken) -> anyhow::Result<Report> {
+    async fn measure(
+        &self,
+        client: &Client,
+        queue: &Queue,
+        stop: &CancellationToken,
+    ) -> anyhow::Result<Report> {
+        let waiting = load::waiting(client, queue, stop).await?;
         let bar = bar(self.length);
-        let load = Load::start(queue.clone(), stop.clone());
+        let load = Load::start(client.clone(), queue.clone(), stop.clone());
         let ticking = tokio::spawn({
             let bar = bar.clone();
             async move {
@@ -97,14 +111,19 @@ impl Bench {
                 }
             }
         });
-        let result = self.phases(&load, &bar).await;
+        let result = self.phases(waiting, &load, &bar).await;
         ticking.abort();
         bar.finish_and_clear();
         load.end().await?;
         result
     }
 
-    async fn phases(&self, load: &Load, bar: &ProgressBar) -> anyhow::Result<Report> {
+    async fn phases(
+        &self,
+        waiting: Option<Waiting>,
+        load: &Load,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<Report> {
         bar.set_message("throughput");
         let throughput = load.throughput(self.length.mul_f64(0.4)).await?;
         bar.set_message("lateness");
@@ -112,8 +131,8 @@ impl Bench {
         let lateness = load.lateness(rate, self.length.mul_f64(0.6)).await?;
         Ok(Report {
             queue: self.queue.clone(),
+            waiting,
             throughput,
-            rate,
             lateness,
         })
     }

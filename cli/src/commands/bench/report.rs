@@ -6,7 +6,8 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
 use crate::commands::bench::figures::{Bar, Figures, PERCENTILES};
-use crate::commands::bench::load::Throughput;
+use crate::commands::bench::load::{Lateness, PAYLOAD_BYTES, Throughput};
+use crate::commands::bench::server::{Cost, Waiting};
 use crate::output;
 
 /// The length of the longest bar, in characters.
@@ -14,10 +15,9 @@ const WIDTH: u64 = 50;
 
 pub(super) struct Report {
     pub(super) queue: String,
+    pub(super) waiting: Option<Waiting>,
     pub(super) throughput: Throughput,
-    /// The messages a second of the lateness phase.
-    pub(super) rate: u64,
-    pub(super) lateness: Figures,
+    pub(super) lateness: Lateness,
 }
 
 impl Report {
@@ -30,7 +30,8 @@ impl Report {
     }
 
     fn json(&self) -> serde_json::Value {
-        let bars = self.lateness.histogram();
+        let (lateness, cost) = (&self.lateness, Cost::json);
+        let bars = lateness.late_us.histogram();
         let bars: Vec<_> = bars
             .iter()
             .map(|bar| json!({ "up_to_ms": bar.up_to_ms, "count": bar.count }))
@@ -40,10 +41,13 @@ impl Report {
             "life_per_s": self.throughput.life_per_s.round(),
             "push_ms": self.throughput.push_us.json(),
             "pushes": self.throughput.push_us.count(),
-            "rate_per_s": self.rate,
-            "lateness_ms": self.lateness.json(),
-            "lateness_count": self.lateness.count(),
+            "rate_per_s": lateness.rate,
+            "lateness_ms": lateness.late_us.json(),
+            "lateness_count": lateness.late_us.count(),
             "histogram": bars,
+            "waiting": self.waiting.map(Waiting::json),
+            "throughput_cost": self.throughput.cost.map(cost),
+            "rate_cost": lateness.cost.map(cost),
         })
     }
 
@@ -51,10 +55,11 @@ impl Report {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header(["ms", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
-        let lateness = format!("lateness at {}/s", self.rate);
+        let late_us = &self.lateness.late_us;
+        let lateness = format!("lateness at {}/s", self.lateness.rate);
         for (title, figures) in [
             ("push, 64 callers", &self.throughput.push_us),
-            (&lateness, &self.lateness),
+            (&lateness, late_us),
         ] {
             let cells =
                 PERCENTILES.map(|(_, share)| format!("{:.2}", figures.percentile_ms(share)));
@@ -64,11 +69,27 @@ impl Report {
             column.set_cell_alignment(CellAlignment::Right);
         }
         format!(
-            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages by the server's clock: up to this time, number of messages\n{}",
+            "{:.0} messages a second pushed, delivered and acknowledged\n\n{}\n\nlateness of {} messages by the server's clock: up to this time, number of messages\n{}\n\n{}",
             self.throughput.life_per_s,
             table.trim_fmt(),
-            self.lateness.count(),
-            bars(&self.lateness.histogram()),
+            late_us.count(),
+            bars(&late_us.histogram()),
+            self.server(),
+        )
+    }
+
+    /// What the server can hold.
+    fn server(&self) -> String {
+        let (Some(waiting), Some(busy), Some(steady)) =
+            (self.waiting, self.throughput.cost, self.lateness.cost)
+        else {
+            return "memory and processor time of Redis are unknown: this is a cluster, or the user may not run INFO".to_owned();
+        };
+        format!(
+            "{}\n{}\n{}",
+            waiting.text(PAYLOAD_BYTES),
+            busy.text(),
+            steady.text()
         )
     }
 }

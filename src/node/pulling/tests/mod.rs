@@ -4,7 +4,7 @@ use crate::node::event::Event;
 use crate::node::membership::tests::{coordinator, entry_of};
 use crate::node::pulls::PullRequest;
 use crate::protocol::replies::Header;
-use crate::protocol::results::roles::Beat;
+use crate::protocol::results::administer::Beat;
 
 mod model;
 

@@ -18,8 +18,8 @@ use crate::node::share_groups::ShareGroups;
 use crate::node::shares::{Order, ShareSettings};
 use crate::node::timers::Action;
 use crate::protocol::partition_map::{PartitionMap, Tag};
+use crate::protocol::results::administer::Watched;
 use crate::protocol::results::claim::Claim;
-use crate::protocol::results::roles::Watched;
 
 const HANDLERS: usize = 1 << 20;
 

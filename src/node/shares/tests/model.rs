@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::{Ended, Order, ShareSettings, Shares, Want};
 use super::at;
-use crate::node::queue_number::QueueNumber;
+use crate::node::event::QueueNumber;
 
 struct Queue {
     number: u32,
