@@ -53,7 +53,7 @@ use coverage::{REQUIRED, REQUIRED_OF_SCHEDULES};
 use driver::Driver;
 use history::History;
 use operation::Operation;
-pub(crate) use structure::{check_structure, leased};
+pub(crate) use structure::check_structure;
 use world::{Now, World};
 
 const STEPS: usize = 6_000;

@@ -29,7 +29,6 @@ mod memory;
 mod next;
 mod next_repeats;
 mod node_lists;
-mod nodes;
 mod nonsense;
 mod odd_input;
 mod older_roles;
@@ -53,12 +52,10 @@ mod schedules_counts;
 mod schedules_crons;
 mod schedules_input;
 mod schedules_overlap;
-mod schedules_property;
 mod schedules_ticks;
 mod schedules_verbs;
 mod selections;
 mod shares;
-mod snoozes;
 mod throttles;
 mod timers;
 mod tokens;
@@ -126,29 +123,6 @@ fn add(scores: &mut Scores, id: &str, score: u64) {
 
 fn remove(scores: &mut Scores, id: &str) {
     scores.retain(|(member, _)| *member != Text::from(id));
-}
-
-/// Adds to the state what a claim of these ids and due times stores.
-fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) {
-    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
-    for (id, due) in ids {
-        state.claims.insert(
-            (*id).into(),
-            Text([&token.0[..], due.to_string().as_bytes()].concat()),
-        );
-    }
-    let list = ids.iter().map(|(id, _)| *id).collect::<Vec<_>>().join("\n");
-    state.claims.insert(of("\u{1}"), list.into());
-    state.claims.insert(of("\u{2}"), (ids.len() as u64).into());
-    add(&mut state.leases, &of("\u{1}").text(), deadline);
-}
-
-/// Removes from the state the record of a claim whose last id has left its lease.
-fn ended(state: &mut State, token: &Text) {
-    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
-    state.claims.remove(&of("\u{1}"));
-    state.claims.remove(&of("\u{2}"));
-    remove(&mut state.leases, &of("\u{1}").text());
 }
 
 /// Adds to a number in meta.

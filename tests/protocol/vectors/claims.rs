@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::{count, expect, remove};
+use super::expect;
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 
@@ -64,107 +64,6 @@ fn a_claim_stops_at_4_mib_but_grants_at_least_one() -> Result<()> {
     ensure!(queue.state()?.leases.len() == 3 && queue.state()?.claims.len() == 225 + 2 * 2 + 1);
     ensure!(queue.state()?.ready.len() == 1);
     Ok(())
-}
-
-#[test]
-fn a_node_takes_its_share_of_ready_messages() -> Result<()> {
-    let mut queue = ready(&[1; 100])?;
-    for node in ["a", "b", "c", "d"] {
-        queue.ok("beat", T0, words![node, "stay"])?;
-    }
-    ensure!(
-        granted(&mut queue, 1_000)? == 25,
-        "the share must be a quarter"
-    );
-    ensure!(
-        granted(&mut queue, 10)? == 10,
-        "the claim must grant the count asked for"
-    );
-    ensure!(
-        granted(&mut queue, 1_000)? == 16,
-        "the share must be a quarter of 65, rounded down"
-    );
-    queue.ok("beat", T0, words!["d", "leave"])?;
-    ensure!(
-        granted(&mut queue, 1_000)? == 16,
-        "the share must be a third of 49"
-    );
-    let (mut left, mut calls) = (33, 0);
-    while left > 0 {
-        left -= granted(&mut queue, 3)?;
-        calls += 1;
-    }
-    ensure!(
-        calls > 11,
-        "nodes must share the last messages, too: {calls} calls"
-    );
-    ensure!(granted(&mut queue, 1_000)? == 0);
-    Ok(())
-}
-
-#[test]
-fn each_of_many_nodes_gets_at_least_one_message() -> Result<()> {
-    let mut queue = ready(&[1; 3])?;
-    for node in 0..50 {
-        queue.ok("beat", T0, words![node, "stay"])?;
-    }
-    for _ in 0..3 {
-        ensure!(granted(&mut queue, 10)? == 1);
-    }
-    ensure!(granted(&mut queue, 10)? == 0);
-    Ok(())
-}
-
-#[test]
-fn silent_nodes_have_no_share() -> Result<()> {
-    let mut queue = ready(&[1; 8])?;
-    queue.ok("beat", T0 - 3_001, words!["silent", "stay"])?;
-    queue.ok("beat", T0 - 1, words!["alive", "stay"])?;
-    ensure!(granted(&mut queue, 100)? == 8);
-    Ok(())
-}
-
-#[test]
-fn a_claim_is_one_transition_of_the_whole_state() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.ok(
-        "push",
-        T0,
-        words![
-            "",
-            "a",
-            T0,
-            "A",
-            "max_attempts=7",
-            "b",
-            T0 + 1,
-            "B",
-            "",
-            "c",
-            T0 + 2,
-            "C",
-            ""
-        ],
-    )?;
-    queue.ok("promote", T0 + 5, words![10])?;
-    let before = queue.state()?;
-    let reply = queue.ok("claim", T0 + 10, words![2, token('t'), 500])?;
-    let lists = [
-        vec!["a".into(), "b".into()],
-        vec!["A".into(), "B".into()],
-        vec![
-            format!("{T0} 1 max_attempts=7").into(),
-            format!("{} 1 ", T0 + 1).into(),
-        ],
-    ];
-    ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? as u64 == T0 + 510);
-    ensure!(reply.list()?[3..6] == lists.map(Reply::List), "{reply:?}");
-    expect(&mut queue, before, |state| {
-        state.ready = vec![crate::state::placeholder(), format!("{}:c", T0 + 2).into()];
-        super::granted(state, &token('t'), T0 + 510, &[("a", T0), ("b", T0 + 1)]);
-        count(state, "claimed", 2);
-        count(state, "seq", 1);
-    })
 }
 
 #[test]
@@ -246,100 +145,6 @@ fn a_claim_of_none_only_adds_wake_up_tokens() -> Result<()> {
     let reply = queue.ok("claim", T0, words![0, token('a'), SECOND])?;
     ensure!(reply.part(1)?.int()? == 1 && reply.part(2)?.int()? == -1);
     expect(&mut queue, before, |state| state.wake = words!["1", "1"])
-}
-
-#[test]
-fn a_paused_queue_grants_nothing_until_resumed() -> Result<()> {
-    let mut queue = ready(&[1, 1])?;
-    queue.command(words!["DEL", "dueq:{q}:wake"])?;
-    queue.ok("pause", T0, words![])?;
-    let before = queue.state()?;
-    ensure!(granted(&mut queue, 10)? == 0);
-    ensure!(queue.ok("promote", T0, words![10])?.part(1)?.int()? == 0);
-    expect(&mut queue, before.clone(), |_| {})?;
-    queue.ok("pause", T0, words![])?;
-    expect(&mut queue, before, |_| {})?;
-    queue.ok("resume", T0, words![])?;
-    ensure!(
-        queue.state()?.wake.len() == 2,
-        "resume must add wake-up tokens for the ready messages"
-    );
-    ensure!(granted(&mut queue, 10)? == 2);
-    Ok(())
-}
-
-#[test]
-fn a_claim_takes_ready_messages_first_and_none_early() -> Result<()> {
-    let mut queue = Queue::start()?;
-    for (id, due) in [
-        ("a", T0),
-        ("b", T0),
-        ("c", T0 + 1),
-        ("d", T0 + 2),
-        ("e", T0 + 3),
-    ] {
-        queue.push(T0, id, due, &id.to_uppercase())?;
-    }
-    queue.ok("promote", T0, words![1])?;
-    let before = queue.state()?;
-    let reply = queue.ok(
-        "claim",
-        format!("{}.999", T0 + 2),
-        words![10, token('t'), 500],
-    )?;
-    let dues = [("a", T0), ("b", T0), ("c", T0 + 1), ("d", T0 + 2)];
-    let list =
-        |text: fn((&str, u64)) -> String| Reply::List(dues.map(|one| text(one).into()).into());
-    let all = [
-        list(|(id, _)| id.to_owned()),
-        list(|(id, _)| id.to_uppercase()),
-        list(|(_, due)| format!("{due} 1 ")),
-    ];
-    ensure!(
-        reply.part(1)?.int()? == 0 && reply.list()?[3..6] == all,
-        "{reply:?}"
-    );
-    expect(&mut queue, before, |state| {
-        state.ready.truncate(1);
-        for (id, _) in dues {
-            remove(&mut state.scheduled, id);
-        }
-        super::granted(state, &token('t'), T0 + 503, &dues);
-        count(state, "claimed", 4);
-        count(state, "seq", 1);
-    })?;
-    let before = queue.state()?;
-    ensure!(
-        queue
-            .ok("claim", T0 + 2, words![10, token('u'), 500])?
-            .deliveries()?
-            .is_empty()
-    );
-    expect(&mut queue, before, |_| {})?;
-    ensure!(
-        queue
-            .ok("claim", T0 + 3, words![0, token('u'), 500])?
-            .deliveries()?
-            .is_empty(),
-        "a claim of none granted a message"
-    );
-    queue.ok("pause", T0 + 3, words![])?;
-    ensure!(
-        queue
-            .ok("claim", T0 + 3, words![10, token('u'), 500])?
-            .deliveries()?
-            .is_empty(),
-        "a claim granted a message of a paused queue"
-    );
-    queue.ok("resume", T0 + 3, words![])?;
-    ensure!(
-        queue
-            .ok("claim", T0 + 3, words![10, token('u'), 500])?
-            .deliveries()?
-            .len()
-            == 1
-    );
-    Ok(())
 }
 
 #[test]

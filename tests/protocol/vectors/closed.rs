@@ -2,9 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::expect;
 use super::hints::Listener;
-use crate::queue::{Queue, SECOND, T0, token};
+use crate::queue::{Queue, T0, token};
 use crate::reply::{Header, words};
 
 const OPENS: u64 = T0 + 500;
@@ -21,60 +20,6 @@ fn seeded() -> Result<Queue> {
 
 fn close(queue: &mut Queue, now: u64, period_ms: u64) -> Result<String> {
     queue.ok("pause", now, words![period_ms])?.part(1)?.text()
-}
-
-#[test]
-fn a_closed_queue_grants_nothing_and_opens_by_itself() -> Result<()> {
-    let mut queue = seeded()?;
-    ensure!(close(&mut queue, T0, 500)? == format!("OK {OPENS}"));
-    let before = queue.state()?;
-    let (opens, last) = (OPENS as i64, OPENS - 1);
-    let claim = queue.ok("claim", last, words![9, token('a'), SECOND])?;
-    ensure!(Header::of(&claim)?.head == opens, "{claim:?}");
-    ensure!(claim.deliveries()?.is_empty() && claim.part(1)?.int()? == 0);
-    let promote = queue.ok("promote", last, words![10])?;
-    ensure!(Header::of(&promote)?.head == opens && promote.part(1)?.int()? == 0);
-    expect(&mut queue, before, |_| {})?;
-    let beat = queue.ok("beat", last, words!["node", "stay"])?;
-    ensure!(Header::of(&beat)?.head == opens && beat.part(4)?.int()? == 0);
-    ensure!(!Header::of(&beat)?.paused);
-
-    queue.ok("promote", OPENS, words![10])?;
-    ensure!(
-        queue.state()?.wake.len() == 2,
-        "the call at the opening must wake nodes"
-    );
-    ensure!(queue.take(OPENS, 9, &token('b'))? == ["r", "s"]);
-    Ok(())
-}
-
-/// Of a queue without ready messages the head is the later of opening and due time.
-#[test]
-fn the_head_is_not_before_the_opening() -> Result<()> {
-    for (due, head) in [(T0 + 100, OPENS), (OPENS + 1, OPENS + 1)] {
-        let mut queue = Queue::start()?;
-        queue.push(T0, "a", due, "")?;
-        let header = Header::of(&queue.ok("pause", T0, words![500])?)?;
-        ensure!(header.head == head as i64, "{header:?}");
-    }
-    let mut queue = Queue::start()?;
-    ensure!(Header::of(&queue.ok("pause", T0, words![500])?)?.head == -1);
-    Ok(())
-}
-
-#[test]
-fn a_queue_closed_for_longer_stays_so() -> Result<()> {
-    let mut queue = seeded()?;
-    close(&mut queue, T0, 500)?;
-    let before = queue.state()?;
-    ensure!(close(&mut queue, T0 + 100, 400)? == format!("OK {OPENS}"));
-    ensure!(close(&mut queue, T0 + 100, 1)? == format!("OK {OPENS}"));
-    expect(&mut queue, before, |_| {})?;
-    ensure!(close(&mut queue, T0 + 100, 401)? == format!("OK {}", OPENS + 1));
-    // A century from now is later than what the queue has.
-    let century_ms = 3_155_760_000_000;
-    ensure!(close(&mut queue, T0, century_ms)? == format!("OK {}", T0 + century_ms));
-    Ok(())
 }
 
 #[test]

@@ -8,16 +8,12 @@
 
 use anyhow::{Context, Result, ensure};
 
-use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::queue::{Queue, T0, token};
 use crate::reply::{Reply, Text, words};
 
 /// The largest batch that a client should send.
 const MANY: u64 = 256;
 const MEBIBYTE: usize = 1_048_576;
-/// A test measures a call until its fastest run is within the limit, at most this often.
-/// Other processes only add time, so the fastest run is the closest to the script's cost.
-pub(super) const ROUNDS: usize = 40;
-
 fn ids(count: u64) -> Vec<Text> {
     (0..count)
         .map(|number| format!("{number:04}").into())
@@ -74,68 +70,6 @@ pub(super) fn five_ms_of_processor(queue: &mut Queue) -> Result<u64> {
     Ok(processor_us(queue)? - before)
 }
 
-/// The microseconds of one run of this call after `prepare`.
-fn cost(
-    queue: &mut Queue,
-    prepare: &dyn Fn(&mut Queue) -> Result<()>,
-    (verb, words): (&str, Vec<Text>),
-) -> Result<u64> {
-    queue.empty()?;
-    prepare(queue)?;
-    let before = script_us(queue, "evalsha")?;
-    queue.ok(verb, T0, words)?;
-    Ok(script_us(queue, "evalsha")? - before)
-}
-
-fn pushed(queue: &mut Queue, due: u64) -> Result<()> {
-    for some in ids(1_024).chunks(256) {
-        let items = some
-            .iter()
-            .flat_map(|id| words![id, due, "x".repeat(100), ""])
-            .collect();
-        queue.ok("push", T0, [words![""], items].concat())?;
-    }
-    Ok(())
-}
-
-fn ready(queue: &mut Queue) -> Result<()> {
-    pushed(queue, T0)?;
-    queue.ok("promote", T0, words![1_000]).map(drop)
-}
-
-fn leased(queue: &mut Queue) -> Result<()> {
-    pushed(queue, T0)?;
-    queue
-        .ok("claim", T0, words![MANY, token('a'), 30_000])
-        .map(drop)
-}
-
-fn dead(queue: &mut Queue) -> Result<()> {
-    leased(queue)?;
-    queue
-        .ok("bury", T0, each(MANY, |id| words![id, token('a'), "why"]))
-        .map(drop)
-}
-
-fn pushed_with(queue: &mut Queue, due: u64, options: &str) -> Result<()> {
-    let words = each(MANY, |id| words![id, due, "x".repeat(100), options]);
-    queue
-        .ok("push", due, [words![""], words].concat())
-        .map(drop)
-}
-
-/// More messages have expired than a claim looks at.
-fn expired(queue: &mut Queue) -> Result<()> {
-    pushed_with(queue, T0 - SECOND, "expires=+1")?;
-    ready(queue)
-}
-
-fn limited(queue: &mut Queue) -> Result<()> {
-    let limits = words!["rate", "1000000/1000/1000000", "max_leased", 1_000];
-    queue.ok("configure", T0, limits)?;
-    pushed_with(queue, T0, "cost=3 expires=+1000")
-}
-
 /// The microseconds of a script that only returns these payloads.
 fn returning(queue: &mut Queue, ids: Vec<&Text>) -> Result<u64> {
     if ids.is_empty() {
@@ -150,91 +84,6 @@ fn returning(queue: &mut Queue, ids: Vec<&Text>) -> Result<u64> {
 
 fn length_of(payload: &Reply) -> usize {
     payload.bytes().map_or(0, |bytes| bytes.0.len())
-}
-
-type Prepare = fn(&mut Queue) -> Result<()>;
-
-#[test]
-fn no_call_of_256_small_messages_takes_5_ms() -> Result<()> {
-    let far: Prepare = |queue| pushed(queue, T0 + HOUR);
-    let held = |more: &'static [&'static str]| {
-        each(MANY, move |id| {
-            words![id, token('a')]
-                .into_iter()
-                .chain(more.iter().map(|word| Text::from(*word)))
-                .collect()
-        })
-    };
-    let push = |option: &str| {
-        [
-            words![""],
-            each(MANY, |id| words![id, "+5", "x".repeat(100), option]),
-        ]
-        .concat()
-    };
-    // Every second ready id: the entries between them stay.
-    let second = || ids(2 * MANY).into_iter().step_by(2);
-    let calls: Vec<(&str, Prepare, Vec<Text>)> = vec![
-        ("push", |_| Ok(()), push("")),
-        ("push", far, push("")),
-        ("upsert", ready, push("on_conflict=reschedule")),
-        ("upsert", far, push("on_conflict=replace max_attempts=3")),
-        ("promote", |queue| pushed(queue, T0), words![MANY]),
-        (
-            "claim",
-            |queue| pushed(queue, T0),
-            words![MANY, token('b'), 30_000],
-        ),
-        ("claim", ready, words![MANY, token('b'), 30_000]),
-        (
-            "ack",
-            leased,
-            [words![token('a'), MANY], ids(MANY)].concat(),
-        ),
-        ("again", leased, held(&["+5"])),
-        ("retry", leased, held(&["5", "error"])),
-        ("release", leased, held(&[])),
-        ("bury", leased, held(&["why"])),
-        ("snooze", leased, held(&["+5"])),
-        ("throttle", leased, held(&["5"])),
-        ("claim", expired, words![MANY, token('b'), 30_000]),
-        ("claim", limited, words![MANY, token('b'), 30_000]),
-        ("extend", leased, held(&["60000"])),
-        ("cancel", far, [words![""], ids(MANY)].concat()),
-        ("cancel", ready, [words![""], second().collect()].concat()),
-        ("reschedule", far, each(MANY, |id| words![id, "+5", ""])),
-        (
-            "reschedule",
-            ready,
-            second().flat_map(|id| words![id, "+5", ""]).collect(),
-        ),
-        ("run_now", far, ids(MANY)),
-        ("requeue", dead, [words!["ids"], ids(MANY)].concat()),
-        ("requeue", dead, words!["oldest", MANY, ""]),
-        ("purge", far, words!["scheduled", MANY]),
-        ("purge", ready, words!["ready", MANY]),
-        ("peek", far, words!["scheduled", "", MANY]),
-    ];
-    let mut queue = Queue::start()?;
-    for (number, (verb, prepare, words)) in calls.into_iter().enumerate() {
-        let (mut call_us, mut limit_us) = (u64::MAX, u64::MAX);
-        for _ in 0..ROUNDS {
-            limit_us = limit_us.min(five_ms(&mut queue)?);
-            call_us = call_us.min(cost(&mut queue, &prepare, (verb, words.clone()))?);
-            if call_us <= limit_us {
-                break;
-            }
-        }
-        println!(
-            "{verb} ({number}): {:.2} of 5 ms",
-            call_us as f64 / limit_us as f64
-        );
-        ensure!(
-            call_us <= limit_us,
-            "{verb} ({number}) takes {call_us} us; the limit here is {limit_us} us"
-        );
-    }
-    Ok(())
 }
 
 /// Covers several orders of short and long payloads.

@@ -3,11 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect};
-use crate::model::leased;
 use crate::queue::{Queue, SECOND, T0, token};
-use crate::reply::{Text, words};
-use crate::state::State;
+use crate::reply::words;
 
 /// Beats each second up to `to`, so that `reap_after` is past then.
 fn awake(queue: &mut Queue, from: u64, to: u64) -> Result<()> {
@@ -23,97 +20,6 @@ fn awake(queue: &mut Queue, from: u64, to: u64) -> Result<()> {
 fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<(i64, i64)> {
     let reply = queue.ok("reap", now, words![limit])?;
     Ok((reply.part(1)?.int()?, reply.part(2)?.int()?))
-}
-
-#[test]
-fn the_first_crash_is_due_at_once_and_later_ones_back_off() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.push(T0, "a", T0 + 7, "payload")?;
-    let mut now = T0 + 10 * SECOND;
-    for crash in 1..=6u32 {
-        awake(&mut queue, now - 9 * SECOND, now)?;
-        queue.ok("promote", now, words![10])?;
-        let claim = queue.ok("claim", now, words![1, token('a'), 1_000])?;
-        let deliveries = claim.deliveries()?;
-        let [[_, _, due, attempt, _]] = &deliveries[..] else {
-            anyhow::bail!("crash {crash}: {claim:?}")
-        };
-        ensure!(
-            due.int()? as u64 == T0 + 7,
-            "the claim must report the original due time"
-        );
-        ensure!(
-            attempt.int()? as u32 == crash,
-            "{attempt:?} is the attempt at crash {crash}"
-        );
-        awake(&mut queue, now, now + 1_000)?;
-        ensure!(
-            reap(&mut queue, now + 999, 10)? == (0, 0),
-            "reaped before the deadline"
-        );
-        let before = queue.state()?;
-        now += 1_000;
-        ensure!(reap(&mut queue, now, 10)? == (1, i64::from(crash == 6)));
-        let due = State::score(&queue.state()?.scheduled, &"a".into()).map(|due| due as u64);
-        let base = 500 << (crash - 1);
-        match crash {
-            1 => ensure!(due == Some(T0 + 7)),
-            6 => ensure!(due.is_none(), "scheduled after more than 5 crashes"),
-            _ => ensure!(
-                due.is_some_and(|due| (now + base..=now + 3 * base).contains(&due)),
-                "crash {crash}: {due:?}"
-            ),
-        }
-        expect(&mut queue, before, |state| {
-            super::ended(state, &token('a'));
-            state.claims.remove(&Text::from("a"));
-            let (attrs, wake) = match (crash, due) {
-                (1, _) => ("0 1 - \n".to_owned(), 2),
-                (_, Some(_)) => (format!("0 {crash} {} \n", T0 + 7), 0),
-                _ => ("0 6 - \nthe lease ran out 6 times".to_owned(), 0),
-            };
-            state.attrs.insert("a".into(), attrs.into());
-            match due {
-                Some(due) => add(&mut state.scheduled, "a", due),
-                None => add(&mut state.dead, "a", now),
-            }
-            count(state, "crashed", 1);
-            if crash == 6 {
-                count(state, "died", 1);
-            }
-            count(state, "seq", 1);
-            state.wake = vec!["1".into(); wake.max(state.wake.len())];
-        })?;
-        now = due.unwrap_or(now).max(now) + 10 * SECOND;
-    }
-    Ok(())
-}
-
-#[test]
-fn failures_and_crashes_are_counted_apart() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.ok("push", T0, words!["", "a", T0, "", "max_attempts=2"])?;
-    awake(&mut queue, T0, T0 + 6 * SECOND)?;
-    let now = T0 + 6 * SECOND;
-    ensure!(queue.take(now, 1, &token('a'))? == ["a"]);
-    awake(&mut queue, now, now + 30 * SECOND)?;
-    let now = now + 30 * SECOND;
-    ensure!(reap(&mut queue, now, 10)? == (1, 0));
-    ensure!(queue.take(now, 1, &token('b'))? == ["a"]);
-    ensure!(
-        queue.items("retry", now, words!["a", token('b'), 0, "first"])?
-            == [format!("SCHEDULED {now}")]
-    );
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"1 1 - max_attempts=2\nfirst".into()));
-    ensure!(queue.take(now, 1, &token('c'))? == ["a"]);
-    ensure!(
-        queue.items("retry", now, words!["a", token('c'), 0, "second"])? == ["DEAD"],
-        "the crash must not count as a failure"
-    );
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"2 1 - max_attempts=2\nsecond".into()));
-    ensure!(queue.items("requeue", now, words!["ids", "a"])? == ["REQUEUED"]);
-    ensure!(queue.state()?.attrs.get(&"a".into()) == Some(&"0 0 - max_attempts=2\n".into()));
-    Ok(())
 }
 
 #[test]
@@ -196,68 +102,6 @@ fn an_outage_and_a_clock_step_delay_the_reap() -> Result<()> {
         "3 s without a beat must not count as an outage"
     );
     ensure!(reap(&mut queue, now + 65 * SECOND, 10)? == (1, 0));
-    Ok(())
-}
-
-#[test]
-fn a_reap_is_bounded_and_takes_the_longest_expired_first() -> Result<()> {
-    let mut queue = Queue::start()?;
-    for place in 0..5 {
-        let id = place.to_string();
-        queue.push(T0, &id, T0 + place, "")?;
-        queue.ok("promote", T0 + 10, words![10])?;
-        let token = queue.new_token();
-        queue.ok("claim", T0 + 10, words![1, token, 1_000 + place])?;
-    }
-    awake(&mut queue, T0, T0 + 10 * SECOND)?;
-    let now = T0 + 10 * SECOND;
-    ensure!(reap(&mut queue, now, 2)? == (2, 0));
-    ensure!(leased(&queue.state()?)? == ["2", "3", "4"].map(Text::from));
-    ensure!(
-        reap(&mut queue, now, 2)? == (2, 0)
-            && reap(&mut queue, now, 2)? == (1, 0)
-            && reap(&mut queue, now, 2)? == (0, 0)
-    );
-    Ok(())
-}
-
-#[test]
-fn a_paused_queue_is_reaped_and_max_crashes_may_be_0() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.push(T0, "a", T0, "")?;
-    queue.ok("configure", T0, words!["max_crashes", 0])?;
-    ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
-    queue.ok("pause", T0, words![])?;
-    awake(&mut queue, T0, T0 + 30 * SECOND)?;
-    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == (1, 1));
-    ensure!(
-        queue.state()?.attrs.get(&"a".into()) == Some(&"0 1 - \nthe lease ran out 1 times".into())
-    );
-    Ok(())
-}
-
-#[test]
-fn a_reschedule_of_a_crashed_message_sets_its_due_time() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.push(T0, "a", T0, "payload")?;
-    let mut now = T0 + 10 * SECOND;
-    for crash in 1..=2 {
-        ensure!(queue.take(now, 1, &token('a'))? == ["a"], "crash {crash}");
-        awake(&mut queue, now, now + 30 * SECOND)?;
-        now += 30 * SECOND;
-        ensure!(reap(&mut queue, now, 10)? == (1, 0));
-    }
-    let due = now + 5 * SECOND;
-    ensure!(queue.items("reschedule", now, words!["a", due, ""])? == [format!("MOVED {due}")]);
-    let claim = queue.ok("claim", due, words![1, token('b'), 1_000])?;
-    let deliveries = claim.deliveries()?;
-    let [[_, _, claimed_due, attempt, _]] = &deliveries[..] else {
-        anyhow::bail!("{claim:?}")
-    };
-    ensure!(
-        (claimed_due.int()? as u64, attempt.int()?) == (due, 3),
-        "{claimed_due:?}, {attempt:?}"
-    );
     Ok(())
 }
 

@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 
-use super::{add, count, expect, remove};
 use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::state::State;
@@ -51,52 +50,6 @@ fn later_pushes_move_the_due_to_the_first_push_and_max_wait() -> Result<()> {
         queue.ok("ack", T0 + 12 * SECOND, words![token('a'), 1, "a"])?;
         ensure!(upsert(&mut queue, T0 + 13 * SECOND, "+12000", "3", &options)? == "CREATED");
         ensure!(due(&mut queue)? == 25 * SECOND);
-    }
-    Ok(())
-}
-
-#[test]
-fn the_first_push_with_a_max_wait_begins_the_debounce() -> Result<()> {
-    for mode in MODES {
-        let mut queue = layout_3()?;
-        queue.push(T0, "a", T0 + HOUR, "plain")?;
-        let before = queue.state()?;
-        let options = format!("on_conflict={mode} max_wait=12000");
-        ensure!(upsert(&mut queue, T0, "+5000", "new", &options)? == "MOVED");
-        expect(&mut queue, before, |state| {
-            remove(&mut state.scheduled, "a");
-            add(&mut state.scheduled, "a", T0 + 5 * SECOND);
-            let words = format!("0 0 - due_by={}\n", T0 + 12 * SECOND);
-            state.attrs.insert("a".into(), words.into());
-            if mode != "reschedule" {
-                state.messages.insert("a".into(), "new".into());
-            }
-            add(&mut state.recent, "\u{4}a", T0 + 12 * SECOND);
-            let ended = (T0 + 12_001).into();
-            state.meta.insert("ended_until".into(), ended);
-            count(state, "seq", 1);
-        })?;
-        ensure!(upsert(&mut queue, T0 + 9 * SECOND, "+5000", "", &options)? == "MOVED");
-        ensure!(due(&mut queue)? == 12 * SECOND, "{mode}");
-    }
-    Ok(())
-}
-
-#[test]
-fn a_ready_message_stays_within_its_max_wait() -> Result<()> {
-    for mode in MODES {
-        let mut queue = layout_3()?;
-        let options = format!("on_conflict={mode} max_wait=12000");
-        ensure!(upsert(&mut queue, T0, "+5000", "0", &options)? == "CREATED");
-        ensure!(
-            queue
-                .ok("promote", T0 + 10 * SECOND, words![10])?
-                .part(1)?
-                .int()?
-                == 1
-        );
-        ensure!(upsert(&mut queue, T0 + 10 * SECOND, "+5000", "1", &options)? == "MOVED");
-        ensure!(due(&mut queue)? == 12 * SECOND && queue.state()?.ready.len() == 1);
     }
     Ok(())
 }
@@ -205,31 +158,6 @@ fn two_items_of_a_call_debounce_like_two_calls() -> Result<()> {
 }
 
 #[test]
-fn revive_replaces_a_dead_message() -> Result<()> {
-    for mode in ["replace", "next"] {
-        let mut queue = layout_3()?;
-        queue.push(T0, "a", T0, "old")?;
-        ensure!(queue.take(T0, 1, &token('a'))? == ["a"]);
-        queue.ok("bury", T0, words!["a", token('a'), "why"])?;
-        let options = format!("on_conflict={mode}");
-        ensure!(upsert(&mut queue, T0, "+0", "", &options)? == "EXISTS dead");
-        let before = queue.state()?;
-        let options = format!("on_conflict={mode} revive max_attempts=2");
-        ensure!(upsert(&mut queue, T0, "+3600000", "new", &options)? == "MOVED");
-        expect(&mut queue, before, |state| {
-            remove(&mut state.dead, "a");
-            add(&mut state.scheduled, "a", T0 + HOUR);
-            state.messages.insert("a".into(), "new".into());
-            let words = "0 0 - max_attempts=2\n";
-            state.attrs.insert("a".into(), words.into());
-            count(state, "seq", 1);
-        })?;
-        ensure!(upsert(&mut queue, T0, "+7200000", "", &options)? == "MOVED");
-    }
-    Ok(())
-}
-
-#[test]
 fn revive_with_a_passed_expiry_is_invalid() -> Result<()> {
     for mode in ["replace", "next"] {
         let mut queue = layout_3()?;
@@ -260,43 +188,6 @@ fn a_repeated_revive_does_not_run_a_message_twice() -> Result<()> {
             queue.items("upsert", T0 + 4, push)? == ["EXISTS dead"],
             "{mode}"
         );
-    }
-    Ok(())
-}
-
-/// Random pushes of one id with random modes, delays and longest waits: no due lies beyond the
-/// first push since the last run + its longest wait.
-#[test]
-fn no_due_is_beyond_the_first_push_and_max_wait() -> Result<()> {
-    for seed in 0..4 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut queue = layout_3()?;
-        let (mut now, mut end, mut clamped) = (T0, None, 0);
-        for step in 0..300 {
-            now += random.u64(0..1_500);
-            if random.u32(0..20) == 0 {
-                let token = queue.new_token();
-                if queue.take(now, 1, &token)? == ["a"] {
-                    queue.ok("ack", now, words![token, 1, "a"])?;
-                    end = None;
-                }
-                continue;
-            }
-            let max_wait = random.u64(1_000..8_000);
-            let delay = random.u64(0..=max_wait);
-            let mode = MODES[random.usize(0..3)];
-            let options = format!("on_conflict={mode} max_wait={max_wait}");
-            let result = upsert(&mut queue, now, &format!("+{delay}"), "", &options)?;
-            ensure!(["CREATED", "MOVED"].contains(&&*result), "{result}");
-            let last = *end.get_or_insert(now + max_wait);
-            let found = T0 + due(&mut queue)?;
-            ensure!(
-                found == last.min(now + delay),
-                "seed {seed}, step {step}: {found}"
-            );
-            clamped += u32::from(found < now + delay);
-        }
-        ensure!(clamped > 20, "seed {seed}: {clamped}");
     }
     Ok(())
 }

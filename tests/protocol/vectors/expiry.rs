@@ -2,7 +2,6 @@
 
 use anyhow::{Result, ensure};
 
-use super::expect;
 use crate::queue::{Queue, SECOND, T0, attempt, token};
 use crate::reply::{Reply, Text, words};
 
@@ -37,84 +36,6 @@ fn counter(queue: &mut Queue, name: &str) -> Result<String> {
 }
 
 #[test]
-fn a_message_is_granted_until_its_expiry_and_not_after() -> Result<()> {
-    for options in [format!("expires={}", T0 + 10), "expires=+10".to_owned()] {
-        let mut queue = Queue::start()?;
-        push(&mut queue, T0, "a", T0, &options)?;
-        push(&mut queue, T0, "b", T0, &options)?;
-        ensure!(claimed(&mut queue, T0 + 10, 1, &token('a'))? == ["a"]);
-        ensure!(claimed(&mut queue, T0 + 11, 1, &token('b'))?.is_empty());
-        ensure!(shown(&mut queue, T0 + 11, "b", "state")? == "dead");
-        ensure!(shown(&mut queue, T0 + 11, "b", "error")? == "expired 1 ms ago");
-        ensure!(counter(&mut queue, "expired")? == "1" && counter(&mut queue, "died")? == "1");
-    }
-    Ok(())
-}
-
-#[test]
-fn on_expire_drop_leaves_nothing() -> Result<()> {
-    let mut queue = Queue::start()?;
-    push(&mut queue, T0, "a", T0, "expires=+10 on_expire=drop")?;
-    queue.ok("promote", T0, words![1])?;
-    let before = queue.state()?;
-    ensure!(claimed(&mut queue, T0 + 11, 1, &token('a'))?.is_empty());
-    expect(&mut queue, before, |state| {
-        state.ready.truncate(1);
-        state.messages.remove(&"a".into());
-        state.attrs.remove(&"a".into());
-        super::count(state, "expired", 1);
-        super::count(state, "seq", 1);
-    })
-}
-
-/// The expiry of `expires=+MS` counts from the first due time, whatever happened since.
-#[test]
-fn every_grant_looks_at_the_expiry() -> Result<()> {
-    type Way = fn(&mut Queue) -> Result<()>;
-    let ways: [(&str, Way); 4] = [
-        ("retry", |queue| {
-            let retry = words!["a", token('a'), 500, "late"];
-            ensure!(queue.items("retry", T0, retry)? == [format!("SCHEDULED {}", T0 + 500)]);
-            Ok(())
-        }),
-        ("snooze", |queue| {
-            queue
-                .ok("snooze", T0, words!["a", token('a'), "+500"])
-                .map(drop)
-        }),
-        ("release", |queue| {
-            queue.ok("release", T0, words!["a", token('a')]).map(drop)
-        }),
-        ("crash", |queue| {
-            queue.ok("beat", T0, words!["node", "stay"])?;
-            let reaped = queue.ok("reap", T0 + SECOND, words![9])?;
-            ensure!(reaped.part(1)?.int()? == 1);
-            Ok(())
-        }),
-    ];
-    for (way, act) in ways {
-        for (at, granted) in [(2_000, true), (2_001, false)] {
-            let mut queue = Queue::start()?;
-            push(&mut queue, T0, "a", T0, "expires=+2000")?;
-            ensure!(claimed(&mut queue, T0, 1, &token('a'))? == ["a"]);
-            act(&mut queue)?;
-            let ids = claimed(&mut queue, T0 + at, 1, &token('b'))?;
-            ensure!(ids.is_empty() != granted, "{way}, {at} ms after: {ids:?}");
-            let state = shown(&mut queue, T0 + at, "a", "state")?;
-            ensure!(
-                state == if granted { "leased" } else { "dead" },
-                "{way}: {state}"
-            );
-            if way == "retry" && !granted {
-                let error = shown(&mut queue, T0, "a", "error")?;
-                ensure!(error == "expired 1 ms ago; before that: late", "{error}");
-            }
-        }
-    }
-    Ok(())
-}
-
-#[test]
 fn a_retry_beyond_the_expiry_ends_the_message_at_once() -> Result<()> {
     let cases = [
         ("expires=+100", 100, "SCHEDULED", "scheduled"),
@@ -138,55 +59,6 @@ fn a_retry_beyond_the_expiry_ends_the_message_at_once() -> Result<()> {
         let again = queue.items("retry", T0, words!["a", token('a'), 1, ""])?;
         ensure!(again == [if reply == "DROPPED" { "GONE" } else { "LOST" }]);
     }
-    Ok(())
-}
-
-/// Retry fixes a relative expiry. What gives the message a new due time frees it again.
-#[test]
-fn a_new_due_time_moves_a_relative_expiry() -> Result<()> {
-    let ways = [
-        ("reschedule", words!["a", T0 + 9_000, ""]),
-        (
-            "upsert",
-            words!["", "a", T0 + 9_000, "", "on_conflict=reschedule"],
-        ),
-    ];
-    for (verb, arguments) in ways {
-        let mut queue = Queue::start()?;
-        push(&mut queue, T0, "a", T0, "expires=+100")?;
-        claimed(&mut queue, T0, 1, &token('a'))?;
-        queue.ok("retry", T0, words!["a", token('a'), 50, ""])?;
-        let fixed = format!("expires=+100 expires_by={}", T0 + 100);
-        ensure!(shown(&mut queue, T0, "a", "options")? == fixed);
-        queue.ok(verb, T0, arguments)?;
-        ensure!(
-            shown(&mut queue, T0, "a", "options")? == "expires=+100",
-            "{verb}"
-        );
-        ensure!(
-            claimed(&mut queue, T0 + 9_100, 1, &token('b'))? == ["a"],
-            "{verb}"
-        );
-    }
-    let mut queue = Queue::start()?;
-    push(&mut queue, T0, "a", T0, "expires=+100")?;
-    claimed(&mut queue, T0, 1, &token('a'))?;
-    queue.ok("again", T0, words!["a", token('a'), T0 + 9_000])?;
-    ensure!(claimed(&mut queue, T0 + 9_100, 1, &token('b'))? == ["a"]);
-    Ok(())
-}
-
-#[test]
-fn requeue_forgets_an_expiry_that_has_passed() -> Result<()> {
-    let absolute = format!("max_attempts=3 expires={} on_expire=dead cost=2", T0 + 10);
-    let mut queue = Queue::start()?;
-    push(&mut queue, T0, "absolute", T0, &absolute)?;
-    push(&mut queue, T0, "relative", T0, "expires=+10")?;
-    ensure!(claimed(&mut queue, T0 + 20, 9, &token('a'))?.is_empty());
-    queue.ok("requeue", T0 + 20, words!["ids", "absolute", "relative"])?;
-    ensure!(shown(&mut queue, T0, "absolute", "options")? == "max_attempts=3 cost=2");
-    ensure!(shown(&mut queue, T0, "relative", "options")? == "expires=+10");
-    ensure!(claimed(&mut queue, T0 + 30, 9, &token('b'))?.len() == 2);
     Ok(())
 }
 
@@ -306,57 +178,6 @@ fn a_wrong_type_stops_a_claim_of_expired_messages_in_time() -> Result<()> {
         let reply = queue.call("claim", T0 + 9, words![1, token('a'), SECOND])?;
         ensure!(reply.code() == Some("WRONGTYPE"), "{key}: {reply:?}");
         ensure!(queue.contents()? == before, "{key}: a trace");
-    }
-    Ok(())
-}
-
-/// After a second crash the message waits, and its expiry still counts from the original due time.
-#[test]
-fn a_crash_backoff_does_not_move_the_expiry() -> Result<()> {
-    for promoted in [false, true] {
-        let mut queue = Queue::start()?;
-        push(&mut queue, T0, "a", T0, "expires=+3000")?;
-        for (letter, now) in [('a', T0), ('b', T0 + 1_000)] {
-            ensure!(claimed(&mut queue, now, 1, &token(letter))? == ["a"]);
-            queue.command(words!["HSET", "dueq:{q}:meta", "last_beat", now + SECOND])?;
-            let reaped = queue.ok("reap", now + SECOND, words![9])?;
-            ensure!(reaped.part(1)?.int()? == 1);
-        }
-        // It is due 1,000 to 3,000 ms after the second crash.
-        let now = T0 + 5_001;
-        if promoted {
-            queue.ok("promote", now, words![9])?;
-        }
-        ensure!(claimed(&mut queue, now, 1, &token('c'))?.is_empty());
-        let error = shown(&mut queue, now, "a", "error")?;
-        ensure!(error == "expired 2001 ms ago", "{promoted}: {error}");
-    }
-    Ok(())
-}
-
-/// The first retry or snooze fixes the expiry, and later ones leave it.
-#[test]
-fn a_second_retry_or_snooze_leaves_the_expiry() -> Result<()> {
-    let retry = |wait: u64| ("retry", words!["a", token('a'), wait, ""]);
-    let snooze = |wait: u64| ("snooze", words!["a", token('a'), format!("+{wait}")]);
-    for first in [retry(6_000), snooze(6_000)] {
-        for second in [retry(6_000), snooze(6_000)] {
-            for released in [false, true] {
-                let mut queue = Queue::start()?;
-                push(&mut queue, T0, "a", T0, "expires=+10000")?;
-                ensure!(claimed(&mut queue, T0, 1, &token('a'))? == ["a"]);
-                let reply = queue.items(first.0, T0, first.1.clone())?;
-                ensure!(reply == [format!("SCHEDULED {}", T0 + 6_000)]);
-                let now = T0 + 6_000;
-                ensure!(claimed(&mut queue, now, 1, &token('a'))? == ["a"]);
-                if released {
-                    queue.ok("release", now, words!["a", token('a')])?;
-                    ensure!(claimed(&mut queue, now, 1, &token('a'))? == ["a"]);
-                }
-                let reply = queue.items(second.0, now, second.1.clone())?;
-                ensure!(reply == ["DEAD"], "{}, {}: {reply:?}", first.0, second.0);
-            }
-        }
     }
     Ok(())
 }

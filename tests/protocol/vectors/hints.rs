@@ -188,35 +188,6 @@ fn claim_of_due_messages_publishes_the_new_head() -> Result<()> {
 }
 
 #[test]
-fn promote_keeps_the_due_time_of_each_message() -> Result<()> {
-    for (messages, dues) in [(40, 1), (40, 3), (40, 10), (40, 11), (5, 5)] {
-        let mut queue = Queue::start()?;
-        let mut expected = vec![crate::state::placeholder()];
-        for due in 0..dues {
-            for id in (0..messages).filter(|id| id % dues == due) {
-                queue.push(T0, &format!("{id:02}"), T0 + due, "")?;
-                expected.push(format!("{}:{id:02}", T0 + due).into());
-            }
-        }
-        expected.truncate(31);
-        queue.ok("promote", T0 + 100, words![30])?;
-        ensure!(
-            queue.state()?.ready == expected,
-            "{dues} dues: {:?}",
-            queue.state()?.ready
-        );
-        // A claim of due messages reads their due times in the same way.
-        let reply = queue.ok("claim", T0 + 100, words![messages, token('a'), SECOND])?;
-        let claimed = reply.deliveries()?;
-        ensure!(claimed.len() as u64 == messages);
-        for [id, _, due, ..] in &claimed {
-            ensure!(due.int()? as u64 == T0 + id.text()?.parse::<u64>()? % dues);
-        }
-    }
-    Ok(())
-}
-
-#[test]
 fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
     let mut queue = Queue::start()?;
     for (verb, _) in SCRIPTS {
@@ -248,32 +219,6 @@ fn remaining_work_adds_two_wake_up_tokens_at_most() -> Result<()> {
             );
         }
     }
-    Ok(())
-}
-
-#[test]
-fn wake_ups_follow_what_a_claim_leaves() -> Result<()> {
-    let mut queue = Queue::start()?;
-    for id in ["a", "b"] {
-        queue.push(T0, id, T0 + 1, "")?;
-    }
-    queue.ok("promote", T0 + 1, words![10])?;
-    ensure!(
-        queue.state()?.wake.len() == 2,
-        "two ready messages need wake-up tokens"
-    );
-    queue.command(words!["DEL", "dueq:{q}:wake"])?;
-    queue.ok("claim", T0 + 1, words![1, token('a'), SECOND])?;
-    ensure!(
-        queue.state()?.wake.len() == 2,
-        "a remaining message needs wake-up tokens"
-    );
-    queue.command(words!["DEL", "dueq:{q}:wake"])?;
-    queue.ok("claim", T0 + 1, words![1, token('b'), SECOND])?;
-    ensure!(
-        queue.state()?.wake.is_empty(),
-        "no work is left and the list has tokens"
-    );
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::{count, ended, expect, granted, remove};
-use crate::model::{check_structure, leased};
+use super::remove;
+use crate::model::check_structure;
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 
@@ -43,154 +43,6 @@ fn reap(queue: &mut Queue, now: u64, limit: u64) -> Result<i64> {
 fn claims_and_leases(queue: &mut Queue) -> Result<(usize, usize)> {
     let state = queue.state()?;
     Ok((state.claims.len() - 1, state.leases.len() - 1))
-}
-
-#[test]
-fn each_settlement_counts_and_the_last_ends_the_lease() -> Result<()> {
-    let mut queue = claimed(&["a", "b", "c", "d", "e", "f"])?;
-    ensure!(claims_and_leases(&mut queue)? == (6 + 2, 1));
-    let settles: [(&str, Vec<Text>, usize); 6] = [
-        ("ack", words![token('a'), 1, "a"], 5 + 2),
-        ("again", words!["b", token('a'), "+9000"], 4 + 2),
-        ("retry", words!["c", token('a'), 9_000, ""], 3 + 2),
-        ("release", words!["d", token('a')], 2 + 2),
-        ("bury", words!["e", token('a'), ""], 1 + 2),
-        ("ack", words![token('a'), 1, "f"], 0),
-    ];
-    for (verb, words, left) in settles {
-        queue.ok(verb, T0, words)?;
-        let leases = usize::from(left > 0);
-        ensure!(
-            claims_and_leases(&mut queue)? == (left, leases),
-            "after {verb}"
-        );
-        sound(&mut queue)?;
-    }
-    Ok(())
-}
-
-#[test]
-fn reap_takes_back_the_rest_of_a_half_acked_claim() -> Result<()> {
-    let mut queue = claimed(&["a", "b", "c", "d"])?;
-    let before = queue.state()?;
-    ensure!(queue.items("ack", T0, words![token('a'), 2, "b", "d"])? == ["OK", "OK"]);
-    expect(&mut queue, before, |state| {
-        for id in ["b", "d"].map(Text::from) {
-            state.claims.remove(&id);
-            state.messages.remove(&id);
-        }
-        state
-            .claims
-            .insert(Text([b"\x02", &token('a').0[..]].concat()), "2".into());
-        count(state, "acked", 2);
-        count(state, "seq", 1);
-    })?;
-    ensure!(reap(&mut queue, T0 + 30 * SECOND - 1, 10)? == 0);
-    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 2);
-    ensure!(claims_and_leases(&mut queue)? == (0, 0));
-    sound(&mut queue)
-}
-
-#[test]
-fn an_extended_message_has_a_lease_of_its_own() -> Result<()> {
-    let mut queue = claimed(&["a", "b"])?;
-    let before = queue.state()?;
-    ensure!(
-        queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?
-            == [format!("OK {}", T0 + 60 * SECOND)]
-    );
-    expect(&mut queue, before, |state| {
-        ended(state, &token('a'));
-        granted(
-            state,
-            &token('a'),
-            T0 + 30 * SECOND,
-            &[("a", T0), ("b", T0)],
-        );
-        state
-            .claims
-            .insert("a".into(), format!("{}{T0}+", token('a').text()).into());
-        state
-            .claims
-            .insert(Text([b"\x02", &token('a').0[..]].concat()), "1".into());
-        super::add(&mut state.leases, "a", T0 + 60 * SECOND);
-        count(state, "seq", 1);
-    })?;
-    // An extension never shortens a lease, own or common.
-    ensure!(
-        queue.items("extend", T0, words!["a", token('a'), 1])?
-            == [format!("OK {}", T0 + 60 * SECOND)]
-    );
-    ensure!(
-        queue.items("extend", T0, words!["b", token('a'), 1])?
-            == [format!("OK {}", T0 + 30 * SECOND)]
-    );
-    ensure!(
-        claims_and_leases(&mut queue)? == (2, 2),
-        "the claim's lease must end: no message is under it"
-    );
-    sound(&mut queue)?;
-    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
-    ensure!(
-        queue.items("ack", T0 + 31 * SECOND, words![token('a'), 2, "b", "a"])? == ["LOST", "OK"]
-    );
-    ensure!(claims_and_leases(&mut queue)? == (0, 0));
-    Ok(())
-}
-
-#[test]
-fn one_ack_settles_what_several_claims_granted() -> Result<()> {
-    let mut queue = claimed(&["a", "b"])?;
-    for (id, letter) in [("c", 'c'), ("d", 'd')] {
-        queue.push(T0, id, T0, "")?;
-        ensure!(queue.take(T0, 1, &token(letter))? == [id]);
-    }
-    queue.ok("extend", T0, words!["d", token('d'), 60 * SECOND])?;
-    let (a, c, d) = (token('a'), token('c'), token('d'));
-    let words = words![
-        &a, 1, "a", &c, 2, "c", "b", &d, 1, "d", &a, 2, "b", "a", &c, 1, "?"
-    ];
-    ensure!(queue.items("ack", T0, words)? == ["OK", "OK", "LOST", "OK", "OK", "GONE", "GONE"]);
-    ensure!(claims_and_leases(&mut queue)? == (0, 0) && queue.state()?.messages.len() == 1);
-    Ok(())
-}
-
-/// The old claim's list has the id while its other message is leased. Neither the old token nor the
-/// end of the old lease affects the new message.
-#[test]
-fn an_old_claim_does_not_own_a_new_message_of_its_id() -> Result<()> {
-    let mut queue = claimed(&["a", "b"])?;
-    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
-    for (state, push) in [
-        ("scheduled", T0 + 3_600 * SECOND),
-        ("ready", T0),
-        ("leased", T0),
-    ] {
-        queue.ok("cancel", T0, words!["", "a"])?;
-        ensure!(queue.items("push", T0, words!["", "a", push, "new", ""])? == ["CREATED"]);
-        match state {
-            "ready" => drop(queue.ok("promote", T0, words![10])?),
-            "leased" => drop(queue.ok("claim", T0, words![1, token('n'), 3_600 * SECOND])?),
-            _ => {}
-        }
-        let before = queue.contents()?;
-        for (verb, words) in [
-            ("ack", words![token('a'), 1, "a"]),
-            ("release", words!["a", token('a')]),
-            ("bury", words!["a", token('a'), ""]),
-            ("extend", words!["a", token('a'), 5]),
-        ] {
-            ensure!(queue.items(verb, T0, words)? == ["LOST"], "{verb}, {state}");
-            ensure!(queue.contents()? == before, "{verb}, {state}");
-        }
-    }
-    ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
-    ensure!(
-        leased(&queue.state()?)? == [Text::from("a")],
-        "b must come back, and a must stay leased"
-    );
-    ensure!(queue.items("ack", T0 + 31 * SECOND, words![token('n'), 1, "a"])? == ["OK"]);
-    sound(&mut queue)
 }
 
 #[test]
@@ -242,27 +94,6 @@ fn a_reap_ends_a_lease_whose_count_is_wrong() -> Result<()> {
     queue.command(words!["HDEL", "dueq:{q}:claims", &count])?;
     ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
     ensure!(reap(&mut queue, T0 + 30 * SECOND, 10)? == 1);
-    ensure!(claims_and_leases(&mut queue)? == (0, 0));
-    Ok(())
-}
-
-#[test]
-fn claim_refuses_a_token_that_is_in_use() -> Result<()> {
-    let mut queue = claimed(&["a", "b"])?;
-    queue.push(T0, "c", T0, "")?;
-    queue.ok("promote", T0, words![10])?;
-    let before = queue.contents()?;
-    let reply = queue.call("claim", T0, words![1, token('a'), SECOND])?;
-    ensure!(reply.code() == Some("HELD"), "{reply:?}");
-    ensure!(
-        queue.contents()? == before,
-        "the refused claim changed a key"
-    );
-    ensure!(queue.items("extend", T0, words!["a", token('a'), 60 * SECOND])?[0].starts_with("OK"));
-    ensure!(queue.items("ack", T0, words![token('a'), 1, "b"])? == ["OK"]);
-    // The claim's lease has ended, and the extended message has its own: the token is free again.
-    ensure!(queue.take(T0, 1, &token('a'))? == ["c"]);
-    ensure!(queue.items("ack", T0, words![token('a'), 2, "c", "a"])? == ["OK", "OK"]);
     ensure!(claims_and_leases(&mut queue)? == (0, 0));
     Ok(())
 }
@@ -368,7 +199,7 @@ fn peek_ends_a_page_early_where_claims_hold_few_ids() -> Result<()> {
     Ok(())
 }
 
-/// A reap reads every id that a claim granted, even if one of a thousand is still leased.
+/// A reap reads every id that a claim even if one of a thousand is still leased.
 #[test]
 fn a_reap_looks_at_2_000_ids_at_most() -> Result<()> {
     const SIZE: usize = 1_000;

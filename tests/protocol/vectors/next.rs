@@ -3,9 +3,8 @@
 use anyhow::{Result, ensure};
 
 use super::debounce::layout_3;
-use super::{add, count, ended, expect};
 use crate::model::check_structure;
-use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::queue::{HOUR, Queue, T0, token};
 use crate::reply::{Text, words};
 
 pub(super) const NEXT: &str = "on_conflict=next";
@@ -38,169 +37,6 @@ pub(super) fn run(queue: &mut Queue, now: u64) -> Result<Option<Text>> {
     Ok(payload)
 }
 
-pub(super) fn let_leases_run_out(queue: &mut Queue, now: u64) -> Result<()> {
-    let meta = queue.key("meta");
-    queue.command(words!["HSET", meta, "last_beat", now, "reap_after", 0])?;
-    Ok(())
-}
-
-#[test]
-fn a_push_during_a_delivery_is_kept_in_attrs() -> Result<()> {
-    let mut queue = leased()?;
-    let before = queue.state()?;
-    let words = words![
-        "",
-        "a",
-        T0 + 10,
-        "line\nline",
-        format!("{NEXT} max_attempts=3")
-    ];
-    ensure!(queue.items("upsert", T0, words)? == ["NEXT"]);
-    let kept = format!("{} max_attempts=3\nline\nline", T0 + 10);
-    expect(&mut queue, before, |state| {
-        state.attrs.insert("\u{3}a".into(), kept.into());
-        count(state, "seq", 1);
-    })?;
-    let shown = queue.ok("get", T0, words!["a"])?;
-    let pairs = shown.part(1)?.list()?;
-    ensure!(pairs[1].text()? == "leased" && pairs[13].bytes()? == &"first".into());
-    ensure!(pairs[14].text()? == "next_due" && pairs[15].int()? == T0 as i64 + 10);
-
-    let before = queue.state()?;
-    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["OK"]);
-    expect(&mut queue, before, |state| {
-        ended(state, &token('a'));
-        state.claims.remove(&"a".into());
-        state.attrs.remove(&"\u{3}a".into());
-        state
-            .attrs
-            .insert("a".into(), "0 0 - max_attempts=3\n".into());
-        state.messages.insert("a".into(), "line\nline".into());
-        add(&mut state.scheduled, "a", T0 + 10);
-        count(state, "acked", 1);
-        count(state, "seq", 1);
-    })
-}
-
-#[test]
-fn every_end_of_a_delivery_starts_the_next_message() -> Result<()> {
-    let parent = Text([&token('a').0[..], b"a"].concat());
-    let due = T0 + 10;
-    let ends: [(&str, Vec<Text>, String); 11] = [
-        ("ack", words![token('a'), 1, "a"], "OK".into()),
-        (
-            "again",
-            words!["a", token('a'), "+5000"],
-            format!("OK {due}"),
-        ),
-        (
-            "retry",
-            words!["a", token('a'), 5_000, "why"],
-            format!("SCHEDULED {due}"),
-        ),
-        (
-            "retry",
-            words!["a", token('a'), 0, "last"],
-            format!("SCHEDULED {due}"),
-        ),
-        ("release", words!["a", token('a')], "OK".into()),
-        ("bury", words!["a", token('a'), "why"], "OK".into()),
-        (
-            "snooze",
-            words!["a", token('a'), "+5000"],
-            format!("SCHEDULED {due}"),
-        ),
-        (
-            "throttle",
-            words!["a", token('a'), 1],
-            format!("OK {}", T0 + 1),
-        ),
-        (
-            "ack_push",
-            words![parent, "b", T0 + HOUR, "", ""],
-            "OK".into(),
-        ),
-        ("reap", words![10], "1".into()),
-        ("reap", words![1], "1".into()),
-    ];
-    for extended in [false, true] {
-        for (place, (verb, arguments, answer)) in ends.iter().enumerate() {
-            let mut queue = leased()?;
-            if extended {
-                queue.ok("extend", T0, words!["a", token('a'), 30 * SECOND])?;
-            }
-            // The last failure and the last crash of the first message.
-            if place == 3 || place == 10 {
-                queue.ok("configure", T0, words!["max_attempts", 1, "max_crashes", 0])?;
-            }
-            ensure!(push(&mut queue, T0, "", "second")? == "NEXT");
-            let now = if *verb == "reap" {
-                T0 + 31 * SECOND
-            } else {
-                T0
-            };
-            let_leases_run_out(&mut queue, now)?;
-            let reply = queue.ok(verb, now, arguments.clone())?;
-            let found = match reply.part(1)? {
-                crate::reply::Reply::List(items) => items[0].text()?,
-                crate::reply::Reply::Int(count) => count.to_string(),
-                one => one.text()?,
-            };
-            ensure!(found == *answer, "{verb}: {found}");
-            let state = queue.state()?;
-            check_structure(&state, None)?;
-            ensure!(state.claims.len() == 1 && state.leases.len() == 1 && state.dead.len() == 1);
-            let attrs: Vec<_> = state
-                .attrs
-                .keys()
-                .filter(|id| id.0.ends_with(b"a"))
-                .collect();
-            ensure!(attrs.is_empty(), "{verb}: {attrs:?}");
-            ensure!(
-                run(&mut queue, now + 10)? == Some("second".into()),
-                "{verb}"
-            );
-            ensure!(
-                run(&mut queue, now + HOUR - 1 - 31 * SECOND)?.is_none(),
-                "{verb}"
-            );
-            ensure!(
-                queue
-                    .ok("verify", now, words![""])?
-                    .part(1)?
-                    .list()?
-                    .is_empty()
-            );
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn the_last_of_several_next_messages_wins() -> Result<()> {
-    let mut queue = leased()?;
-    for payload in ["second", "third", "fourth"] {
-        ensure!(push(&mut queue, T0, "", payload)? == "NEXT");
-    }
-    let call = words!["", "a", "+10", "fifth", NEXT, "a", "+10", "sixth", NEXT];
-    ensure!(queue.items("upsert", T0, call)? == ["NEXT", "NEXT"]);
-    queue.ok("ack", T0, words![token('a'), 1, "a"])?;
-    ensure!(run(&mut queue, T0 + 10)? == Some("sixth".into()));
-    ensure!(run(&mut queue, T0 + HOUR)?.is_none());
-    Ok(())
-}
-
-#[test]
-fn a_next_message_keeps_to_its_max_wait() -> Result<()> {
-    let mut queue = leased()?;
-    let call = |due: &str| words!["", "a", due, "", "on_conflict=next max_wait=12000"];
-    ensure!(queue.items("upsert", T0, call("+5000"))? == ["NEXT"]);
-    ensure!(queue.items("upsert", T0 + 10 * SECOND, call("+5000"))? == ["NEXT"]);
-    let kept = format!("{} due_by={}\n", T0 + 12 * SECOND, T0 + 12 * SECOND);
-    ensure!(queue.state()?.attrs.get(&"\u{3}a".into()) == Some(&kept.into()));
-    Ok(())
-}
-
 /// No other message of the queue has an expiry: the next message alone makes claims look for it.
 #[test]
 fn a_next_message_is_not_granted_after_its_expiry() -> Result<()> {
@@ -228,29 +64,6 @@ fn a_refused_next_push_is_refused_again() -> Result<()> {
 }
 
 #[test]
-fn of_two_acks_of_a_delivery_only_one_starts_the_next() -> Result<()> {
-    let mut queue = leased()?;
-    push(&mut queue, T0, "", "second")?;
-    let acks = words![token('a'), 2, "a", "a"];
-    ensure!(queue.items("ack", T0, acks)? == ["OK", "GONE"]);
-    ensure!(queue.items("ack", T0, words![token('a'), 1, "a"])? == ["LOST"]);
-    ensure!(run(&mut queue, T0 + 10)? == Some("second".into()));
-    ensure!(run(&mut queue, T0 + 10)?.is_none());
-    Ok(())
-}
-
-#[test]
-fn cancel_removes_the_next_message_of_a_delivery() -> Result<()> {
-    let mut queue = leased()?;
-    let before = queue.state()?;
-    push(&mut queue, T0, "", "second")?;
-    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["CANCELLED next"]);
-    expect(&mut queue, before.clone(), |state| count(state, "seq", 2))?;
-    ensure!(queue.items("cancel", T0, words!["", "a"])? == ["LEASED"]);
-    Ok(())
-}
-
-#[test]
 fn a_next_message_needs_layout_3() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.push(T0, "a", T0, "first")?;
@@ -262,28 +75,6 @@ fn a_next_message_needs_layout_3() -> Result<()> {
         "{found}"
     );
     ensure!(queue.contents()? == before, "a refused item left a trace");
-    Ok(())
-}
-
-#[test]
-fn a_next_message_that_is_due_wakes_a_node() -> Result<()> {
-    for verb in ["ack", "release", "bury"] {
-        let mut queue = leased()?;
-        let call = words!["", "a", T0, "second", NEXT];
-        ensure!(queue.items("upsert", T0, call)? == ["NEXT"]);
-        queue.command(words!["DEL", "dueq:{q}:wake"])?;
-        let arguments = match verb {
-            "ack" => words![token('a'), 1, "a"],
-            "release" => words!["a", token('a')],
-            _ => words!["a", token('a'), "why"],
-        };
-        let reply = queue.ok(verb, T0, arguments)?;
-        ensure!(
-            crate::reply::Header::of(&reply)?.head == T0 as i64,
-            "{verb}"
-        );
-        ensure!(queue.state()?.wake.len() == 2, "{verb}");
-    }
     Ok(())
 }
 

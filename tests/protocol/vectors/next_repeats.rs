@@ -3,10 +3,9 @@
 use anyhow::{Result, ensure};
 
 use super::debounce::layout_3;
-use super::next::{NEXT, leased, let_leases_run_out, push, run};
-use crate::model::check_structure;
+use super::next::{NEXT, leased, push, run};
 use crate::queue::{HOUR, Queue, T0, attempt, token};
-use crate::reply::{Text, words};
+use crate::reply::words;
 
 /// The reply to a push is lost, and the same call comes again at every point of the life of the
 /// messages.
@@ -118,97 +117,6 @@ fn a_next_push_that_met_a_dead_message_counts_after_a_requeue() -> Result<()> {
     queue.ok("requeue", T0, words!["ids", "a"])?;
     ensure!(push(&mut queue, T0 + 1, &key, "second")? == "MOVED");
     ensure!(run(&mut queue, T0 + 20)? == Some("second".into()));
-    Ok(())
-}
-
-/// Random pushes, lost replies, settlements and crashes. Of the pushes while the message was leased
-/// the last one runs exactly once, and no other.
-#[test]
-fn the_last_push_during_a_delivery_runs_exactly_once() -> Result<()> {
-    for seed in 0..6 {
-        let mut random = fastrand::Rng::with_seed(seed);
-        let mut queue = layout_3()?;
-        let (mut now, mut number, mut runs) = (T0, 0, 0);
-        // The payload that must run next, if any; the delivery that runs; calls to repeat.
-        let (mut wanted, mut held) = (None::<String>, None::<(Text, u64)>);
-        let mut calls: Vec<(u64, Vec<Text>)> = Vec::new();
-        for step in 0..400 {
-            now += random.u64(0..1_000);
-            let why = format!("seed {seed}, step {step}");
-            match random.u32(0..10) {
-                0..=2 => {
-                    number += 1;
-                    let key = attempt(now, number);
-                    let item = words![key, "a", format!("+{}", random.u64(0..3_000)), number, NEXT];
-                    let result = queue.items("upsert", now, item.clone())?.remove(0);
-                    let allowed = match (&held, &wanted) {
-                        (Some(_), _) => "NEXT",
-                        (None, Some(_)) => "MOVED",
-                        (None, None) => "CREATED",
-                    };
-                    ensure!(result == allowed, "{why}: {result}, not {allowed}");
-                    wanted = Some(number.to_string());
-                    calls.push((now, item));
-                }
-                3..=4 => {
-                    calls.retain(|(made, _)| now < made + 9_000);
-                    if !calls.is_empty() {
-                        let (_, item) = &calls[random.usize(0..calls.len())];
-                        let result = queue.items("upsert", now, item.clone())?.remove(0);
-                        let known = ["NEXT", "MOVED", "FINISHED"].contains(&&*result);
-                        ensure!(known, "{why}: {result}");
-                    }
-                }
-                5..=7 if held.is_none() => {
-                    let token = queue.new_token();
-                    queue.ok("promote", now, words![10])?;
-                    let reply = queue.ok("claim", now, words![1, &token, 5_000])?;
-                    if let [[_, payload, ..]] = &reply.deliveries()?[..] {
-                        ensure!(Some(payload.text()?) == wanted, "{why}: {payload:?} ran");
-                        (wanted, held, runs) = (None, Some((token, now + 5_000)), runs + 1);
-                    }
-                }
-                _ => {
-                    let Some((token, deadline)) = held.clone() else {
-                        continue;
-                    };
-                    if random.u32(0..5) == 0 {
-                        now = now.max(deadline + 1);
-                        let_leases_run_out(&mut queue, now)?;
-                        let reaped = queue.ok("reap", now, words![10])?.part(1)?.int()?;
-                        ensure!(reaped == 1, "{why}: {reaped} reaped");
-                        if wanted.is_none() {
-                            // The crashed message itself runs again; end it here.
-                            ensure!(queue.items("cancel", now, words!["", "a"])? == ["CANCELLED"]);
-                        }
-                    } else {
-                        let followed = wanted.is_some();
-                        let verbs = ["ack", "retry", "release", "bury", "again", "snooze"];
-                        let verb = if followed {
-                            verbs[random.usize(0..6)]
-                        } else {
-                            "ack"
-                        };
-                        let arguments = match verb {
-                            "ack" => words![&token, 1, "a"],
-                            "release" => words!["a", &token],
-                            "retry" => words!["a", &token, 1, "why"],
-                            "bury" => words!["a", &token, "why"],
-                            _ => words!["a", &token, "+1"],
-                        };
-                        let result = queue.items(verb, now, arguments)?.remove(0);
-                        ensure!(
-                            result != "GONE" && result != "LOST",
-                            "{why}: {verb} {result}"
-                        );
-                    }
-                    held = None;
-                }
-            }
-            check_structure(&queue.state()?, None)?;
-        }
-        ensure!(runs > 20, "seed {seed}: {runs} runs");
-    }
     Ok(())
 }
 

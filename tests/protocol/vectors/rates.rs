@@ -5,7 +5,7 @@ use fastrand::Rng;
 
 use super::expect;
 use super::hints::Listener;
-use crate::queue::{HOUR, Queue, SECOND, T0, token};
+use crate::queue::{HOUR, Queue, SECOND, T0};
 use crate::reply::{Header, Text, words};
 
 /// A time in microseconds, as ARGV\[1\].
@@ -183,45 +183,6 @@ fn a_clock_that_moves_gives_one_burst_at_most() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_message_waits_for_tokens_of_its_whole_cost() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.ok("configure", T0, words!["rate", "10/1000/4"])?;
-    let push = words![
-        "", "a", T0, "", "cost=2", "b", T0, "", "cost=3", "c", T0, "", ""
-    ];
-    queue.ok("push", T0, push)?;
-    ensure!(
-        claim(&mut queue, T0 * 1_000, 9)?.0 == ["a"],
-        "c must not overtake b"
-    );
-    // Two tokens are left: the third comes after a seventh of a second.
-    ensure!(claim(&mut queue, (T0 + 142) * 1_000, 9)?.0.is_empty());
-    ensure!(claim(&mut queue, (T0 + 143) * 1_000, 9)?.0 == ["b"]);
-    Ok(())
-}
-
-#[test]
-fn a_cost_above_a_lowered_burst_is_the_whole_burst() -> Result<()> {
-    let mut queue = Queue::start()?;
-    queue.ok("configure", T0, words!["rate", "10/1000/5"])?;
-    let refused = queue.items("push", T0, words!["", "x", T0, "", "cost=6"])?;
-    ensure!(
-        refused[0].starts_with("INVALID cost must be 1 to 5"),
-        "{refused:?}"
-    );
-    queue.ok(
-        "push",
-        T0,
-        words!["", "a", T0, "", "cost=5", "b", T0 + 1, "", ""],
-    )?;
-    queue.ok("configure", T0, words!["rate", "10/1000/2"])?;
-    let (ids, head) = claim(&mut queue, (T0 + 1) * 1_000, 9)?;
-    ensure!(ids == ["a"], "{ids:?}");
-    ensure!(claim(&mut queue, us(head), 9)?.0 == ["b"]);
-    Ok(())
-}
-
 /// The opening of a rate ends with it. A pause by somebody else goes on.
 #[test]
 fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
@@ -289,23 +250,6 @@ fn foreign_values_of_rate_and_tat_limit_nothing() -> Result<()> {
         );
     }
     Ok(())
-}
-
-#[test]
-fn a_claim_under_a_rate_is_one_transition_of_meta() -> Result<()> {
-    let mut queue = limited("10/1000/1", 1)?;
-    let before = queue.state()?;
-    queue.ok("claim", T0, words![1, token('a'), SECOND])?;
-    expect(&mut queue, before, |state| {
-        super::remove(&mut state.scheduled, "0000");
-        super::granted(state, &token('a'), T0 + SECOND, &[("0000", T0 - 5_000)]);
-        super::count(state, "claimed", 1);
-        super::count(state, "seq", 1);
-        let opens: Text = (T0 + 100).into();
-        state.meta.insert("tat".into(), ((T0 + 100) * 1_000).into());
-        state.meta.insert("rate_until".into(), opens.clone());
-        state.meta.insert("closed_until".into(), opens);
-    })
 }
 
 /// A rate that closes the queue after a resume, and is configured again, brings no old pause back.

@@ -174,82 +174,6 @@ pub(super) fn check(queue: &mut Queue) -> Result<()> {
 }
 
 #[test]
-fn apply_creates_changes_keeps_and_removes() -> Result<()> {
-    let mut queue = Queue::start()?;
-    let first = [every("a", "every=1000"), every("b", "every=2000")];
-    let (word, replies, removed) = apply(&mut queue, T0, ["x", "7", ""], &first)?;
-    let created = [1, 2].map(|at| format!("CREATED {}", T0 + at * SECOND));
-    ensure!(word == "OK" && replies == created && removed.is_empty());
-    ticks(&mut queue, T0 + SECOND)?;
-    let kept = show(&mut queue, "a")?;
-    let second = [
-        every("a", "every=1000"),
-        every("b", "every=4000"),
-        every("c", "every=1000"),
-    ];
-    let (_, replies, removed) = apply(&mut queue, T0 + 1_500, ["x", "7", "prune"], &second)?;
-    let expected = [
-        format!("KEPT {}", T0 + 2 * SECOND),
-        format!("CHANGED {}", T0 + 4 * SECOND),
-        format!("CREATED {}", T0 + 2 * SECOND),
-    ];
-    ensure!(replies == expected && removed.is_empty(), "{replies:?}");
-    ensure!(show(&mut queue, "a")? == kept);
-    let third = [every("c", "every=1000")];
-    let (_, _, removed) = apply(&mut queue, T0 + 1_500, ["x", "8", ""], &third)?;
-    ensure!(removed.is_empty() && show(&mut queue, "a")? == kept);
-    let (_, _, removed) = apply(&mut queue, T0 + 1_500, ["x", "8", "prune"], &third)?;
-    ensure!(removed == ["a", "b"], "{removed:?}");
-    ensure!(show(&mut queue, "a").is_err() && show(&mut queue, "c").is_ok());
-    Ok(())
-}
-
-#[test]
-fn apply_of_an_older_revision_changes_nothing() -> Result<()> {
-    let mut queue = Queue::start()?;
-    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
-    let before = queue.contents()?;
-    let other = [every("b", "every=1000")];
-    let (word, replies, removed) = apply(&mut queue, T0 + 1, ["x", "6", "prune"], &other)?;
-    ensure!(word == "STALE 7" && replies.is_empty() && removed.is_empty());
-    ensure!(queue.contents()? == before);
-    // A set that lost all its schedules keeps its revision.
-    apply(&mut queue, T0 + 1, ["x", "8", "prune"], &[])?;
-    ensure!(apply(&mut queue, T0 + 1, ["x", "7", ""], &other)?.0 == "STALE 8");
-    ensure!(apply(&mut queue, T0 + 1, ["y", "1", ""], &other)?.0 == "OK");
-    Ok(())
-}
-
-#[test]
-fn a_dry_run_answers_and_writes_nothing() -> Result<()> {
-    let mut queue = Queue::start()?;
-    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
-    let before = queue.contents()?;
-    let other = [every("b", "every=1000")];
-    let (word, replies, removed) = apply(&mut queue, T0, ["x", "8", "prune dry_run"], &other)?;
-    ensure!(word == "OK" && replies == [format!("CREATED {}", T0 + SECOND)] && removed == ["a"]);
-    ensure!(queue.contents()? == before);
-    let mut empty = Queue::start()?;
-    let before = empty.contents()?;
-    apply(&mut empty, T0, ["x", "8", "dry_run now"], &other)?;
-    ensure!(empty.contents()? == before);
-    Ok(())
-}
-
-#[test]
-fn one_bad_schedule_stops_the_whole_apply() -> Result<()> {
-    let mut queue = Queue::start()?;
-    apply(&mut queue, T0, ["x", "7", ""], &[every("a", "every=1000")])?;
-    let before = queue.contents()?;
-    let mixed = [every("b", "every=1000"), every("a", "every=9")];
-    let (word, replies, removed) = apply(&mut queue, T0, ["x", "8", "prune"], &mixed)?;
-    ensure!(word == "INVALID" && removed.is_empty());
-    ensure!(replies[1].starts_with("INVALID every must be 10"));
-    ensure!(queue.contents()? == before);
-    Ok(())
-}
-
-#[test]
 fn apply_keeps_a_schedule_whose_words_are_in_another_order() -> Result<()> {
     let mut queue = Queue::start()?;
     declare(
@@ -285,26 +209,5 @@ fn apply_keeps_a_schedule_whose_words_are_in_another_order() -> Result<()> {
     ] {
         ensure!(declare(&mut queue, T0 + HOUR, &[other])?[0].starts_with("CHANGED"));
     }
-    Ok(())
-}
-
-#[test]
-fn nothing_fires_at_deploy_unless_asked() -> Result<()> {
-    let mut queue = Queue::start()?;
-    let schedules = [every("s", "every=3600000")];
-    declare(&mut queue, T0, &schedules)?;
-    ensure!(ticks(&mut queue, T0 + 1)?.is_empty());
-    declare(&mut queue, T0 + 2, &[every("s", "every=7200000")])?;
-    ensure!(ticks(&mut queue, T0 + 3)?.is_empty());
-    let asked = [every("s", "every=7200000"), every("t", "every=3600000")];
-    for _ in 0..2 {
-        apply(&mut queue, T0 + 4, ["some", "", "now"], &asked)?;
-    }
-    ensure!(ticks(&mut queue, T0 + 4)? == [format!("t@{}", T0 + 4)]);
-    ensure!(show(&mut queue, "t")?.triggered == 1);
-    ensure!(show(&mut queue, "t")?.counts == [0; 4]);
-    let changed = [every("t", "every=7200000")];
-    let (_, replies, _) = apply(&mut queue, T0 + 5, ["some", "", "now"], &changed)?;
-    ensure!(replies[0].starts_with("CHANGED") && ticks(&mut queue, T0 + 5)?.is_empty());
     Ok(())
 }

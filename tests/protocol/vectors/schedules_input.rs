@@ -3,7 +3,6 @@
 use anyhow::{Result, ensure};
 
 use super::schedules::{apply, cron, declare, every, listed};
-use super::schedules_bounds::declare_many;
 use crate::queue::{HOUR, Queue, T0};
 use crate::reply::{Text, words};
 
@@ -252,35 +251,5 @@ fn names_with_odd_bytes_find_no_schedule() -> Result<()> {
         ids.iter().any(|id| id.starts_with("A.b_c-d:e/f@")),
         "{ids:?}"
     );
-    Ok(())
-}
-
-#[test]
-fn the_limit_of_10000_schedules_is_kept() -> Result<()> {
-    let mut queue = Queue::start()?;
-    for set in 0..10 {
-        let schedules = (0..1_000).map(|at| every(&format!("s{set}.{at}"), "every=3600000"));
-        declare_many(&mut queue, &set.to_string(), &schedules.collect::<Vec<_>>())?;
-    }
-    let (word, replies, _) = apply(&mut queue, T0, ["x", "", ""], &[every("s", "every=1000")])?;
-    ensure!(word == "INVALID", "{replies:?}");
-    ensure!(replies == ["INVALID this queue would have more than 10000 schedules"]);
-    let (word, ..) = apply(
-        &mut queue,
-        T0,
-        ["5", "", ""],
-        &[every("s5.7", "every=1000")],
-    )?;
-    ensure!(word == "OK");
-    let (mut cursor, mut found) = (Text::default(), 0);
-    loop {
-        let page = queue.ok("schedules", T0, words![&cursor, 1_000, ""])?;
-        found += page.part(2)?.list()?.len();
-        cursor = page.part(1)?.bytes()?.clone();
-        if cursor.0.is_empty() {
-            break;
-        }
-    }
-    ensure!(found == 10_000, "{found}");
     Ok(())
 }

@@ -26,44 +26,6 @@ fn first_in(queue: &mut Queue, state: &str) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn overlap_decides_by_the_state_of_the_earlier_tick() -> Result<()> {
-    // Overlap, state, whether the second fire makes a tick, and whether the first tick stays.
-    for (overlap, state, is_made, stays) in [
-        ("allow", "leased", true, true),
-        ("allow", "scheduled", true, true),
-        ("skip", "leased", false, true),
-        ("skip", "scheduled", false, true),
-        ("skip", "ready", false, true),
-        ("skip", "dead", true, true),
-        ("skip", "done", true, false),
-        ("replace", "leased", true, true),
-        ("replace", "scheduled", true, false),
-        ("replace", "dead", true, true),
-        ("replace", "done", true, false),
-    ] {
-        let what = format!("{overlap}, {state}");
-        let mut queue = with(&format!("every=1000 overlap={overlap}"))?;
-        first_in(&mut queue, state)?;
-        let ids = ticks(&mut queue, SECOND_FIRE)?;
-        ensure!(
-            ids.contains(&tick(SECOND_FIRE)) == is_made,
-            "{what}: {ids:?}"
-        );
-        let messages = queue.state()?.messages;
-        ensure!(
-            messages.contains_key(&tick(FIRST).into()) == stays,
-            "{what}"
-        );
-        let skipped = u64::from(!is_made);
-        ensure!(
-            show(&mut queue, "s")?.counts == [2 - skipped, 0, skipped, 0],
-            "{what}"
-        );
-    }
-    Ok(())
-}
-
 /// The claim takes the timer first: the earlier tick stays behind it in the ready list.
 #[test]
 fn replace_removes_a_ready_tick_and_keeps_the_others() -> Result<()> {
@@ -129,66 +91,6 @@ fn an_id_that_is_taken_counts_as_overlap() -> Result<()> {
     ensure!(ticks(&mut queue, FIRST)?.is_empty());
     ensure!(show(&mut queue, "s")?.counts == [0, 0, 1, 0]);
     ensure!(ticks(&mut queue, SECOND_FIRE)? == [tick(SECOND_FIRE)]);
-    Ok(())
-}
-
-#[test]
-fn a_tick_by_hand_obeys_the_overlap_and_moves_nothing() -> Result<()> {
-    for (overlap, reply) in [
-        ("allow", "CREATED"),
-        ("skip", "OVERLAPS"),
-        ("replace", "CREATED"),
-    ] {
-        let mut queue = with(&format!("every=1000 overlap={overlap}"))?;
-        first_in(&mut queue, "scheduled")?;
-        let before = show(&mut queue, "s")?;
-        let now = FIRST + 7;
-        let replies = queue.items("trigger", now, words!["s", "now"])?;
-        ensure!(replies[0].starts_with(reply), "{replies:?}");
-        super::schedules::check(&mut queue)?;
-        let mut after = show(&mut queue, "s")?;
-        ensure!(after.triggered == u64::from(reply == "CREATED"));
-        after.triggered = 0;
-        ensure!(after == before);
-        let has_first = queue.state()?.messages.contains_key(&tick(FIRST).into());
-        ensure!(has_first == (overlap != "replace"), "{overlap}");
-        if reply == "CREATED" {
-            ensure!(ticks(&mut queue, now)? == [tick(now)]);
-            let again = queue.items("trigger", now, words!["s", "now"])?;
-            let expected = if overlap == "skip" {
-                "OVERLAPS"
-            } else {
-                "EXISTS"
-            };
-            ensure!(again[0].starts_with(expected), "{again:?}");
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn a_backfill_makes_each_past_fire_once() -> Result<()> {
-    let mut queue = with("every=1000 overlap=skip")?;
-    let now = T0 + 10 * SECOND;
-    let times = words!["s", FIRST, SECOND_FIRE, FIRST, now + 1, "-1", "1.5", "x"];
-    let replies = queue.items("trigger", now, times)?;
-    let invalid = "INVALID time must be unix ms that are not ahead";
-    let expected = [
-        format!("CREATED {}", tick(FIRST)),
-        format!("CREATED {}", tick(SECOND_FIRE)),
-        format!("EXISTS {}", tick(FIRST)),
-    ];
-    ensure!(
-        replies[..3] == expected && replies[3..] == [invalid; 4],
-        "{replies:?}"
-    );
-    // The ticks wait, so the schedule's own fire is skipped.
-    queue.ok("promote", now, words![9])?;
-    let ids = ticks(&mut queue, now)?;
-    ensure!(
-        ids.len() == 2 && show(&mut queue, "s")?.counts == [0, 9, 1, 0],
-        "{ids:?}"
-    );
     Ok(())
 }
 

@@ -2,66 +2,14 @@
 
 use anyhow::{Result, ensure};
 
-use super::schedules::{apply, check, claim, cron, declare, every, show, tick, ticks, with};
+use super::schedules::{apply, check, claim, cron, declare, every, tick, ticks, with};
 use crate::frozen;
 use crate::queue::{HOUR, Queue, SECOND, T0, keys_of, token};
 use crate::reply::{Header, Text, words};
 use crate::state::State;
 
-const NEVER: u64 = 7_258_118_400_000;
-
 fn timer_at(queue: &mut Queue) -> Result<Option<f64>> {
     Ok(State::score(&queue.state()?.scheduled, &"\u{4}s".into()))
-}
-
-#[test]
-fn a_pause_counts_its_fires_and_keeps_the_phase() -> Result<()> {
-    for promoted in [false, true] {
-        let mut queue = with("every=1000")?;
-        ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 1);
-        if promoted {
-            queue.ok("promote", T0 + 2 * SECOND, words![9])?;
-        }
-        for _ in 0..2 {
-            ensure!(
-                queue.items("amend", T0 + 2 * SECOND, words!["pause", "s", "?"])?
-                    == ["OK 0", "GONE"]
-            );
-            ensure!(timer_at(&mut queue)? == Some(NEVER as f64));
-            check(&mut queue)?;
-        }
-        ensure!(Header::of(&queue.ok("stats", T0, words![])?)?.head == -1);
-        ensure!(ticks(&mut queue, T0 + 5_500)?.is_empty());
-        let next = T0 + 6 * SECOND;
-        for _ in 0..2 {
-            let replies = queue.items("amend", T0 + 5_500, words!["resume", "s"])?;
-            ensure!(replies == [format!("OK {next}")], "{replies:?}");
-        }
-        ensure!(show(&mut queue, "s")?.counts == [1, 0, 0, 4]);
-        ensure!(ticks(&mut queue, next)? == [tick(next)]);
-    }
-    Ok(())
-}
-
-#[test]
-fn a_changed_schedule_stays_paused_and_a_removed_one_is_gone() -> Result<()> {
-    let mut queue = with("every=1000")?;
-    ensure!(ticks(&mut queue, T0 + SECOND)?.len() == 1);
-    queue.ok("amend", T0, words!["pause", "s"])?;
-    declare(&mut queue, T0 + SECOND, &[every("s", "every=2000")])?;
-    ensure!(show(&mut queue, "s")?.state == "paused");
-    ensure!(ticks(&mut queue, T0 + HOUR)?.is_empty());
-    ensure!(queue.items("amend", T0, words!["remove", "s", "s"])? == ["OK 0", "GONE"]);
-    check(&mut queue)?;
-    let state = queue.state()?;
-    ensure!(state.messages.keys().all(|id| id.text() != "\u{4}s"));
-    ensure!(
-        state.messages.contains_key(&tick(T0 + SECOND).into()),
-        "ticks stay"
-    );
-    let set = state.meta.get(&"schedules:some".into()).map(Text::text);
-    ensure!(set.as_deref() == Some("\n"), "{set:?}");
-    Ok(())
 }
 
 #[test]
@@ -82,19 +30,6 @@ fn a_removed_schedule_leaves_the_ready_list() -> Result<()> {
             "{way}"
         );
     }
-    Ok(())
-}
-
-#[test]
-fn promote_moves_timers_and_claim_takes_them_in_due_order() -> Result<()> {
-    let mut queue = with("every=1000")?;
-    queue.push(T0, "a", T0 + 999, "")?;
-    queue.push(T0, "b", T0 + 1_001, "")?;
-    ensure!(queue.ok("promote", T0 + 1_001, words![9])?.part(1)?.int()? == 3);
-    ensure!(timer_at(&mut queue)?.is_none());
-    let expected = ["a".to_owned(), tick(T0 + SECOND), "b".to_owned()];
-    ensure!(ticks(&mut queue, T0 + 1_001)? == expected);
-    ensure!(timer_at(&mut queue)? == Some((T0 + 2 * SECOND) as f64));
     Ok(())
 }
 

@@ -66,61 +66,6 @@ fn returned_messages_are_before_ready_ones() -> Result<()> {
 }
 
 #[test]
-fn a_stale_throttle_leaves_ready_messages() -> Result<()> {
-    let mut queue = busy()?;
-    queue.ok("promote", T0, words![10])?;
-    let before = queue.state()?;
-    queue.ok("throttle", T0, words!["00", token('b'), 500])?;
-    expect(&mut queue, before, |_| {})
-}
-
-#[test]
-fn a_shorter_throttle_keeps_the_opening() -> Result<()> {
-    let mut queue = busy()?;
-    queue.ok("throttle", T0, words!["00", token('a'), 1_500])?;
-    let reply = queue.items("throttle", T0 + 1_000, words!["01", token('a'), 499])?;
-    ensure!(reply == [format!("OK {}", T0 + 1_500)]);
-    Ok(())
-}
-
-#[test]
-fn max_throttle_ms_limits_the_break() -> Result<()> {
-    let year = 31_536_000_000_u64;
-    let mut queue = busy()?;
-    let reply = queue.items("throttle", T0, words!["00", token('a'), year])?;
-    ensure!(reply == [format!("OK {}", T0 + 900 * SECOND)], "{reply:?}");
-    queue.ok("resume", T0, words![])?;
-    queue.ok("configure", T0, words!["max_throttle_ms", 700])?;
-    let reply = queue.items("throttle", T0, words!["01", token('a'), year])?;
-    ensure!(reply == [format!("OK {}", T0 + 700)], "{reply:?}");
-    Ok(())
-}
-
-#[test]
-fn a_stale_token_returns_and_closes_nothing() -> Result<()> {
-    let mut queue = busy()?;
-    let before = queue.state()?;
-    let calls = words![
-        "00",
-        token('b'),
-        500,
-        "?",
-        token('a'),
-        500,
-        "later",
-        token('a'),
-        500
-    ];
-    ensure!(queue.items("throttle", T0, calls)? == ["LOST", "GONE", "LOST"]);
-    let invalid = queue.items("throttle", T0, words!["00", token('a'), 0])?;
-    ensure!(
-        invalid[0].starts_with("INVALID wait must be"),
-        "{invalid:?}"
-    );
-    expect(&mut queue, before, |state| state.wake = vec!["1".into(); 2])
-}
-
-#[test]
 fn close_closes_without_a_delivery() -> Result<()> {
     let mut queue = Queue::start()?;
     let absent = queue.ok("throttle", T0, words!["close", 500])?;
@@ -140,23 +85,5 @@ fn close_closes_without_a_delivery() -> Result<()> {
         super::count(state, "seq", 1);
     })?;
     ensure!(claimed(&mut queue, opens, 9)? == ["later"]);
-    Ok(())
-}
-
-#[test]
-fn only_items_that_answered_ok_lengthen_the_break() -> Result<()> {
-    let minute = 60 * SECOND;
-    for (id, holder) in [
-        ("01", token('b')),
-        ("absent", token('a')),
-        ("00", token('a')),
-    ] {
-        let mut queue = busy()?;
-        let items = words!["00", token('a'), 1_000, id, holder, minute];
-        let replies = queue.items("throttle", T0, items)?;
-        ensure!(replies[0] == format!("OK {}", T0 + SECOND), "{replies:?}");
-        ensure!(["LOST", "GONE"].contains(&&*replies[1]), "{replies:?}");
-        ensure!(!claimed(&mut queue, T0 + SECOND, 9)?.is_empty(), "{id}");
-    }
     Ok(())
 }

@@ -47,29 +47,3 @@ fn every_byte_of_a_token_counts() -> Result<()> {
     }
     expect(&mut queue, before, |_| ())
 }
-
-#[test]
-fn an_ack_leaves_lost_messages_to_their_new_claim() -> Result<()> {
-    let mut queue = Queue::start()?;
-    for id in ["a", "b", "c"] {
-        queue.ok("push", T0, words!["", id, T0, "payload", "max_attempts=3"])?;
-    }
-    ensure!(queue.take(T0, 3, &token('x'))?.len() == 3);
-    queue.ok("release", T0, words!["b", token('x')])?;
-    ensure!(queue.take(T0, 1, &token('y'))? == ["b"]);
-    queue.ok("release", T0, words!["c", token('x')])?;
-    ensure!(
-        queue.items("ack", T0, words![token('x'), 3, "a", "b", "c"])? == ["OK", "LOST", "LOST"]
-    );
-    let state = queue.state()?;
-    for id in ["b", "c"] {
-        ensure!(
-            state.messages.get(&id.into()) == Some(&"payload".into()),
-            "{id} has no payload"
-        );
-        ensure!(state.attrs.contains_key(&id.into()), "{id} has no options");
-    }
-    ensure!(queue.items("ack", T0, words![token('y'), 1, "b"])? == ["OK"]);
-    ensure!(queue.take(T0, 1, &token('z'))? == ["c"]);
-    Ok(())
-}
