@@ -19,12 +19,7 @@ async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
     for number in 0..EACH {
         let id = format!("{name}-{number}");
         let delay = Duration::from_millis(number as u64 * 7 % 300);
-        ensure!(
-            queue
-                .push_message(Message::new("payload").id(&id).due(delay))
-                .await?
-                == Pushed::Created
-        );
+        ensure!(queue.push("payload").id(&id).due(delay).await? == Pushed::Created);
         match number % 10 {
             3 => cancelled += usize::from(queue.cancel(&id).await? == Cancelled::Cancelled),
             5 => drop(queue.run_now(&id).await?),
@@ -132,7 +127,9 @@ async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
     for number in 0..planted {
         setup
             .queue
-            .push_message(Message::new("x").id(format!("planted-{number}")).due(HOUR))
+            .push("x")
+            .id(format!("planted-{number}"))
+            .due(HOUR)
             .await?;
     }
     let (worker, mut handled) = acking(setup.queue.worker().concurrency(16));

@@ -2,7 +2,7 @@
 //! Rust library works without it.
 
 use anyhow::{Context, Result};
-use dueq::{Client, Functions, Message, Pushed};
+use dueq::{Client, Functions, Pushed};
 use dueq_testkit::cluster::Cluster;
 
 use super::support::*;
@@ -92,13 +92,7 @@ async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
 async fn the_client_does_not_need_the_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
-    assert_eq!(
-        setup
-            .queue
-            .push_message(Message::new("1").id("one"))
-            .await?,
-        Pushed::Created
-    );
+    assert_eq!(setup.queue.push("1").id("one").await?, Pushed::Created);
 
     let _: String = setup.command(&["FUNCTION", "FLUSH", "SYNC"]).await?;
     assert!(
@@ -106,13 +100,7 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
             .await
             .is_err_and(|error| format!("{error:#}").contains("Function not found"))
     );
-    assert_eq!(
-        setup
-            .queue
-            .push_message(Message::new("2").id("two"))
-            .await?,
-        Pushed::Created
-    );
+    assert_eq!(setup.queue.push("2").id("two").await?, Pushed::Created);
     assert_eq!(setup.client.functions().await?, Functions::Absent);
     assert_eq!(claim(&setup.queue, 2).await?.len(), 2);
     Ok(())

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt::Debug;
 
 use anyhow::Result;
-use dueq::{Client, ClientOptions, ErrorKind, Message};
+use dueq::{Client, ClientOptions, ErrorKind};
 use dueq_testkit::Server;
 
 use crate::support::{LONG, acking};
@@ -39,7 +39,7 @@ async fn types_with_a_connection_hide_its_password() -> Result<()> {
     let client =
         Client::connect(&format!("redis://:{SECRET}@127.0.0.1:{}/0", server.port())).await?;
     let queue = client.queue("orders")?;
-    queue.push_message(Message::new("x").id("one")).await?;
+    queue.push("x").id("one").await?;
     let delivery = loop {
         if let Some(delivery) = queue.claim(1, LONG).await?.pop() {
             break delivery;

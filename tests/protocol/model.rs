@@ -3,43 +3,44 @@
 //! `DUEQ_MODEL_SEED` runs more seeds, such as `7` or `7,8,9`. `DUEQ_MODEL_STEPS` sets the length of each run.
 //! A failure names its seed and step.
 
-mod arguments;
-mod beats;
-mod choices;
-mod choices_of_schedules;
+/// The random client.
+mod client {
+    pub(crate) mod arguments;
+    pub(crate) mod choices;
+    pub(crate) mod choices_of_schedules;
+    pub(crate) mod driver;
+    pub(crate) mod items;
+    pub(crate) mod operation;
+    pub(crate) mod plans;
+    pub(crate) mod plans_of_ends;
+}
+/// Schedules in the model.
+pub(crate) mod schedules {
+    pub(crate) mod fields;
+    pub(crate) mod fires;
+    pub(crate) mod schedule;
+    pub(crate) mod verbs;
+    #[cfg(feature = "schedules")]
+    pub(crate) mod zones;
+}
+
 mod claims;
-mod clock;
-mod closing;
 mod consumers;
 mod coverage;
-mod driver;
 mod expected;
-mod fires;
-mod follow_ups;
 mod history;
 mod history_of_pushes;
-mod history_of_ticks;
-mod items;
 mod memory;
 mod message;
-mod operation;
 mod partitions;
-mod plans;
-mod plans_of_ends;
 mod producers;
 mod pushes;
 mod reads;
 mod repairs;
-pub(crate) mod schedule;
-mod schedule_calls;
-mod schedule_fields;
-mod schedules;
 mod soft_limits;
 mod structure;
 mod windows;
 mod world;
-#[cfg(feature = "schedules")]
-mod zones;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -49,11 +50,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::queue::{Calls, Queue};
 use crate::reply::{Reply, Text, words};
+use client::driver::Driver;
+use client::operation::Operation;
 use coverage::{REQUIRED, REQUIRED_OF_SCHEDULES};
-use driver::Driver;
 use history::History;
-use operation::Operation;
-pub(crate) use structure::{check_structure, leased};
+pub(crate) use structure::check_structure;
 use world::{Now, World};
 
 const STEPS: usize = 6_000;

@@ -1,74 +1,91 @@
 //! Each test covers one risk: it seeds a state, calls a verb and compares the state after the call.
 
-mod audit_cost;
-mod bounds;
-mod bytes;
-mod claim_values;
-mod claims;
-mod clock;
-mod closed;
-mod cost;
-mod cost_calls;
-mod cost_table;
-mod crashes;
-mod creations;
-mod debounce;
-mod due;
-mod dues;
-mod ended_leases;
-mod expiry;
-mod follow_ups;
-mod held;
-mod hints;
-mod history;
-mod layout3;
-mod leased_limit;
-mod leases;
-mod lends;
-mod memory;
-mod next;
-mod next_repeats;
-mod node_lists;
-mod nodes;
-mod nonsense;
-mod odd_input;
-mod older_roles;
-mod outcomes;
-mod pages;
-mod parked_notices;
-mod parking;
-mod partitions;
-mod pushes;
-mod rates;
-mod refusals;
-mod remaps;
-mod repairs;
-mod repeated_cancels;
-mod repeats;
-mod roles;
-mod rosters;
-mod schedules;
-mod schedules_bounds;
-mod schedules_counts;
-mod schedules_crons;
-mod schedules_input;
-mod schedules_overlap;
-mod schedules_property;
-mod schedules_ticks;
-mod schedules_verbs;
-mod selections;
-mod shares;
-mod snoozes;
-mod throttles;
-mod timers;
-mod tokens;
-mod trims;
-mod types;
-mod upserts;
-mod windows;
+/// What a claim grants, and its leases.
+mod claims {
+    pub(crate) mod crashes;
+    pub(crate) mod due;
+    pub(crate) mod grants;
+    pub(crate) mod held;
+    pub(crate) mod leases;
+    pub(crate) mod shares;
+    pub(crate) mod values;
+}
+
+/// What a call costs at most.
+mod cost {
+    pub(crate) mod bounds;
+    pub(crate) mod calls;
+    pub(crate) mod limits;
+    pub(crate) mod table;
+}
+
+/// How many messages may start.
+mod limits {
+    pub(crate) mod closed;
+    pub(crate) mod leased;
+    pub(crate) mod rates;
+}
+
+/// Nodes and notices.
+mod nodes {
+    pub(crate) mod hints;
+    pub(crate) mod lists;
+    pub(crate) mod parked_notices;
+    pub(crate) mod parking;
+    pub(crate) mod rosters;
+}
+
+/// Queues with a map.
+mod partitions {
+    pub(crate) mod calls;
+    pub(crate) mod layout3;
+    pub(crate) mod remaps;
+}
+
+/// Pushes, and what becomes of a message.
+mod pushes {
+    pub(crate) mod debounce;
+    pub(crate) mod expiry;
+    pub(crate) mod follow_ups;
+    pub(crate) mod next;
+    pub(crate) mod next_repeats;
+    pub(crate) mod options;
+    pub(crate) mod outcomes;
+    pub(crate) mod repeated_cancels;
+    pub(crate) mod repeats;
+    pub(crate) mod windows;
+}
+
+/// Reads, repairs and the history.
+mod reads {
+    pub(crate) mod history;
+    pub(crate) mod pages;
+    pub(crate) mod repairs;
+    pub(crate) mod selections;
+}
+
+/// Calls that are refused, and odd values.
+mod refused {
+    pub(crate) mod bytes;
+    pub(crate) mod nonsense;
+    pub(crate) mod odd_input;
+    pub(crate) mod older_roles;
+    pub(crate) mod refusals;
+    pub(crate) mod roles;
+}
+
+/// Schedules and their ticks.
+mod schedules {
+    pub(crate) mod bounds;
+    pub(crate) mod declared;
+    pub(crate) mod input;
+    pub(crate) mod overlap;
+    pub(crate) mod ticks;
+    pub(crate) mod verbs;
+}
 
 use anyhow::{Result, ensure};
-pub(crate) use older_roles::user_of_0_1;
+pub(crate) use refused::older_roles::user_of_0_1;
 
 use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
@@ -126,29 +143,6 @@ fn add(scores: &mut Scores, id: &str, score: u64) {
 
 fn remove(scores: &mut Scores, id: &str) {
     scores.retain(|(member, _)| *member != Text::from(id));
-}
-
-/// Adds to the state what a claim of these ids and due times stores.
-fn granted(state: &mut State, token: &Text, deadline: u64, ids: &[(&str, u64)]) {
-    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
-    for (id, due) in ids {
-        state.claims.insert(
-            (*id).into(),
-            Text([&token.0[..], due.to_string().as_bytes()].concat()),
-        );
-    }
-    let list = ids.iter().map(|(id, _)| *id).collect::<Vec<_>>().join("\n");
-    state.claims.insert(of("\u{1}"), list.into());
-    state.claims.insert(of("\u{2}"), (ids.len() as u64).into());
-    add(&mut state.leases, &of("\u{1}").text(), deadline);
-}
-
-/// Removes from the state the record of a claim whose last id has left its lease.
-fn ended(state: &mut State, token: &Text) {
-    let of = |kind: &str| Text([kind.as_bytes(), &token.0].concat());
-    state.claims.remove(&of("\u{1}"));
-    state.claims.remove(&of("\u{2}"));
-    remove(&mut state.leases, &of("\u{1}").text());
 }
 
 /// Adds to a number in meta.

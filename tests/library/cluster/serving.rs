@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use dueq::{Cancelled, Client, Deleted, Delivery, Durability, Message, Rescheduled, RunNow};
+use dueq::{Cancelled, Client, Deleted, Delivery, Durability, Rescheduled, RunNow};
 use dueq_testkit::cluster::Cluster;
 
 use crate::support::{LIMIT, messages, push_all, seen, stats_until, until};
@@ -119,7 +119,7 @@ async fn waits_for_replicas_are_at_the_master_of_the_queue() -> Result<()> {
     for name in names().into_iter().take(4) {
         let queue = client.queue(&name)?;
         let (_, master) = cluster.place(&name).await?;
-        let pushed = queue.push_message(Message::new("a").durability(none)).await;
+        let pushed = queue.push("a").durability(none).await;
         let error = pushed.expect_err("no master has a replica");
         assert!(error.to_string().contains("0 of 1 replicas"), "{error}");
         let waits = async || {

@@ -69,10 +69,7 @@ async fn deliver_through(blip: Blip, lasts: Duration, count: usize) -> Result<()
         async {}
     };
     let worker = Running::start(queue.worker().lease(LONG), handler);
-    setup
-        .queue
-        .push_message(Message::new("").id("first"))
-        .await?;
+    setup.queue.push("").id("first").await?;
     handled.next().await?;
 
     let begin_ms = unix_ms() + 1_500;
@@ -157,16 +154,14 @@ async fn frozen_server_gets_few_connections() -> Result<()> {
         anyhow::Ok(line.unwrap_or_default().trim().parse::<u64>()?)
     };
     let (worker, mut handled) = crate::support::acking(setup.queue.worker());
-    setup
-        .queue
-        .push_message(Message::new("").id("before"))
-        .await?;
+    setup.queue.push("").id("before").await?;
     handled.next().await?;
     let before = connections().await?;
     signal("-STOP", setup.server.pid())?;
+    let stopped = std::time::Instant::now();
     let pushes = (0..20).map(|_| {
         let queue = setup.queue.clone();
-        tokio::spawn(async move { queue.push_message(Message::new("")).await.map(drop) })
+        tokio::spawn(async move { queue.push("").await.map(drop) })
     });
     let pushes: Vec<_> = pushes.collect();
     tokio::time::sleep(Duration::from_secs(3)).await; // the fault's duration
@@ -177,7 +172,8 @@ async fn frozen_server_gets_few_connections() -> Result<()> {
     handled.take(20).await?;
     // Two a second for the client, and as many for the node; some for their calls afterwards.
     let opened = connections().await? - before;
-    assert!(opened <= 25, "{opened} connections");
+    let most = 4 * stopped.elapsed().as_secs() + 13;
+    assert!(opened <= most, "{opened} connections, not {most}");
     worker.stop().await
 }
 
@@ -188,15 +184,11 @@ async fn first_call_on_a_forgotten_connection_is_fast() -> Result<()> {
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     for round in 0..3 {
-        queue
-            .push_message(Message::new("").id(format!("{round}")))
-            .await?;
+        queue.push("").id(format!("{round}")).await?;
         tokio::time::sleep(Duration::from_millis(1_100)).await; // idle time that triggers the fault
         proxy.forsake_open_connections();
         let start = std::time::Instant::now();
-        queue
-            .push_message(Message::new("").id(format!("{round}-late")))
-            .await?;
+        queue.push("").id(format!("{round}-late")).await?;
         queue.stats().await?;
         let took = start.elapsed();
         println!("the first calls took {took:?}");
@@ -213,13 +205,13 @@ async fn worker_whose_connections_were_forgotten_is_soon_back() -> Result<()> {
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
     let (worker, mut handled) = crate::support::acking(queue.worker().lease(LONG));
     for id in ids(3) {
-        setup.queue.push_message(Message::new("").id(&id)).await?;
+        setup.queue.push("").id(&id).await?;
         assert_eq!(handled.next().await?, id);
         stats_until(&setup.queue, "the ack", |stats| stats.leased == 0).await?;
         proxy.forsake_open_connections();
         let start = std::time::Instant::now();
         let id = format!("{id}-late");
-        setup.queue.push_message(Message::new("").id(&id)).await?;
+        setup.queue.push("").id(&id).await?;
         assert_eq!(within("the message", handled.next()).await??, id);
         println!("delivered after {:?}", start.elapsed());
         assert!(start.elapsed() < LIMIT / 12, "{:?}", start.elapsed());

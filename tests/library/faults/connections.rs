@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Applied, ErrorKind, Message};
+use dueq::{Applied, ErrorKind};
 use tokio::task::JoinHandle;
 
 use crate::support::{HOUR, Setup, acking, command, connection, ids, setup, stats_until};
@@ -38,11 +38,9 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
     let killer = killer(&setup, types, pause).await?;
     for id in ids(300) {
         queue
-            .push_message(
-                Message::new("")
-                    .id(id)
-                    .due(Duration::from_millis(fastrand::u64(0..60))),
-            )
+            .push("")
+            .id(id)
+            .due(Duration::from_millis(fastrand::u64(0..60)))
             .await?;
     }
     killer.abort();
@@ -61,16 +59,6 @@ async fn flow_through(types: &'static [&'static str], pause: Duration) -> Result
         (300, 0, 0)
     );
     worker.stop().await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_survive_kills_of_subscribers() -> Result<()> {
-    flow_through(&["pubsub"], Duration::from_millis(10)).await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_survive_kills_of_command_connections() -> Result<()> {
-    flow_through(&["normal"], Duration::from_millis(20)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,9 +82,7 @@ async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     for id in ["one", "two"] {
         kill().await?;
         let past = std::time::SystemTime::UNIX_EPOCH;
-        queue
-            .push_message(Message::new("").id(id).due(past))
-            .await?;
+        queue.push("").id(id).due(past).await?;
     }
     kill().await?;
     let one = queue.claim(1, crate::support::LONG).await?.remove(0);
@@ -134,19 +120,15 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
         tokio::time::sleep(Duration::from_millis(1_100)).await; // idle time that triggers the fault
         anyhow::Ok(())
     };
-    queue
-        .push_message(Message::new("").id("id").due(HOUR))
-        .await?;
+    queue.push("").id("id").due(HOUR).await?;
     idle().await?;
     let _ = queue.reschedule("id", 2 * HOUR).await?;
     idle().await?;
     queue
-        .push_message(
-            Message::new("")
-                .id("id")
-                .due(HOUR)
-                .on_conflict(dueq::OnConflict::Replace),
-        )
+        .push("")
+        .id("id")
+        .due(HOUR)
+        .on_conflict(dueq::OnConflict::Replace)
         .await?;
     idle().await?;
     assert_eq!(queue.run_now("id").await?, dueq::RunNow::Moved);
@@ -179,7 +161,7 @@ async fn full_client_table_is_reported_and_waited_for() -> Result<()> {
 
     let pushing = tokio::spawn({
         let queue = setup.queue.clone();
-        async move { queue.push_message(Message::new("").id("id")).await }
+        async move { queue.push("").id("id").await }
     });
     // The server has refused it at least once.
     crate::support::until(

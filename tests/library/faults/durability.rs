@@ -132,11 +132,7 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     signal("-STOP", replica.pid())?;
     let waiting = tokio::spawn({
         let queue = setup.queue.clone().durability(replicated(1, LIMIT));
-        async move {
-            queue
-                .push_message(Message::new("x").id("slow").due(HOUR))
-                .await
-        }
+        async move { queue.push("x").id("slow").due(HOUR).await }
     });
     until(
         "the push",
@@ -146,18 +142,10 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     .await?;
     let other = setup.queue.clone().durability(replicated(1, SHORT));
     assert_eq!(
-        setup
-            .queue
-            .push_message(Message::new("y").id("quick").due(HOUR))
-            .await?,
+        setup.queue.push("y").id("quick").due(HOUR).await?,
         Pushed::Created
     );
-    expect_unconfirmed(
-        other
-            .push_message(Message::new("y").id("quick").due(HOUR))
-            .await,
-        "quick",
-    );
+    expect_unconfirmed(other.push("y").id("quick").due(HOUR).await, "quick");
     assert!(!waiting.is_finished(), "it waits for the replica");
     signal("-CONT", replica.pid())?;
     assert_eq!(within("the push", waiting).await???, Pushed::Created);
@@ -170,10 +158,7 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
 async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> {
     let setup = setup_with(&[]).await?;
     assert_eq!(
-        setup
-            .queue
-            .push_message(Message::new("x").id("moved").due(HOUR))
-            .await?,
+        setup.queue.push("x").id("moved").due(HOUR).await?,
         Pushed::Created
     );
     let alone = setup
@@ -182,11 +167,7 @@ async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> 
         .durability(replicated(1, Duration::from_secs(6)));
     let waiting = tokio::spawn({
         let alone = alone.clone();
-        async move {
-            alone
-                .push_message(Message::new("x").id("slow").due(HOUR))
-                .await
-        }
+        async move { alone.push("x").id("slow").due(HOUR).await }
     });
     until(
         "the push",
@@ -328,7 +309,10 @@ async fn durable_push_waits_for_disks_if_the_server_can() -> Result<()> {
             .await?;
         let pushed = setup
             .queue
-            .push_message(Message::new("x").id("a").due(HOUR).durability(fsynced))
+            .push("x")
+            .id("a")
+            .due(HOUR)
+            .durability(fsynced)
             .await;
         if known != [Value::Nil] && appendonly == "yes" {
             assert_eq!(pushed?, Pushed::Created);
@@ -364,7 +348,9 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
     let (setup, _replica) = setup().await?;
     setup
         .queue
-        .push_message(Message::new("x").id("made by an operator").due(HOUR))
+        .push("x")
+        .id("made by an operator")
+        .due(HOUR)
         .await?;
     let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
     let words: Vec<_> = ["ACL", "SETUSER", "shop"]
@@ -379,16 +365,9 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
         .await?
         .queue("orders")?
         .durability(replicated(1, LIMIT));
+    assert_eq!(queue.push("x").id("a").due(HOUR).await?, Pushed::Created);
     assert_eq!(
-        queue
-            .push_message(Message::new("x").id("a").due(HOUR))
-            .await?,
-        Pushed::Created
-    );
-    assert_eq!(
-        queue
-            .push_message(Message::new("x").id("a").due(HOUR))
-            .await?,
+        queue.push("x").id("a").due(HOUR).await?,
         Pushed::Exists(State::Scheduled)
     );
     assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);

@@ -16,18 +16,18 @@ async fn work_continues_in_a_new_queue_after_a_flush() -> Result<()> {
         for delay in [0, 30, 1_100] {
             let id = format!("{round} {delay}");
             queue
-                .push_message(Message::new("").id(&id).due(Duration::from_millis(delay)))
+                .push("")
+                .id(&id)
+                .due(Duration::from_millis(delay))
                 .await?;
             assert_eq!(seen.next().await?, id);
         }
-        queue
-            .push_message(Message::new("").id("lost").due(HOUR))
-            .await?;
+        queue.push("").id("lost").due(HOUR).await?;
         setup.command::<()>(&["FLUSHALL"]).await?;
         assert_eq!(queue.get("lost").await?, None);
     }
     // The worker joins the new queue: it beats there.
-    queue.push_message(Message::new("").id("last")).await?;
+    queue.push("").id("last").await?;
     assert_eq!(seen.next().await?, "last");
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     worker.stop().await
@@ -52,11 +52,7 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
     setup
         .command::<()>(&["SET", "dueq:{orders}:messages", "value of another program"])
         .await?;
-    let error = setup
-        .queue
-        .push_message(Message::new("").id("id"))
-        .await
-        .expect_err("not ours");
+    let error = setup.queue.push("").id("id").await.expect_err("not ours");
     assert_eq!(
         (error.kind(), error.was_applied()),
         (ErrorKind::Server, dueq::Applied::No),
@@ -71,7 +67,7 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
     let other = setup.client.queue("other")?;
     let (worker, mut seen) = acking(other.worker());
     for id in ids(3) {
-        other.push_message(Message::new("").id(id)).await?;
+        other.push("").id(id).await?;
     }
     let mut handled = seen.take(3).await?;
     handled.sort_unstable();
@@ -82,15 +78,11 @@ async fn a_queue_with_a_key_of_another_type_fails_alone_and_unharmed() -> Result
 #[tokio::test]
 async fn a_newer_layout_is_refused_and_left_alone() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     setup
         .command::<()>(&["HSET", "dueq:{orders}:meta", "layout", "99"])
         .await?;
-    let error = setup
-        .queue
-        .push_message(Message::new(""))
-        .await
-        .expect_err("newer");
+    let error = setup.queue.push("").await.expect_err("newer");
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert!(error.to_string().contains("layout 99"), "{error}");
     let worker = setup

@@ -69,7 +69,7 @@ async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
     let servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());
-    queue.push_message(Message::new("x").id("before")).await?;
+    queue.push("x").id("before").await?;
     assert_eq!(handled.next().await?, "before");
     let old = servers.master()?.context("a master")?;
     servers.change_master()?;
@@ -77,7 +77,7 @@ async fn work_continues_when_an_operator_changes_the_master() -> Result<()> {
         Ok(servers.master()?.is_some_and(|new| new != old))
     })?;
     wait(&servers, "the old one to follow it", || servers.knows_all())?;
-    queue.push_message(Message::new("x").id("after")).await?;
+    queue.push("x").id("after").await?;
     assert_eq!(handled.next().await?, "after");
     worker.stop().await
 }
@@ -189,7 +189,10 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         timeout: LIMIT,
     };
     let pushed = queue
-        .push_message(Message::new("x").id("before").due(HOUR).durability(before))
+        .push("x")
+        .id("before")
+        .due(HOUR)
+        .durability(before)
         .await?;
     assert_eq!(pushed, Pushed::Created);
     let old = servers.master()?.context("a master")?;
@@ -198,9 +201,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         Ok(servers.master()?.is_some_and(|new| new != old))
     })?;
     assert_eq!(
-        queue
-            .push_message(Message::new("x").id("meanwhile").due(HOUR))
-            .await?,
+        queue.push("x").id("meanwhile").due(HOUR).await?,
         Pushed::Created
     );
     signal("-CONT", servers.servers[old].pid())?;
@@ -212,12 +213,10 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         timeout: Duration::from_millis(100),
     };
     let error = split
-        .push_message(
-            Message::new("x")
-                .id("split")
-                .due(HOUR)
-                .durability(replicated),
-        )
+        .push("x")
+        .id("split")
+        .due(HOUR)
+        .durability(replicated)
         .await
         .expect_err("no replica");
     assert!(
@@ -248,7 +247,7 @@ async fn unknown_service_and_unreachable_sentinels() -> Result<()> {
     Client::connect(&some_down)
         .await?
         .queue("q")?
-        .push_message(Message::new("x"))
+        .push("x")
         .await?;
     let error = within(
         "an error",

@@ -146,13 +146,13 @@ async fn fail_over(
     Ok(first - since)
 }
 
-/// `DUEQ_FAILOVERS` sets the number of failovers (default 2). With `DUEQ_FAILOVER_MEMORY`, pushes wait
+/// `DUEQ_FAILOVERS` sets the number of failovers (default 1). With `DUEQ_FAILOVER_MEMORY`, pushes wait
 /// for no replica, and the test only reports lost messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
     let count: usize = std::env::var("DUEQ_FAILOVERS")
         .ok()
-        .map_or(Ok(2), |count| count.parse())?;
+        .map_or(Ok(1), |count| count.parse())?;
     let memory = std::env::var_os("DUEQ_FAILOVER_MEMORY").is_some();
     let timeout = Duration::from_millis(500);
     let durability = if memory {

@@ -12,7 +12,8 @@ async fn full_server_rejects_pushes_until_it_is_drained() -> Result<()> {
     let queue = &setup.queue;
     for number in 0..40 {
         queue
-            .push_message(Message::new(vec![b'x'; 50_000]).id(format!("{number}")))
+            .push(vec![b'x'; 50_000])
+            .id(format!("{number}"))
             .await?;
     }
     let mut redis = setup.redis().await?;
@@ -50,10 +51,7 @@ async fn full_server_rejects_pushes_until_it_is_drained() -> Result<()> {
 
     // The base memory of a server leaves no room within 1 MB.
     crate::support::command::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "20mb"]).await?;
-    assert_eq!(
-        queue.push_message(Message::new("").id("refused 0")).await?,
-        Pushed::Created
-    );
+    assert_eq!(queue.push("").id("refused 0").await?, Pushed::Created);
     Ok(())
 }
 

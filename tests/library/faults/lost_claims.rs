@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Message, State};
+use dueq::{Message, State};
 
 use super::proxied::{CLAIM, proxied};
 use crate::support::proxy::Proxy;
 use crate::support::{
-    LIMIT, LONG, Running, Setup, acking, ids, push_all, seen, stats_until, until, within,
+    LIMIT, LONG, Setup, acking, ids, push_all, reporting, stats_until, until, within,
 };
 
 const HELD: &str = include_str!("../../../lua/dist/held.lua");
@@ -18,7 +18,7 @@ const HELD: &str = include_str!("../../../lua/dist/held.lua");
 async fn lose_a_grant(setup: &Setup, proxy: &Proxy, id: &str) -> Result<()> {
     let cuts = proxy.cuts();
     proxy.cut_reply_of(CLAIM);
-    setup.queue.push_message(Message::new("").id(id)).await?;
+    setup.queue.push("").id(id).await?;
     until("a lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
     Ok(())
 }
@@ -26,12 +26,9 @@ async fn lose_a_grant(setup: &Setup, proxy: &Proxy, id: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    let (sender, mut attempts) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send((delivery.id().into_owned(), delivery.attempt()));
-        async {}
-    };
-    let worker = Running::start(queue.worker().lease(LONG), handler);
+    let (worker, mut attempts) = reporting(queue.worker().lease(LONG), |delivery| {
+        (delivery.id().into_owned(), delivery.attempt())
+    });
     setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
     for (number, id) in ids(10).into_iter().enumerate() {
         if number % 2 == 1 {
@@ -48,13 +45,10 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    let lease = Duration::from_secs(15);
+    let lease = Duration::from_secs(6);
     let (worker, mut held) = crate::support::holding(queue.worker().lease(lease));
     // The claims have a connection.
-    setup
-        .queue
-        .push_message(Message::new("").id("first"))
-        .await?;
+    setup.queue.push("").id("first").await?;
     assert_eq!(held.next().await?.ack().await?, dueq::Settled::Done);
     setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
     proxy.stall_calls_of(HELD);
@@ -77,10 +71,7 @@ async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
 async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (worker, mut handled) = acking(queue.worker().lease(LONG));
-    setup
-        .queue
-        .push_message(Message::new("").id("first"))
-        .await?;
+    setup.queue.push("").id("first").await?;
     handled.next().await?;
     proxy.shut();
     lose_a_grant(&setup, &proxy, "id").await?;
@@ -115,10 +106,7 @@ async fn claim_that_is_executed_late_grants_nothing_twice() -> Result<()> {
         stats_until(&setup.queue, "the ack", |stats| stats.leased == 0).await?;
         let stalls = proxy.stalls();
         proxy.stall_calls_of(CLAIM);
-        setup
-            .queue
-            .push_message(Message::new("").id(format!("{round}")))
-            .await?;
+        setup.queue.push("").id(format!("{round}")).await?;
         // The first was given up; the second has the same token.
         until(
             "two claims",
@@ -160,10 +148,7 @@ async fn pull_gets_the_grant_of_a_lost_reply() -> Result<()> {
 async fn grant_of_a_lost_reply_is_released_if_nobody_waits() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let puller = queue.puller();
-    setup
-        .queue
-        .push_message(Message::new("").id("first"))
-        .await?;
+    setup.queue.push("").id("first").await?;
     let first = within("a pull", puller.pull(1, LONG, LIMIT)).await??;
     let _ = first[0].ack().await?;
     let pull = tokio::spawn({

@@ -42,9 +42,7 @@ async fn retry_with_a_lost_reply_is_charged_once() -> Result<()> {
 #[tokio::test]
 async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue
-        .push_message(Message::new("").id("id").due(HOUR))
-        .await?;
+    queue.push("").id("id").due(HOUR).await?;
     proxy.cut_reply_of(CANCEL);
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
     assert_eq!(proxy.cuts(), 1);
@@ -57,9 +55,7 @@ async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
 async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
-        queue
-            .push_message(Message::new("old").id("id").due(HOUR))
-            .await?;
+        queue.push("old").id("id").due(HOUR).await?;
         let cuts = proxy.cuts();
         proxy.cut_reply_of(CANCEL);
         proxy.shut();
@@ -74,10 +70,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
         )
         .await?;
         assert_eq!(
-            setup
-                .queue
-                .push_message(Message::new("new").id("id").due(due))
-                .await?,
+            setup.queue.push("new").id("id").due(due).await?,
             Pushed::Created
         );
         let claimed = if state == State::Leased {
@@ -115,9 +108,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
 #[tokio::test]
 async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue
-        .push_message(Message::new("old").id("id").due(HOUR))
-        .await?;
+    queue.push("old").id("id").due(HOUR).await?;
 
     proxy.cut_reply_of(RESCHEDULE);
     let error = queue.reschedule("id", 2 * HOUR).await.expect_err("unknown");
@@ -201,11 +192,9 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     for id in ["first", "second"] {
         queue
-            .push_message(
-                Message::new("")
-                    .id(id)
-                    .due(std::time::SystemTime::UNIX_EPOCH),
-            )
+            .push("")
+            .id(id)
+            .due(std::time::SystemTime::UNIX_EPOCH)
             .await?;
     }
     proxy.cut_reply_of(CLAIM);
@@ -251,9 +240,7 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
 #[tokio::test]
 async fn claim_with_a_token_finds_the_grant_of_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue
-        .push_message(Message::new("payload").id("id").due(Due::at_ms(1)))
-        .await?;
+    queue.push("payload").id("id").due(Due::at_ms(1)).await?;
     let before = setup.queue.stats().await?.claimed;
     proxy.cut_reply_of(CLAIM);
     let token = LeaseToken::random();

@@ -4,80 +4,22 @@ use std::time::Duration;
 
 use anyhow::Result;
 use dueq::{Client, Delivery, Message};
-use dueq_testkit::Server;
 use dueq_testkit::cluster::Cluster;
 
 use crate::support::proxy::Proxy;
-use crate::support::{Running, Seen, command, connection, seen, server_us, setup, until, within};
+use crate::support::{Seen, command, lateness, seen, server_us, setup, until, within};
 
 /// The fallback interval is 1 s; the rest allows for a slow machine.
 const FALLBACK_LIMIT: Duration = Duration::from_secs(1 + 9);
 
-fn lateness(queue: &dueq::Queue) -> (Running, Seen<Duration>) {
-    let (sender, seen) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.lateness());
-        async {}
-    };
-    (Running::start(queue.worker(), handler), seen)
-}
-
 /// Pushes one message after the other: each becomes the head and would cause a notice.
 async fn fires(queue: &dueq::Queue, seen: &mut Seen<Duration>) -> Result<()> {
     for delay in [0, 20, 150, 300, 1_200, 5, 40] {
-        queue
-            .push_message(Message::new("").due(Duration::from_millis(delay)))
-            .await?;
+        queue.push("").due(Duration::from_millis(delay)).await?;
         let late = seen.next().await?;
         assert!(late < FALLBACK_LIMIT, "due after {delay} ms, {late:?} late");
     }
     Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_channels_messages_fire_within_the_fallback() -> Result<()> {
-    let server = Server::start(&[])?;
-    let mut admin = connection(&server.url()).await?;
-    let rule = [
-        "ACL",
-        "SETUSER",
-        "worker",
-        "on",
-        ">secret",
-        "~dueq:*",
-        "+@all",
-        "resetchannels",
-    ];
-    command::<()>(&mut admin, &rule).await?;
-    let url = format!("redis://worker:secret@127.0.0.1:{}/", server.port());
-    let queue = Client::connect(&url).await?.queue("orders")?;
-    let (worker, mut seen) = lateness(&queue);
-    fires(&queue, &mut seen).await?;
-    let subscribers: (String, u64) = command(
-        &mut admin,
-        &["PUBSUB", "SHARDNUMSUB", "dueq:{orders}:notice"],
-    )
-    .await?;
-    assert_eq!(subscribers.1, 0, "the user has no right to subscribe");
-    worker.stop().await
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fires_within_fallback_while_the_subscriber_is_killed() -> Result<()> {
-    let setup = setup().await?;
-    let (worker, mut seen) = lateness(&setup.queue);
-    let mut redis = setup.redis().await?;
-    let killer = tokio::spawn(async move {
-        let mut ticks = tokio::time::interval(Duration::from_millis(10));
-        loop {
-            ticks.tick().await;
-            let _: Result<u64> = command(&mut redis, &["CLIENT", "KILL", "TYPE", "pubsub"]).await;
-        }
-    });
-    let fired = fires(&setup.queue, &mut seen).await;
-    killer.abort();
-    fired?;
-    worker.stop().await
 }
 
 /// The connection is open but silent, as after a firewall drops its state. The worker must detect
@@ -132,7 +74,9 @@ async fn forged_notices_change_nothing() -> Result<()> {
     let mut redis = setup.redis().await?;
     setup
         .queue
-        .push_message(Message::new("").id("far").due(crate::support::HOUR))
+        .push("")
+        .id("far")
+        .due(crate::support::HOUR)
         .await?;
     for forged in [
         "0",

@@ -38,9 +38,7 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     proxy.cut_reply_of(PUSH);
     assert_eq!(
-        queue
-            .push_message(Message::new("a").id("id").due(HOUR))
-            .await?,
+        queue.push("a").id("id").due(HOUR).await?,
         Pushed::Exists(State::Scheduled)
     );
     assert_eq!(proxy.cuts(), 1);
@@ -53,28 +51,19 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
 #[tokio::test]
 async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("other").due(HOUR))
-        .await?;
+    setup.queue.push("").id("other").due(HOUR).await?;
     setup
         .queue
         .configure(Limits::new().max_messages(Some(1)))
         .await?;
-    let error = queue
-        .push_message(Message::new("").id("id"))
-        .await
-        .expect_err("no room");
+    let error = queue.push("").id("id").await.expect_err("no room");
     assert_eq!(
         (error.kind(), error.was_applied()),
         (ErrorKind::Full, Applied::No),
         "{error}"
     );
     proxy.cut_reply_of(PUSH);
-    let error = queue
-        .push_message(Message::new("").id("id"))
-        .await
-        .expect_err("no room");
+    let error = queue.push("").id("id").await.expect_err("no room");
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(
         (error.kind(), error.was_applied()),
@@ -92,7 +81,7 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     for round in 0..20 {
         proxy.cut_reply_of(PUSH);
         let id = format!("{round}");
-        let pushed = queue.push_message(Message::new("").id(&id)).await?;
+        let pushed = queue.push("").id(&id).await?;
         assert!(
             matches!(pushed.outcome(), Pushed::Exists(_) | Pushed::Finished),
             "{pushed:?}"
@@ -162,9 +151,7 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
 #[tokio::test]
 async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    queue
-        .push_message(Message::new("old").id("there").due(HOUR))
-        .await?;
+    queue.push("old").id("there").due(HOUR).await?;
     proxy.cut_reply_of(PUSH);
     let results = queue
         .push_many([
@@ -234,10 +221,7 @@ async fn error_of_an_unknown_push_names_the_new_message() -> Result<()> {
         assert_eq!(setup.queue.get(id).await?.expect("stored").payload, b"made");
     }
     assert_eq!(errors.len(), 3);
-    let refused = queue
-        .push_message(Message::new("").id(""))
-        .await
-        .expect_err("no id");
+    let refused = queue.push("").id("").await.expect_err("no id");
     assert_eq!(
         (refused.was_applied(), refused.message_id()),
         (Applied::No, None)

@@ -26,9 +26,7 @@ async fn killed_server_restarts_without_losing_messages() -> Result<()> {
         async move {
             for id in ids(600) {
                 let delay = Duration::from_millis(fastrand::u64(0..50));
-                queue
-                    .push_message(Message::new("").id(&id).due(delay))
-                    .await?;
+                queue.push("").id(&id).due(delay).await?;
                 let _ = pushed.send(());
             }
             anyhow::Ok(())
@@ -62,9 +60,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     for delivery in &held[..10] {
         let _ = delivery.bury("before the restart").await?;
     }
-    queue
-        .push_message(Message::new("later").id("later").due(HOUR))
-        .await?;
+    queue.push("later").id("later").due(HOUR).await?;
     setup.promote(10).await?;
     let counts = |stats: dueq::Stats| {
         [
@@ -113,7 +109,7 @@ async fn frozen_server_stores_each_message_once() -> Result<()> {
     for id in ids(50) {
         let (queue, sender) = (queue.clone(), sender.clone());
         tokio::spawn(async move {
-            let _ = sender.send(queue.push_message(Message::new("").id(id).due(HOUR)).await);
+            let _ = sender.send(queue.push("").id(id).due(HOUR).await);
         });
     }
     let ack = tokio::spawn(async move { delivery.ack().await });
@@ -140,9 +136,7 @@ async fn flushed_scripts_are_loaded_again() -> Result<()> {
     let queue = &setup.queue;
     for round in 0..20 {
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-        queue
-            .push_message(Message::new("").id(format!("{round}")))
-            .await?;
+        queue.push("").id(format!("{round}")).await?;
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
         let delivery = claim_one(queue).await?;
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
@@ -167,11 +161,9 @@ async fn repeated_script_flushes_stop_no_call() -> Result<()> {
     for id in ids(300) {
         setup
             .queue
-            .push_message(
-                Message::new("")
-                    .id(id)
-                    .due(Duration::from_millis(fastrand::u64(0..20))),
-            )
+            .push("")
+            .id(id)
+            .due(Duration::from_millis(fastrand::u64(0..20)))
             .await?;
     }
     let mut handled = seen.take(300).await?;

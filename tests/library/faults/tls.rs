@@ -5,7 +5,7 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Client, ClientOptions, ErrorKind, Message};
+use dueq::{Client, ClientOptions, ErrorKind};
 use dueq_testkit::Server;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
@@ -121,7 +121,9 @@ async fn works(url: &str, options: &ClientOptions) -> Result<()> {
     let queue = Client::connect_with(url, options).await?.queue("orders")?;
     let (worker, mut handled) = acking(queue.worker());
     queue
-        .push_message(Message::new("x").id("x").due(Duration::from_millis(20)))
+        .push("x")
+        .id("x")
+        .due(Duration::from_millis(20))
         .await?;
     assert_eq!(handled.next().await?, "x");
     worker.stop().await

@@ -78,10 +78,7 @@ async fn wrong_and_missing_passwords_give_different_errors() -> Result<()> {
     let text = refused(&format!("redis://{at}/"), ErrorKind::Denied, quick).await?;
     assert!(text.contains("redis://USER:PASSWORD@HOST/"), "{text}");
     let client = Client::connect(&format!("redis://:right@{at}/3")).await?;
-    client
-        .queue("orders")?
-        .push_message(Message::new(""))
-        .await?;
+    client.queue("orders")?.push("").await?;
     Ok(())
 }
 
@@ -108,10 +105,7 @@ async fn error_names_the_missing_rights_of_a_user() -> Result<()> {
     ))
     .await?;
     let queue = client.queue("orders")?;
-    let error = queue
-        .push_message(Message::new(""))
-        .await
-        .expect_err("no right");
+    let error = queue.push("").await.expect_err("no right");
     assert_eq!(
         (error.kind(), error.was_applied()),
         (ErrorKind::Denied, Applied::No),
@@ -207,7 +201,7 @@ async fn when_the_server_falls_silent_every_call_ends() -> Result<()> {
         }};
     }
     ends!("push", async |queue: &dueq::Queue, _: &dueq::Delivery| {
-        queue.push_message(Message::new("").due(HOUR)).await
+        queue.push("").due(HOUR).await
     });
     ends!("cancel", async |queue: &dueq::Queue, _: &dueq::Delivery| {
         queue.cancel("x").await
@@ -252,7 +246,7 @@ async fn queued_callers_do_not_multiply_the_wait() -> Result<()> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    queue.push_message(Message::new("").due(HOUR)).await?;
+    queue.push("").due(HOUR).await?;
     proxy.fall_silent();
     let start = Instant::now();
     let results = within(

@@ -63,7 +63,7 @@ async fn names_of_queues_out_of_range() -> Result<()> {
         )?;
     }
     let largest = setup.client.queue(&"x".repeat(128))?;
-    largest.push_message(Message::new("")).await?;
+    largest.push("").await?;
     Ok(())
 }
 
@@ -159,7 +159,7 @@ async fn times_beyond_a_hundred_years() -> Result<()> {
     for due in dues {
         refused(
             &format!("{due:?}"),
-            queue.push_message(Message::new("").id("id").due(due)).await,
+            queue.push("").id("id").due(due).await,
             &["100 years"],
         )?;
         refused(
@@ -195,10 +195,7 @@ async fn spreads_that_can_end_after_a_hundred_years() -> Result<()> {
 async fn limits_of_attempts_out_of_range() -> Result<()> {
     let setup = setup().await?;
     for limit in [0, 1_000_001, u32::MAX] {
-        let pushed = setup
-            .queue
-            .push_message(Message::new("").max_attempts(limit))
-            .await;
+        let pushed = setup.queue.push("").max_attempts(limit).await;
         refused(
             "a limit",
             pushed,

@@ -3,20 +3,16 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cancelled, Due, Message, Requeued, Rescheduled, RunNow, State};
+use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State};
 
-use crate::support::{
-    HOUR, LONG, acking, claim, claim_one, messages, push_all, push_and_claim, setup,
-};
+use crate::support::{HOUR, LONG, acking, claim, claim_one, messages, push_all, setup};
 
 #[tokio::test]
 async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.cancel("id").await?, Cancelled::Absent);
-    queue
-        .push_message(Message::new("").id("id").due(HOUR))
-        .await?;
+    queue.push("").id("id").due(HOUR).await?;
     assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
     assert_eq!(
         queue.cancel("id").await?,
@@ -60,11 +56,9 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
         // Due at about the time when the cancel arrives.
         setup
             .queue
-            .push_message(
-                Message::new("")
-                    .id(&id)
-                    .due(Duration::from_millis(number % 3)),
-            )
+            .push("")
+            .id(&id)
+            .due(Duration::from_millis(number % 3))
             .await?;
         match setup.queue.cancel(&id).await? {
             Cancelled::Cancelled => won += 1,
@@ -121,9 +115,7 @@ async fn a_reschedule_answers_for_every_state() -> Result<()> {
 async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue
-        .push_message(Message::new("").id("id").due(HOUR))
-        .await?;
+    queue.push("").id("id").due(HOUR).await?;
     let first = queue.get("id").await?.expect("stored").time_ms;
     let (second, third) = (first + 1_000, first + 2_000);
     assert_eq!(
@@ -149,9 +141,7 @@ async fn run_now_answers_for_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     assert_eq!(queue.run_now("id").await?, RunNow::Absent);
-    queue
-        .push_message(Message::new("").id("id").due(HOUR))
-        .await?;
+    queue.push("").id("id").due(HOUR).await?;
     assert_eq!(queue.run_now("id").await?, RunNow::Moved);
     assert_eq!(
         queue.run_now("id").await?,
@@ -174,9 +164,7 @@ async fn run_now_and_reschedule_wake_a_worker() -> Result<()> {
     let queue = &setup.queue;
     let (worker, mut seen) = acking(queue.worker());
     for id in ["moved", "run"] {
-        queue
-            .push_message(Message::new("").id(id).due(HOUR))
-            .await?;
+        queue.push("").id(id).due(HOUR).await?;
     }
     let _ = queue.run_now("run").await?;
     assert_eq!(seen.next().await?, "run");
@@ -191,7 +179,10 @@ async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
     let queue = &setup.queue;
     assert_eq!(queue.requeue("id").await?, Requeued::Absent);
     queue
-        .push_message(Message::new("payload").id("id").due(HOUR).max_attempts(2))
+        .push("payload")
+        .id("id")
+        .due(HOUR)
+        .max_attempts(2)
         .await?;
     assert_eq!(
         queue.requeue("id").await?,
@@ -226,71 +217,12 @@ async fn requeue_revives_all_dead_and_leaves_the_others_alone() -> Result<()> {
     for delivery in claim(queue, 1_200).await? {
         let _ = delivery.bury("no").await?;
     }
-    queue
-        .push_message(Message::new("").id("waits").due(HOUR))
-        .await?;
+    queue.push("").id("waits").due(HOUR).await?;
     assert_eq!(queue.requeue_all().await?, 1_200);
     let stats = queue.stats().await?;
     assert_eq!(
         (stats.dead, stats.scheduled, stats.due, stats.requeued),
         (0, 1_201, 1_200, 1_200)
     );
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_purge_empties_one_state_and_no_other() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    assert_eq!(
-        queue.purge(State::Dead).await?,
-        0,
-        "for a queue that does not exist"
-    );
-    push_all(queue, messages(30)).await?;
-    let held = claim(queue, 10).await?;
-    setup.promote(20).await?;
-    for delivery in &held[..5] {
-        let _ = delivery.bury("").await?;
-    }
-    push_all(
-        queue,
-        (0..1_500).map(|_| Message::new("").due(HOUR)).collect(),
-    )
-    .await?;
-    let counts = async || {
-        let stats = queue.stats().await?;
-        anyhow::Ok([stats.scheduled, stats.ready, stats.leased, stats.dead])
-    };
-    assert_eq!(counts().await?, [1_500, 20, 5, 5]);
-    assert_eq!(queue.purge(State::Dead).await?, 5);
-    assert_eq!(counts().await?, [1_500, 20, 5, 0]);
-    assert_eq!(queue.purge(State::Scheduled).await?, 1_500);
-    assert_eq!(counts().await?, [0, 20, 5, 0]);
-    assert_eq!(queue.purge(State::Ready).await?, 20);
-    assert_eq!(counts().await?, [0, 0, 5, 0]);
-    for delivery in &held[5..] {
-        assert_eq!(delivery.ack().await?, dueq::Settled::Done);
-    }
-    assert_eq!(queue.stats().await?.purged, 1_525);
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn while_paused_nothing_is_claimed_and_everything_else_works() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    let delivery = push_and_claim(queue, Message::new("").id("held")).await?;
-    queue.pause().await?;
-    queue.pause().await?;
-    assert!(queue.stats().await?.paused);
-    push_all(queue, messages(3)).await?;
-    assert_eq!(queue.claim(3, LONG).await?.len(), 0);
-    assert_eq!(queue.cancel("message-0002").await?, Cancelled::Cancelled);
-    assert_eq!(delivery.release().await?, dueq::Settled::Done);
-    queue.resume().await?;
-    queue.resume().await?;
-    assert!(!queue.stats().await?.paused);
-    assert_eq!(claim(queue, 3).await?.len(), 3);
     Ok(())
 }

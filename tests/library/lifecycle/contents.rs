@@ -1,7 +1,7 @@
 //! A delivery contains exactly the pushed bytes.
 
 use anyhow::Result;
-use dueq::{Cancelled, Limits, Message, Pushed, Rescheduled, State};
+use dueq::{Cancelled, Message, Pushed, Rescheduled, State};
 
 use crate::support::{HOUR, claim_one, push_and_claim, setup};
 
@@ -68,9 +68,7 @@ async fn every_id_works_for_every_verb() -> Result<()> {
     for id in ids {
         let shown = String::from_utf8_lossy(id);
         assert_eq!(
-            queue
-                .push_message(Message::new("a").id(id).due(HOUR))
-                .await?,
+            queue.push("a").id(id).due(HOUR).await?,
             Pushed::Created,
             "{shown}"
         );
@@ -106,29 +104,6 @@ async fn every_id_works_for_every_verb() -> Result<()> {
         assert_eq!(delivery.id_bytes(), id);
         let _ = delivery.release().await?;
         assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled, "{shown}");
-    }
-    Ok(())
-}
-
-/// A claim stops at 4 MiB but takes at least one message.
-#[tokio::test]
-async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    queue
-        .configure(Limits::new().max_payload_bytes(16 * 1024 * 1024))
-        .await?;
-    let large = vec![0xA5; 16 * 1024 * 1024];
-    for id in ["one", "two"] {
-        queue
-            .push_message(Message::new(large.clone()).id(id))
-            .await?;
-    }
-    for id in ["one", "two"] {
-        let deliveries = queue.claim(2, crate::support::LONG).await?;
-        assert_eq!(deliveries.len(), 1);
-        assert_eq!(deliveries[0].id(), id);
-        assert!(deliveries[0].payload() == large);
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use dueq::{Delivery, Due, Message, OnConflict, Rescheduled, RunNow, State};
+use dueq::{Delivery, Due, Message, OnConflict, State};
 
-use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup, until};
+use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup};
 
 /// The test reads the server's clock before the push and after the claim, so it detects a grant
 /// that is early by more than a round trip. It uses many delays because a rounding mistake shows in
@@ -17,10 +17,7 @@ async fn busy_claimer_never_gets_a_message_early() -> Result<()> {
     for round in 0..60 {
         let delay = Duration::from_micros(3_000 + 217 * round);
         let pushed_us = server_us(&mut redis).await?;
-        setup
-            .queue
-            .push_message(Message::new("").due(delay))
-            .await?;
+        setup.queue.push("").due(delay).await?;
         let delivery = claim_one(&setup.queue).await?;
         let claimed_us = server_us(&mut redis).await?;
         let taken = Duration::from_micros(claimed_us - pushed_us);
@@ -85,10 +82,7 @@ async fn worker_is_never_early_and_keeps_the_due_order() -> Result<()> {
 async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
     let setup = setup().await?;
     let moment = SystemTime::now() + HOUR;
-    setup
-        .queue
-        .push_message(Message::new("").id("moment").due(moment))
-        .await?;
+    setup.queue.push("").id("moment").due(moment).await?;
     let stored = setup.queue.get("moment").await?.expect("stored");
     let micros = moment.duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
     assert_eq!(u128::from(stored.time_ms), micros.div_ceil(1_000_000));
@@ -102,117 +96,11 @@ async fn a_delay_is_counted_from_the_servers_clock_not_ours() -> Result<()> {
     let setup = setup().await?;
     let mut redis = setup.redis().await?;
     let before_us = server_us(&mut redis).await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("hour").due(HOUR))
-        .await?;
+    setup.queue.push("").id("hour").due(HOUR).await?;
     let after_us = server_us(&mut redis).await?;
     let due_us = setup.queue.get("hour").await?.expect("stored").time_ms * 1_000;
     let hour_us = u64::try_from(HOUR.as_micros())?;
     assert!((before_us + hour_us..=after_us + hour_us + 1_000).contains(&due_us));
-    Ok(())
-}
-
-#[tokio::test]
-async fn past_due_time_is_due_at_once_and_its_lateness_counts() -> Result<()> {
-    let setup = setup().await?;
-    let moments = [
-        Message::new("").id("epoch").due(SystemTime::UNIX_EPOCH),
-        Message::new("")
-            .id("before 1970")
-            .due(SystemTime::UNIX_EPOCH - HOUR),
-        Message::new("")
-            .id("an hour ago")
-            .due(SystemTime::now() - HOUR),
-        Message::new("").id("now").due(Duration::ZERO),
-        Message::new("").id("unsaid"),
-    ];
-    for message in moments {
-        let receipt = setup.queue.push_message(message).await?;
-        let delivery = claim_one(&setup.queue).await?;
-        assert_eq!(delivery.id_bytes(), receipt.id_bytes());
-        if receipt.id() == "an hour ago" {
-            assert!(
-                delivery.lateness() >= HOUR - Duration::from_secs(1),
-                "{:?}",
-                delivery.lateness()
-            );
-        }
-    }
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_hundred_years_can_be_waited_for() -> Result<()> {
-    let setup = setup().await?;
-    let century = Duration::from_secs(36_525 * 86_400);
-    setup
-        .queue
-        .push_message(Message::new("").id("delay").due(century))
-        .await?;
-    setup
-        .queue
-        .push_message(
-            Message::new("")
-                .id("moment")
-                .due(SystemTime::now() + century - HOUR),
-        )
-        .await?;
-    assert_eq!(setup.queue.stats().await?.scheduled, 2);
-    assert_eq!(setup.queue.claim(1, LONG).await?.len(), 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn after_a_reschedule_only_the_new_time_counts() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    queue
-        .push_message(Message::new("").id("later").due(Duration::from_millis(30)))
-        .await?;
-    queue
-        .push_message(Message::new("").id("sooner").due(HOUR))
-        .await?;
-    assert!(matches!(
-        queue.reschedule("later", HOUR).await?,
-        Rescheduled::Moved(_)
-    ));
-    let Rescheduled::Moved(due_ms) = queue
-        .reschedule("sooner", Duration::from_millis(60))
-        .await?
-    else {
-        panic!("not moved")
-    };
-    // `later` would have come first.
-    let delivery = claim_one(queue).await?;
-    assert_eq!(
-        (delivery.id().as_ref(), delivery.due_ms()),
-        ("sooner", due_ms)
-    );
-    assert_eq!(queue.claim(1, LONG).await?.len(), 0);
-    assert_eq!(queue.run_now("later").await?, RunNow::Moved);
-    assert_eq!(claim_one(queue).await?.id(), "later");
-    Ok(())
-}
-
-#[tokio::test]
-async fn counts_show_that_a_message_is_due() -> Result<()> {
-    let setup = setup().await?;
-    setup
-        .queue
-        .push_message(Message::new("").due(Duration::from_millis(20)))
-        .await?;
-    let overdue = until(
-        "an overdue message",
-        async || Ok(setup.queue.stats().await?),
-        |stats| stats.overdue_ms > 5,
-    );
-    let stats = overdue.await?;
-    assert_eq!(
-        (stats.scheduled, stats.due, stats.ready),
-        (1, 1, 0),
-        "no node has promoted it"
-    );
     Ok(())
 }
 

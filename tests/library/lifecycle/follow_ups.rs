@@ -147,18 +147,6 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
     Ok(())
 }
 
-#[tokio::test]
-async fn hundred_messages_may_follow_one_delivery() -> Result<()> {
-    let setup = setup().await?;
-    let delivery = push_and_claim(&setup.queue, Message::new("").id("a")).await?;
-    let Followed::Done(receipts) = delivery.ack_push(vec![step(2); 100]).await? else {
-        anyhow::bail!("not acked");
-    };
-    assert_eq!(receipts[99].id(), "{a}/100");
-    assert_eq!(setup.queue.stats().await?.pushed, 101);
-    Ok(())
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn workers_push_follow_ups_and_retry_refused_ones() -> Result<()> {
     let setup = setup().await?;

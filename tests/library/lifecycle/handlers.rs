@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Due, Message, Retry, Settled, Settlement, State, Stored};
+use dueq::{Delivery, Due, Retry, Settled, Settlement, State, Stored};
 
 use crate::support::{HOUR, Running, Setup, seen, setup, stats_until};
 
@@ -15,10 +15,7 @@ where
     S: dueq::IntoSettlement + Send + 'static,
 {
     let worker = Running::start(setup.queue.worker().retry(retry), handler);
-    setup
-        .queue
-        .push_message(Message::new("payload").id("id"))
-        .await?;
+    setup.queue.push("payload").id("id").await?;
     let settled = |stats: &dueq::Stats| stats.claimed > 0 && stats.leased == 0;
     stats_until(&setup.queue, "the settlement", settled).await?;
     worker.stop().await?;
@@ -120,7 +117,7 @@ async fn a_released_delivery_comes_back_uncharged() -> Result<()> {
         async { Settlement::Release }
     };
     let worker = Running::start(setup.queue.worker(), handler);
-    setup.queue.push_message(Message::new("")).await?;
+    setup.queue.push("").await?;
     let handled = seen.take(3).await?;
     assert!(
         handled.iter().all(|&one| one == (1, handled[0].1)),
@@ -196,7 +193,7 @@ async fn handler_beyond_its_time_limit_is_dropped_and_retried() -> Result<()> {
         .time_limit(Duration::from_millis(30))
         .retry(hourly());
     let worker = Running::start(worker, handler);
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     drops.next().await?;
     stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("id").await?.expect("scheduled");
@@ -224,7 +221,7 @@ async fn busy_handler_that_never_yields_ends_at_its_time_limit() -> Result<()> {
         }
     };
     let worker = Running::start(worker, handler);
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     stats_until(&setup.queue, "the retry", |stats| stats.retried == 1).await?;
     worker.stop().await
 }
@@ -244,7 +241,7 @@ async fn every_panic_of_a_handler_settles_its_message() -> Result<()> {
         drop(bomb);
     };
     let worker = Running::start(worker, handler);
-    one.queue.push_message(Message::new("").id("id")).await?;
+    one.queue.push("").id("id").await?;
     stats_until(&one.queue, "the retry", |stats| stats.retried == 1).await?;
     worker.stop().await?;
 

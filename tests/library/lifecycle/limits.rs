@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Limits, Message, Pushed, Retried, Retry, Settled, State};
+use dueq::{Delivery, ErrorKind, Limits, Message, Pushed, Retry, Settled, State};
 
 use crate::support::{
-    Running, acking, claim_for, claim_one, messages, push_all, push_and_claim, seen, setup,
-    stats_until,
+    Running, acking, claim_for, messages, push_all, push_and_claim, seen, setup, stats_until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,23 +54,6 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
     );
     let stats = queue.stats().await?;
     assert_eq!((stats.died, stats.retried), (4, 1 + 5 + 3));
-    Ok(())
-}
-
-#[tokio::test]
-async fn default_limit_is_twenty_attempts() -> Result<()> {
-    let setup = setup().await?;
-    setup.queue.push_message(Message::new("").id("id")).await?;
-    for attempt in 1..=20 {
-        let delivery = claim_one(&setup.queue).await?;
-        assert_eq!(delivery.attempt(), attempt);
-        let retried = delivery.retry(Duration::ZERO, "").await?;
-        assert_eq!(
-            retried == Retried::Dead,
-            attempt == 20,
-            "{attempt} {retried:?}"
-        );
-    }
     Ok(())
 }
 
@@ -132,14 +114,8 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
     let stats = queue.stats().await?;
     assert_eq!((stats.max_attempts, stats.max_crashes), (7, 0));
     assert_eq!((stats.max_payload_bytes, stats.max_messages), (10, 2));
-    assert_eq!(
-        queue.push_message(Message::new("0123456789")).await?,
-        Pushed::Created
-    );
-    let error = queue
-        .push_message(Message::new("0123456789+"))
-        .await
-        .expect_err("too large");
+    assert_eq!(queue.push("0123456789").await?, Pushed::Created);
+    let error = queue.push("0123456789+").await.expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(
         error.to_string().contains("11 bytes") && error.to_string().contains("10"),

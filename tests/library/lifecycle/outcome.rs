@@ -69,10 +69,8 @@ async fn wait_returns_for_each_end() -> Result<()> {
     let wait = waiting(queue, "acked");
     tokio::time::sleep(TENTH).await;
     assert_eq!(delivery.ack().await?, Settled::Done);
-    let since = Instant::now();
     let waited = within("the ack", wait).await???;
     assert_eq!(ended(waited), Some(Ended::Finished));
-    assert!(since.elapsed() < 20 * Duration::from_secs(1));
 
     let delivery = push_and_claim(queue, Message::new("").id("unknown")).await?;
     let wait = waiting(queue, "unknown");

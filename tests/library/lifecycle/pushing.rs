@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{Cancelled, ErrorKind, Limits, Message, OnConflict, Pushed, Settled, State};
 
-use crate::support::{HOUR, LONG, claim_one, messages, push_all, setup, stats_until, within};
+use crate::support::{HOUR, claim_one, messages, push_all, setup, stats_until, within};
 
 #[tokio::test]
 async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
@@ -45,23 +45,17 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
 async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let push = async |text: &str| {
-        queue
-            .push_message(Message::new(text).id("id").due(HOUR))
-            .await
-    };
+    let push = async |text: &str| queue.push(text).id("id").due(HOUR).await;
     assert_eq!(push("first").await?, Pushed::Created);
     assert_eq!(push("second").await?, Pushed::Exists(State::Scheduled));
     let _ = queue.run_now("id").await?;
-    queue
-        .push_message(Message::new("").id("other").due(HOUR))
-        .await?;
+    queue.push("").id("other").due(HOUR).await?;
     let _ = queue.run_now("other").await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(delivery.payload(), b"first");
     setup.promote(1).await?;
     assert_eq!(
-        queue.push_message(Message::new("").id("other")).await?,
+        queue.push("").id("other").await?,
         Pushed::Exists(State::Ready)
     );
     assert_eq!(push("third").await?, Pushed::Exists(State::Leased));
@@ -71,9 +65,7 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
         OnConflict::Reschedule,
         OnConflict::Replace,
     ] {
-        let pushed = queue
-            .push_message(Message::new("fourth").id("id").on_conflict(conflict))
-            .await?;
+        let pushed = queue.push("fourth").id("id").on_conflict(conflict).await?;
         assert_eq!(pushed, Pushed::Exists(State::Dead), "{conflict:?}");
     }
     assert_eq!(queue.get("id").await?.expect("dead").payload, b"first");
@@ -82,84 +74,10 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
 }
 
 #[tokio::test]
-async fn on_conflict_changes_only_waiting_messages() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    queue
-        .push_message(Message::new("one").id("id").due(HOUR).max_attempts(3))
-        .await?;
-    let push = async |text: &str, delay: Duration, conflict| {
-        queue
-            .push_message(Message::new(text).id("id").due(delay).on_conflict(conflict))
-            .await
-    };
-
-    assert_eq!(
-        push("two", 2 * HOUR, OnConflict::Reschedule).await?,
-        Pushed::Moved
-    );
-    let moved = queue.get("id").await?.expect("scheduled");
-    assert_eq!(
-        (moved.payload.as_slice(), moved.max_attempts),
-        (&b"one"[..], Some(3))
-    );
-
-    assert_eq!(
-        push("three", HOUR, OnConflict::Replace).await?,
-        Pushed::Moved
-    );
-    let replaced = queue.get("id").await?.expect("scheduled");
-    assert_eq!(
-        (replaced.payload.as_slice(), replaced.max_attempts),
-        (&b"three"[..], None)
-    );
-    assert!(replaced.time_ms < moved.time_ms);
-
-    // Ready: two messages are due, and the claim takes one of them.
-    let _ = queue.run_now("id").await?;
-    queue
-        .push_message(
-            Message::new("")
-                .id("earlier")
-                .due(std::time::SystemTime::UNIX_EPOCH),
-        )
-        .await?;
-    let earlier = claim_one(queue).await?;
-    assert_eq!(earlier.id(), "earlier");
-    setup.promote(1).await?;
-    assert_eq!(queue.get("id").await?.expect("ready").state, State::Ready);
-    assert_eq!(
-        push("four", HOUR, OnConflict::Replace).await?,
-        Pushed::Moved
-    );
-    assert_eq!(
-        queue.get("id").await?.expect("moved").state,
-        State::Scheduled
-    );
-    assert_eq!(
-        queue.claim(1, LONG).await?.len(),
-        0,
-        "the entry among the ready is gone"
-    );
-
-    // Leased: unchanged.
-    let _ = queue.run_now("id").await?;
-    let delivery = claim_one(queue).await?;
-    assert_eq!(
-        push("five", HOUR, OnConflict::Replace).await?,
-        Pushed::Exists(State::Leased)
-    );
-    assert_eq!(delivery.payload(), b"four");
-    Ok(())
-}
-
-#[tokio::test]
 async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue
-        .push_message(Message::new("").id("message-0007").due(HOUR))
-        .await?;
+    queue.push("").id("message-0007").due(HOUR).await?;
     let mut all = messages(2_000);
     all[3] = Message::new("").id("");
     all[700] = Message::new(vec![0; 1024 * 1024 + 1]).id("too large for this queue");
@@ -198,11 +116,7 @@ async fn pushes_of_one_id_from_many_tasks_create_it_once() -> Result<()> {
     let tasks: Vec<_> = (0..200)
         .map(|number| {
             let queue = setup.queue.clone();
-            tokio::spawn(async move {
-                queue
-                    .push_message(Message::new(number.to_string()).id("one").due(HOUR))
-                    .await
-            })
+            tokio::spawn(async move { queue.push(number.to_string()).id("one").due(HOUR).await })
         })
         .collect();
     let mut created = 0;
@@ -225,9 +139,7 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
         // Poll once, which enqueues the push, then drop it.
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
         assert_eq!(
-            queue
-                .push_message(Message::new("").id(format!("kept {round}")).due(HOUR))
-                .await?,
+            queue.push("").id(format!("kept {round}")).due(HOUR).await?,
             Pushed::Created
         );
     }
@@ -241,7 +153,7 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
 async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push_message(Message::new("").due(HOUR)).await?; // connects
+    queue.push("").due(HOUR).await?; // connects
     for round in 1..=20 {
         // A push then needs a second call, which is not sent yet when its caller goes away.
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
@@ -256,7 +168,7 @@ async fn lone_push_is_stored_though_its_caller_is_dropped() -> Result<()> {
 async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.push_message(Message::new("").due(HOUR)).await?; // connects
+    queue.push("").due(HOUR).await?; // connects
     setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
     let mut left = std::pin::pin!(queue.push_message(Message::new("").due(HOUR)));
     tokio::select! { biased; _ = &mut left => {}, () = std::future::ready(()) => {} }
@@ -302,10 +214,7 @@ async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
     );
     assert_eq!(error.was_applied(), dueq::Applied::No);
     let _ = claim_one(queue).await?.ack().await?;
-    assert_eq!(
-        queue.push_message(Message::new("").id("fits")).await?,
-        Pushed::Created
-    );
+    assert_eq!(queue.push("").id("fits").await?, Pushed::Created);
     queue.configure(Limits::new().max_messages(None)).await?;
     push_all(queue, (0..10).map(|_| Message::new("")).collect()).await
 }

@@ -11,9 +11,7 @@ use dueq::{
 };
 use tokio::task::JoinSet;
 
-use crate::support::{
-    HOUR, LONG, Running, claim_one, ids, push_and_claim, seen, setup, stats_until,
-};
+use crate::support::{HOUR, Running, ids, push_and_claim, seen, setup, stats_until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -146,85 +144,6 @@ async fn debounce_fires_at_max_wait_and_not_before() -> Result<()> {
 }
 
 #[tokio::test]
-async fn max_wait_bounds_moves_until_the_first_failure() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    let push = || queue.push("").id("a").delay(HOUR);
-    let moves = |delay| {
-        let message = Message::new("").id("a").due(delay);
-        queue.push_message(message.on_conflict(OnConflict::Reschedule).max_wait(HOUR))
-    };
-    let first = moves(HOUR).await?.due_ms().context("created")?;
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let later = push().on_conflict(OnConflict::Reschedule).await?;
-    assert!(later.due_ms() > Some(first), "it is the time asked for");
-    let stored = queue.get("a").await?.context("waits")?;
-    assert_eq!((stored.time_ms, stored.due_by_ms), (first, Some(first)));
-    let _ = queue.run_now("a").await?;
-    let _ = claim_one(queue).await?.retry(HOUR, "").await?;
-    let later = moves(3 * HOUR).await.expect_err("beyond it");
-    assert_eq!(later.kind(), ErrorKind::InvalidInput);
-    let later = moves(HOUR).await?;
-    let stored = queue.get("a").await?.context("waits")?;
-    assert_eq!(Some(stored.time_ms), later.due_ms());
-    Ok(())
-}
-
-#[tokio::test]
-async fn dead_message_is_replaced_only_with_revive() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    queue.configure(Limits::new().layout3()).await?;
-    let replace = |on_conflict| Message::new("new").id("a").on_conflict(on_conflict);
-    for on_conflict in [OnConflict::Replace, OnConflict::Next] {
-        let delivery = push_and_claim(queue, Message::new("old").id("a")).await?;
-        assert_eq!(delivery.bury("broken").await?, Settled::Done);
-        let receipt = queue.push_message(replace(on_conflict)).await?;
-        assert_eq!(receipt.outcome(), Pushed::Exists(State::Dead));
-        let receipt = queue.push_message(replace(on_conflict).revive()).await?;
-        assert_eq!(receipt.outcome(), Pushed::Moved);
-        let delivery = claim_one(queue).await?;
-        assert_eq!((delivery.payload(), delivery.attempt()), (&b"new"[..], 1));
-        assert_eq!(delivery.ack().await?, Settled::Done);
-    }
-    assert_eq!(queue.stats().await?.dead, 0);
-    Ok(())
-}
-
-#[tokio::test]
-async fn next_message_follows_however_the_delivery_ends() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    let error = queue.push_message(next("")).await.expect_err("layout 1");
-    assert_eq!(error.kind(), ErrorKind::InvalidInput);
-    let text = error.to_string();
-    assert!(text.contains("dueq configure orders --layout 3"), "{text}");
-    queue.configure(Limits::new().layout3()).await?;
-    for end in ["ack", "retry", "release", "bury"] {
-        let delivery = push_and_claim(queue, next("first")).await?;
-        for payload in ["second", "third"] {
-            let receipt = queue.push_message(next(payload)).await?;
-            assert_eq!(receipt.outcome(), Pushed::Next);
-            let stored = queue.get("a").await?.context("leased")?;
-            assert_eq!(stored.next_due_ms, receipt.due_ms());
-        }
-        match end {
-            "ack" => assert_eq!(delivery.ack().await?, Settled::Done),
-            "retry" => drop(delivery.retry(HOUR, "failed").await?),
-            "release" => assert_eq!(delivery.release().await?, Settled::Done),
-            _ => assert_eq!(delivery.bury("broken").await?, Settled::Done),
-        }
-        let delivery = claim_one(queue).await?;
-        assert_eq!(delivery.payload(), b"third", "{end}");
-        assert_eq!(delivery.attempt(), 1, "{end}");
-        assert_eq!(delivery.ack().await?, Settled::Done);
-        assert_eq!(queue.get("a").await?, None, "{end}");
-    }
-    assert_eq!(queue.metrics().count(Count::PushNext), 8);
-    Ok(())
-}
-
-#[tokio::test]
 async fn cancel_of_a_next_message_says_so() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
@@ -313,30 +232,4 @@ async fn pushes_during_a_run_give_one_more_run() -> Result<()> {
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.claimed, stats.dead), (6, 0));
     Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn next_message_follows_a_crash() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    queue.configure(Limits::new().layout3()).await?;
-    let _ = queue.push_message(next("first")).await?;
-    // Claimed by hand, and never settled: as by a process that died.
-    let lost = queue.claim(1, SECOND).await?.pop().context("due")?;
-    for number in 0..200 {
-        let receipt = queue.push_message(next(&number.to_string())).await?;
-        assert_eq!(receipt.outcome(), Pushed::Next);
-    }
-    let (sender, mut seen_runs) = seen();
-    let worker = Running::start(queue.worker(), move |delivery: Delivery| {
-        let _ = sender.send((delivery.payload().to_vec(), delivery.attempt()));
-        async {}
-    });
-    assert_eq!(seen_runs.next().await?, (b"199".to_vec(), 1));
-    let acked = |stats: &dueq::Stats| stats.acked == 1;
-    let stats = stats_until(queue, "the ack", acked).await?;
-    assert_eq!((stats.claimed, stats.leased, stats.scheduled), (2, 0, 0));
-    assert_ne!(lost.ack().await?, Settled::Done);
-    assert!(queue.claim(1, LONG).await?.is_empty());
-    worker.stop().await
 }

@@ -20,9 +20,7 @@ const CROWD: usize = 12_000;
 async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue
-        .push_message(Message::new("").id("far").due(HOUR))
-        .await?;
+    queue.push("").id("far").due(HOUR).await?;
     // Written directly to Redis, and due before the messages pushed below.
     let mut redis = setup.redis().await?;
     let entries: [&[u8]; 11] = [
@@ -79,9 +77,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     // Payloads that the handler cannot decode: empty, not text, not JSON, JSON of another type.
     let poison: [&[u8]; 5] = [b"", b"\xff\xfe", b"{\"unfinished\":", b"\"a text\"", b"-1"];
     for payload in poison {
-        queue
-            .push_message(Message::new(payload).max_attempts(1))
-            .await?;
+        queue.push(payload).max_attempts(1).await?;
     }
     let good: Result<Vec<_>, _> = (0..50)
         .map(|n| Message::json(&n).map(|message| message.id(n.to_string())))
@@ -223,7 +219,7 @@ async fn negative_delay() -> Result<()> {
         ("zero", Due::at_ms(0)),
         ("none", Due::from(Duration::ZERO)),
     ] {
-        queue.push_message(Message::new("").id(id).due(due)).await?;
+        queue.push("").id(id).due(due).await?;
         assert_eq!(seen.next().await?, id);
     }
     worker.stop().await?;

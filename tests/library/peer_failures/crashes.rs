@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Message, Settled};
+use dueq::{Message, Settled};
 
 use crate::support::child::{Process, Role};
 use crate::support::{
-    Running, Setup, acking, command, connection, holding, ids, messages, push_all, seen, setup,
+    Setup, acking, command, connection, holding, ids, messages, push_all, reporting, setup,
     setup_with, stats_until, until,
 };
 
@@ -33,12 +33,9 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
         0,
         "each died while it held messages"
     );
-    let (sender, mut seen) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send((delivery.id().into_owned(), delivery.payload().to_vec()));
-        async {}
-    };
-    let worker = Running::start(queue.worker(), handler);
+    let (worker, mut seen) = reporting(queue.worker(), |delivery| {
+        (delivery.id().into_owned(), delivery.payload().to_vec())
+    });
     let mut handled = seen.take(150).await?;
     handled.sort_unstable();
     assert_eq!(
@@ -121,8 +118,8 @@ async fn torn_append_only_file_never_parts_claim_from_lease() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(1)));
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(3)));
+    setup.queue.push("").id("id").await?;
     let delivery = seen.next().await?;
     assert_eq!(
         setup

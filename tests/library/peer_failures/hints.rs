@@ -55,9 +55,7 @@ async fn fires(
     id: &str,
     delay: Duration,
 ) -> Result<()> {
-    queue
-        .push_message(Message::new("").id(id).due(delay))
-        .await?;
+    queue.push("").id(id).due(delay).await?;
     let (handled, late) = seen.next().await?;
     ensure!(
         handled == id && late < FALLBACK_LIMIT,
@@ -130,11 +128,9 @@ async fn no_resubscription_after_failover() -> Result<()> {
     .await?;
     setup
         .queue
-        .push_message(
-            Message::new("")
-                .id("before")
-                .due(Duration::from_millis(1_500)),
-        )
+        .push("")
+        .id("before")
+        .due(Duration::from_millis(1_500))
         .await?;
     let copied = async || {
         command::<bool>(
@@ -163,9 +159,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let (worker, mut seen) = reporting(queue);
-    queue
-        .push_message(Message::new("").id("far").due(HOUR))
-        .await?;
+    queue.push("").id("far").due(HOUR).await?;
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     for round in 0..5 {
         // Each message is due earlier than the last, and the final one later than all of them.
@@ -192,10 +186,7 @@ async fn a_nearer_message_does_not_re_arm_the_timer() -> Result<()> {
 async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
     let setup = setup().await?;
     let proxy = Holding::start(setup.server.port(), BEAT).await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("far").due(HOUR))
-        .await?;
+    setup.queue.push("").id("far").due(HOUR).await?;
     let (worker, mut seen) = reporting(&Client::connect(&proxy.url()).await?.queue("orders")?);
     listener(&mut setup.redis().await?, "").await?;
     for round in 0..5 {
@@ -204,7 +195,9 @@ async fn a_stale_reply_replaces_a_nearer_timer() -> Result<()> {
         let (id, notices) = (format!("near {round}"), proxy.notices());
         setup
             .queue
-            .push_message(Message::new("").id(&id).due(Duration::from_millis(200)))
+            .push("")
+            .id(&id)
+            .due(Duration::from_millis(200))
             .await?;
         proxy.more_notices_than(notices).await?;
         proxy.let_go();

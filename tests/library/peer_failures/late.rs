@@ -15,10 +15,7 @@ const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     let setup = setup().await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("far").due(HOUR))
-        .await?;
+    setup.queue.push("").id("far").due(HOUR).await?;
     // The server now has the script; otherwise the held reply could be a NOSCRIPT error.
     assert!(setup.queue.claim(1, LONG).await?.is_empty());
     let proxy = Holding::start(setup.server.port(), CLAIM).await?;
@@ -32,10 +29,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     held?;
     pushed?;
     setup.command::<()>(&["FLUSHALL"]).await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("new").due(HOUR))
-        .await?;
+    setup.queue.push("").id("new").due(HOUR).await?;
     let emptied = || queue.metrics().count(Count::StoreEmptied);
     until(
         "an event that reports the emptied store",
@@ -46,7 +40,9 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     proxy.let_go();
     setup
         .queue
-        .push_message(Message::new("").id("last").due(Duration::from_millis(50)))
+        .push("")
+        .id("last")
+        .due(Duration::from_millis(50))
         .await?;
     while seen.next().await? != "last" {}
     // The node beats in the new queue after the late reply.

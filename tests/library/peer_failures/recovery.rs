@@ -10,8 +10,8 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::support::child::{Process, Role};
 use crate::support::{
-    Running, Seen, Setup, acking, command, connection, ids, messages, push_all, seen, server_us,
-    setup, setup_with, stats_until, until,
+    Running, Seen, Setup, acking, command, connection, ids, lateness, messages, push_all,
+    reporting, seen, server_us, setup, setup_with, stats_until, until,
 };
 
 const FALLBACK: Duration = Duration::from_secs(1);
@@ -32,16 +32,13 @@ async fn killed_worker_recovers_within_lease_and_fallback() -> Result<()> {
     held.sort_unstable();
     assert_eq!(held, ids(50));
 
-    let (sender, mut seen) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send((
+    let (worker, mut seen) = reporting(setup.queue.worker(), |delivery| {
+        (
             delivery.id().into_owned(),
             delivery.attempt(),
             delivery.due_ms(),
-        ));
-        async {}
-    };
-    let worker = Running::start(setup.queue.worker(), handler);
+        )
+    });
     stats_until(&setup.queue, "both alive", |stats| stats.nodes == 2).await?;
     assert_eq!(
         seen.rest(),
@@ -87,7 +84,9 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
     // Nodes beat, and one becomes leader, once the queue exists.
     setup
         .queue
-        .push_message(Message::new("").id("far").due(Duration::from_secs(3_600)))
+        .push("")
+        .id("far")
+        .due(Duration::from_secs(3_600))
         .await?;
     let (mut kills, mut pushed) = (vec![0, 2, 20], 0);
     while let Some(&before_ms) = kills.last() {
@@ -194,22 +193,11 @@ async fn kill_leader(setup: &Setup, before_ms: u64, number: u64) -> Result<Optio
     Ok(led.then_some(handled))
 }
 
-fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {
-    let (sender, seen) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.lateness());
-        async {}
-    };
-    (Running::start(queue.worker(), handler), seen)
-}
-
 /// Pushes one after the other, so that each message becomes the head and finds the worker idle.
 async fn latest(what: &str, queue: &Queue, seen: &mut Seen<Duration>) -> Result<()> {
     let mut all = Vec::new();
     for delay in [0, 20, 150, 300, 1_200, 5, 40, 0, 700, 90] {
-        queue
-            .push_message(Message::new("").due(Duration::from_millis(delay)))
-            .await?;
+        queue.push("").due(Duration::from_millis(delay)).await?;
         all.push(seen.next().await?);
     }
     all.sort_unstable();
@@ -335,11 +323,9 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         let id = format!("due within {away_ms} ms");
         setup
             .queue
-            .push_message(
-                Message::new("")
-                    .id(&id)
-                    .due(Duration::from_millis(away_ms / 2)),
-            )
+            .push("")
+            .id(&id)
+            .due(Duration::from_millis(away_ms / 2))
             .await?;
         setup.server.kill()?;
         tokio::time::sleep(Duration::from_millis(away_ms)).await; // length of the outage
@@ -349,10 +335,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         due.push(answered.elapsed());
         // The same for a producer, with a message that no node knows.
         let id = format!("new after {away_ms} ms");
-        assert_eq!(
-            setup.queue.push_message(Message::new("").id(&id)).await?,
-            Pushed::Created
-        );
+        assert_eq!(setup.queue.push("").id(&id).await?, Pushed::Created);
         assert_eq!(seen.next().await?, id);
         new.push(answered.elapsed());
         // All messages are settled before the next kill.

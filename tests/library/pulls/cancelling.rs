@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Message, Puller, Queue, Stats};
+use dueq::{Client, Puller, Queue, Stats};
 
 use super::{MS, begin, pull_one};
 use crate::support::proxy::Proxy;
@@ -13,7 +13,7 @@ const CLAIM: &str = include_str!("../../../lua/dist/claim.lua");
 
 /// A message that has failed once, due in an hour.
 async fn failed_once(queue: &Queue) -> Result<()> {
-    queue.push_message(Message::new("").id("id")).await?;
+    queue.push("").id("id").await?;
     let _ = claim_one(queue)
         .await?
         .retry(HOUR, "the bank is closed")
@@ -96,7 +96,7 @@ async fn messages_of_a_dropped_pull_go_to_the_next_pull() -> Result<()> {
     begin(&mut dropped).await;
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
     proxy.stall_calls_of(CLAIM);
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     until(
         "the claim",
         async || Ok(proxy.stalls()),
@@ -136,7 +136,7 @@ async fn a_shutdown_releases_what_nobody_has_received() -> Result<()> {
     let puller = queue.puller();
     let mut unread = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut unread).await;
-    queue.push_message(Message::new("").id("id")).await?;
+    queue.push("").id("id").await?;
     stats_until(queue, "the grant", |stats| stats.leased == 1).await?;
     puller.shutdown().await?;
     // Its caller may still take it; it does not.

@@ -129,7 +129,7 @@ async fn a_handle_of_a_lost_lease_is_refused() -> Result<()> {
 async fn a_handle_of_a_lapsed_lease_is_refused() -> Result<()> {
     let setup = setup().await?;
     let puller = setup.queue.puller();
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     let pulled = puller.pull(1, MS, crate::support::LIMIT).await?;
     let lapsed = pulled
         .into_iter()
@@ -197,7 +197,7 @@ async fn a_worker_does_not_settle_what_its_handler_detached() -> Result<()> {
             let _ = sender.send(delivery.into_handle());
             async { Err::<(), _>("ignored") }
         });
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     let handle = handles.next().await?;
     worker.shutdown().await?;
     let stats = setup.queue.stats().await?;

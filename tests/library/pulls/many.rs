@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
-use dueq::{Client, Delivery, Message, Puller};
+use dueq::{Client, Delivery, Puller};
 use tokio::task::JoinSet;
 
 use super::MS;
@@ -136,14 +136,12 @@ async fn a_puller_without_pulls_leaves_messages_to_a_worker() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
     // A node counts once the queue exists.
-    queue.push_message(Message::new("").due(HOUR)).await?;
+    queue.push("").due(HOUR).await?;
     stats_until(queue, "the node", |stats| stats.nodes == 1).await?;
     let (worker, mut handled) = acking(queue.worker());
     for (number, id) in ids(50).into_iter().enumerate() {
         let delay = MS * (number as u32 % 3) * 20;
-        queue
-            .push_message(Message::new("").id(&id).due(delay))
-            .await?;
+        queue.push("").id(&id).due(delay).await?;
         assert_eq!(handled.next().await?, id);
     }
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 50).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, ErrorKind, Message, Puller, Pullers};
+use dueq::{Client, ErrorKind, Puller, Pullers};
 
 use super::{MS, begin, pull_one};
 use crate::support::{HOUR, LIMIT, LONG, Setup, setup, stats_until, until, within};
@@ -52,7 +52,7 @@ async fn a_shutdown_ends_waiting_pulls() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_handle_ends_the_node() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     let puller = setup.queue.puller();
     assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
     stats_until(&setup.queue, "the node", |stats| stats.nodes == 1).await?;
@@ -68,7 +68,7 @@ async fn queues_are_attended_and_left() -> Result<()> {
     let pullers = setup.client.pullers();
     let orders = pullers.attend(&setup.queue).await?;
     let of_mails = pullers.attend(&mails).await?;
-    mails.push_message(Message::new("").id("mail")).await?;
+    mails.push("").id("mail").await?;
     assert_eq!(pull_one(&of_mails).await?.id(), "mail");
     // Attended twice: the pulls of one line.
     let again = pullers.attend(&mails).await?;
@@ -87,12 +87,9 @@ async fn queues_are_attended_and_left() -> Result<()> {
         Some(ErrorKind::InvalidInput)
     );
     // Others go on, and the queue may be attended again.
-    setup
-        .queue
-        .push_message(Message::new("").id("order"))
-        .await?;
+    setup.queue.push("").id("order").await?;
     assert_eq!(pull_one(&orders).await?.id(), "order");
-    mails.push_message(Message::new("").id("later")).await?;
+    mails.push("").id("later").await?;
     assert_eq!(
         pull_one(&pullers.attend(&mails).await?).await?.id(),
         "later"
@@ -129,39 +126,37 @@ async fn idle_commands(setup: &Setup, span: Duration) -> Result<u64> {
     Ok(commands(setup).await? - before)
 }
 
+/// The commands that a worker, or a puller, of this many idle queues makes in a while.
+async fn cost_of(queues: u32, pulls: bool) -> Result<u64> {
+    let setup = setup().await?;
+    let names = (1..queues).map(|number| format!("queue-{number:03}"));
+    let mut worker = setup.client.worker();
+    let pullers = setup.client.pullers();
+    for name in names.chain(["idle".to_owned()]) {
+        let queue = setup.client.queue(&name)?;
+        queue.push("").delay(HOUR).await?;
+        if pulls {
+            let puller = pullers.attend(&queue).await?;
+            assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
+        } else {
+            worker = worker.queue(&queue, |_: dueq::Delivery| async {});
+        }
+    }
+    let worker = (!pulls).then(|| worker.spawn());
+    // Five beats of a queue that is not parked.
+    let commands = idle_commands(&setup, Duration::from_millis(4_500)).await?;
+    if let Some(worker) = worker {
+        worker.shutdown().await?;
+    }
+    pullers.shutdown().await?;
+    Ok(commands)
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
-    // Five beats of a queue that is not parked.
-    const SPAN: Duration = Duration::from_millis(4_500);
-    for queues in [1_u32, 160] {
-        let mut costs = Vec::new();
-        for pulls in [false, true] {
-            let setup = setup().await?;
-            let names = (1..queues).map(|number| format!("queue-{number:03}"));
-            let names: Vec<_> = names.chain(["idle".to_owned()]).collect();
-            let mut worker = setup.client.worker();
-            let pullers = setup.client.pullers();
-            for name in names {
-                let queue = setup.client.queue(&name)?;
-                queue.push_message(Message::new("").due(HOUR)).await?;
-                if pulls {
-                    let puller = pullers.attend(&queue).await?;
-                    assert!(puller.pull(1, LONG, Duration::ZERO).await?.is_empty());
-                } else {
-                    worker = worker.queue(&queue, |_: dueq::Delivery| async {});
-                }
-            }
-            let worker = (!pulls).then(|| worker.spawn());
-            costs.push(idle_commands(&setup, SPAN).await?);
-            if let Some(worker) = worker {
-                worker.shutdown().await?;
-            }
-            pullers.shutdown().await?;
-        }
-        let (worker, puller) = (costs[0], costs[1]);
-        println!(
-            "{queues} idle queues in {SPAN:?}: {worker} commands of a worker, {puller} of a puller"
-        );
+    for queues in [1, 160] {
+        let (worker, puller) = tokio::try_join!(cost_of(queues, false), cost_of(queues, true))?;
+        println!("{queues} idle queues: {worker} commands of a worker, {puller} of a puller");
         // A beat more or less of each queue may be in the span. Without parking there are 800.
         let most = worker + worker / 3 + 4;
         assert!(puller <= most, "{puller} after {worker}");
@@ -172,7 +167,7 @@ async fn an_idle_puller_costs_as_much_as_an_idle_worker() -> Result<()> {
 /// A queue beyond the 64 that the blocking pop covers, which is parked when nothing happens.
 async fn parkable(setup: &Setup, pullers: &Pullers) -> Result<Puller> {
     // A queue that does not exist keeps no beat.
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     for number in 0..64 {
         let queue = setup.client.queue(&format!("covered-{number}"))?;
         pullers.attend(&queue).await?;
@@ -194,10 +189,7 @@ async fn a_quiet_queue_of_a_puller_is_parked() -> Result<()> {
     let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut pull).await;
     is_parked().await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("id").due(50 * MS))
-        .await?;
+    setup.queue.push("").id("id").due(50 * MS).await?;
     let delivery = within("the pull", pull)
         .await??
         .pop()

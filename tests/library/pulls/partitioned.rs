@@ -68,7 +68,7 @@ async fn a_pull_without_a_wait_asks_each_partition() -> Result<()> {
         }
     }
     for id in ids(10) {
-        let receipt = setup.queue.push_message(Message::new("").id(&id)).await?;
+        let receipt = setup.queue.push("").id(&id).await?;
         let due_ms = receipt.due_ms().context("a due time")?;
         while setup.client.server_time().await?.unix_us / 1_000 <= due_ms {}
         let pulled = puller.pull(10, LONG, Duration::ZERO).await?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Message};
+use dueq::{Delivery, ErrorKind};
 
 use super::{MS, begin, pull_one};
 use crate::support::{
@@ -19,10 +19,8 @@ fn id_of(deliveries: &[Delivery]) -> Vec<String> {
 async fn a_pull_gets_its_message_when_it_is_due() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
     let puller = queue.puller();
-    queue.push_message(Message::new("later").due(HOUR)).await?;
-    queue
-        .push_message(Message::new("soon").id("soon").due(300 * MS))
-        .await?;
+    queue.push("later").due(HOUR).await?;
+    queue.push("soon").id("soon").due(300 * MS).await?;
     let delivery = pull_one(&puller).await?;
     assert_eq!(
         (&*delivery.id(), delivery.payload()),
@@ -49,9 +47,7 @@ async fn pulls_are_served_in_their_order_and_messages_by_due_time() -> Result<()
         begin(pull).await;
     }
     for (id, delay) in [("third", 700), ("first", 300), ("second", 500)] {
-        queue
-            .push_message(Message::new("").id(id).due(delay * MS))
-            .await?;
+        queue.push("").id(id).due(delay * MS).await?;
     }
     let [first, second, third] = pulls;
     let (first, second, third) =
@@ -90,7 +86,7 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
     let puller = queue.puller();
     let now = async || now(&puller).await;
     assert!(now().await?.is_empty());
-    queue.push_message(Message::new("later").due(HOUR)).await?;
+    queue.push("later").due(HOUR).await?;
     push_all(queue, messages(3)).await?;
     let due_ms = queue
         .get("message-0002")
@@ -102,7 +98,7 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
     assert_eq!(now().await?.len(), 3);
     assert!(now().await?.is_empty());
     // It asks a paused queue, too, and knows at once when it goes on.
-    queue.push_message(Message::new("").id("paused")).await?;
+    queue.push("").id("paused").await?;
     queue.pause().await?;
     assert!(now().await?.is_empty());
     queue.resume().await?;
@@ -119,7 +115,7 @@ async fn a_pull_without_a_wait_gets_what_is_due_now() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pulls_of_a_paused_queue_end_after_their_wait() -> Result<()> {
     let Setup { queue, .. } = &setup().await?;
-    queue.push_message(Message::new("").id("paused")).await?;
+    queue.push("").id("paused").await?;
     queue.pause().await?;
     let puller = &queue.puller();
     for offset_us in (0..1_000).step_by(5) {
@@ -170,10 +166,7 @@ async fn a_pull_says_that_the_server_is_away_and_recovers() -> Result<()> {
     let mut pull = Box::pin(puller.pull(1, LONG, LIMIT));
     begin(&mut pull).await;
     setup.server.restart()?;
-    setup
-        .queue
-        .push_message(Message::new("").id("after"))
-        .await?;
+    setup.queue.push("").id("after").await?;
     assert_eq!(id_of(&within("the pull", pull).await??), ["after"]);
     Ok(puller.shutdown().await?)
 }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use dueq::{Delivery, ErrorKind, Schedule, ScheduleState};
 
 use super::{apply_raw, info, names, now_ms};
-use crate::support::{Running, acking, claim_one, seen, setup, stats_until, until};
+use crate::support::{Running, acking, claim_one, reporting, seen, setup, stats_until, until};
 
 fn cron(pattern: &str, name: &str) -> Result<Schedule> {
     Ok(Schedule::cron(pattern)?.zone("Europe/Paris").name(name))
@@ -77,12 +77,9 @@ async fn leader_refills_low_lists_while_it_handles_ticks() -> Result<()> {
     }
     queue.schedules("billing").apply(set).await?;
     assert_eq!(queue.stats().await?.low_lists, 71);
-    let (sender, mut ticks) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.tick().map(|tick| tick.schedule));
-        async {}
-    };
-    let worker = Running::start(queue.worker(), handler);
+    let (worker, mut ticks) = reporting(queue.worker(), |delivery| {
+        delivery.tick().map(|tick| tick.schedule)
+    });
     stats_until(queue, "full lists", |stats| stats.low_lists == 0).await?;
     let full = info(queue, "c7").await?;
     assert_eq!(full.listed_ms.len(), 512);

@@ -4,25 +4,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, Message, Missed, Overlap, Settled, Tick};
+use dueq::{Message, Missed, Overlap, Settled, Tick};
 
 use super::{every, info};
-use crate::support::{Running, claim, push_and_claim, seen, setup, until};
+use crate::support::{claim, push_and_claim, reporting, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_handles_each_fire_once_and_counts_agree() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let (sender, mut ticks) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send((
+    let (worker, mut ticks) = reporting(queue.worker(), |delivery| {
+        (
             delivery.tick(),
             delivery.payload().to_vec(),
             delivery.due_ms(),
-        ));
-        async {}
-    };
-    let worker = Running::start(queue.worker(), handler);
+        )
+    });
     let beat = every(50, "beat")
         .payload("now")
         .missed(Missed::All { max: 1_000 });

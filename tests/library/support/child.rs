@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Message, Settled};
+use dueq::{Client, Delivery, Settled};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::Barrier;
@@ -133,7 +133,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
                 .await?;
         }
         Role::Once => {
-            queue.push_message(Message::new("once")).await?;
+            queue.push("once").await?;
             let delivery = claim_one(&queue).await?;
             assert_eq!(
                 (delivery.payload(), delivery.ack().await?),

@@ -311,14 +311,27 @@ impl<T> Seen<T> {
     }
 }
 
-/// A worker that sends the id of each delivery to a channel and acks it.
-pub(crate) fn acking(worker: QueueWorker) -> (Running, Seen<String>) {
+/// A worker that sends what `look` finds in each delivery to a channel and acks it.
+pub(crate) fn reporting<T: Send + 'static>(
+    worker: QueueWorker,
+    look: impl Fn(&Delivery) -> T + Send + Sync + 'static,
+) -> (Running, Seen<T>) {
     let (sender, seen) = seen();
     let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.id().into_owned());
+        let _ = sender.send(look(&delivery));
         async {}
     };
     (Running::start(worker, handler), seen)
+}
+
+/// A worker that sends the id of each delivery to a channel and acks it.
+pub(crate) fn acking(worker: QueueWorker) -> (Running, Seen<String>) {
+    reporting(worker, |delivery| delivery.id().into_owned())
+}
+
+/// A worker that sends the lateness of each delivery to a channel and acks it.
+pub(crate) fn lateness(queue: &Queue) -> (Running, Seen<Duration>) {
+    reporting(queue.worker(), Delivery::lateness)
 }
 
 /// A worker that sends each delivery to a channel and does not settle it.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, Count, Delivery, Limits, Message};
+use dueq::{Client, Count, Delivery, Limits};
 
 use crate::support::{Setup, seen, setup, until, within};
 
@@ -18,7 +18,7 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
     let counts = [("mail-a", 2), ("mail-b", 3), ("orders", 1)];
     for (name, count) in counts {
         for _ in 0..count {
-            producer.queue(name)?.push_message(Message::new("")).await?;
+            producer.queue(name)?.push("").await?;
         }
     }
     let (sender, mut seen) = seen();

@@ -158,12 +158,11 @@ async fn the_trace_of_the_push_is_linked() -> Result<()> {
     let (worker, mut handled) = acking(setup.queue.worker());
     setup
         .queue
-        .push_message(Message::new("").id("traced").trace_parent(PARENT))
+        .push("")
+        .id("traced")
+        .trace_parent(PARENT)
         .await?;
-    setup
-        .queue
-        .push_message(Message::new("").id("plain"))
-        .await?;
+    setup.queue.push("").id("plain").await?;
     handled.take(2).await?;
     worker.stop().await?;
     let spans = collector.spans();
@@ -185,10 +184,7 @@ async fn worker_reports_its_start_stop_and_released_messages() -> Result<()> {
     let (collector, _guard) = Collector::start();
     let setup = setup().await?;
     let (worker, mut held) = holding(setup.queue.worker().concurrency(3).grace(Duration::ZERO));
-    setup
-        .queue
-        .push_message(Message::new("").id("held"))
-        .await?;
+    setup.queue.push("").id("held").await?;
     held.next().await?;
     let fields = ["concurrency", "lease_ms", "message", "node", "queue"];
     let started = one(&collector, "dueq.worker_started", "INFO", &fields).await?;
@@ -280,7 +276,7 @@ async fn emptied_store_and_unreachable_server_are_reported() -> Result<()> {
         async {}
     };
     let worker = Running::start(setup.queue.worker().lease(LONG), handler);
-    setup.queue.push_message(Message::new("")).await?;
+    setup.queue.push("").await?;
     handled.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     one(

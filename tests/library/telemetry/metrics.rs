@@ -106,9 +106,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
         ids.iter().map(|id| Message::new("").id(id)).collect(),
     )
     .await?;
-    queue
-        .push_message(Message::new("").id("die").max_attempts(1))
-        .await?;
+    queue.push("").id("die").max_attempts(1).await?;
     let ends = |metrics: &Metrics| {
         let ends = [
             Count::Acked,
@@ -127,7 +125,7 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     // A second worker, for this message only: on a slow machine the seven handlers above could
     // exceed 50 ms.
     let running = Running::start(worker.time_limit(Duration::from_millis(50)), handler);
-    queue.push_message(Message::new("").id("slow")).await?;
+    queue.push("").id("slow").await?;
     let metrics = metrics_until(queue, "the eighth end", |metrics| ends(metrics) == 8).await?;
     let expected = [
         ("push_created", 8),
@@ -284,7 +282,7 @@ async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
 async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     let setup = setup().await?;
     let before = setup.client.connections_opened();
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     let after = setup.client.connections_opened();
     assert_eq!(after, before + 1, "one for pushes");
     let mut redis = setup.redis().await?;
@@ -294,10 +292,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     )
     .await?;
     assert!(killed >= 2, "{killed}");
-    assert_eq!(
-        setup.queue.push_message(Message::new("").due(HOUR)).await?,
-        Pushed::Created
-    );
+    assert_eq!(setup.queue.push("").due(HOUR).await?, Pushed::Created);
     let metrics = setup.queue.metrics();
     assert!(
         metrics.count(Count::CallFailed) > 0,
@@ -312,12 +307,7 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
         .command::<()>(&["SET", "dueq:{other}:messages", "mine"])
         .await?;
     let other = setup.client.queue("other")?;
-    assert!(
-        other
-            .push_message(Message::new("").due(HOUR))
-            .await
-            .is_err()
-    );
+    assert!(other.push("").due(HOUR).await.is_err());
     let delivery = push_and_claim(&setup.queue, Message::new("")).await?;
     setup
         .command::<()>(&["DEL", "dueq:{orders}:claims"])

@@ -3,9 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use dueq::{Count, Delivery, Queue, Schedule, Triggered};
+use dueq::{Count, Queue, Schedule, Triggered};
 
-use crate::support::{Running, seen, setup};
+use crate::support::{reporting, setup};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
@@ -29,12 +29,7 @@ async fn ticks_count_when_handlers_get_them() -> Result<()> {
     let beat = Schedule::every(Duration::from_millis(50)).name("beat");
     queue.schedules("hearts").apply([beat.limit(3)]).await?;
     queue.push("").id("no tick").await?;
-    let (sender, mut handled) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send(delivery.tick().is_some());
-        async {}
-    };
-    let worker = Running::start(queue.worker(), handler);
+    let (worker, mut handled) = reporting(queue.worker(), |delivery| delivery.tick().is_some());
     let handled = handled.take(4).await?;
     worker.stop().await?;
     assert_eq!(handled.iter().filter(|is_tick| **is_tick).count(), 3);

@@ -96,12 +96,10 @@ async fn trace_parent_belongs_to_the_push_of_the_payload() -> Result<()> {
         .await?;
     assert_eq!(parent().await?.as_deref(), Some(SECOND));
     queue
-        .push_message(
-            Message::new("")
-                .id("id")
-                .on_conflict(OnConflict::Replace)
-                .due(HOUR),
-        )
+        .push("")
+        .id("id")
+        .on_conflict(OnConflict::Replace)
+        .due(HOUR)
         .await?;
     assert_eq!(parent().await?, None);
     Ok(())
@@ -140,10 +138,7 @@ async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
 async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {
     let setup = setup().await?;
     assert_eq!(
-        setup
-            .queue
-            .push_message(Message::new("").id("id").max_attempts(3))
-            .await?,
+        setup.queue.push("").id("id").max_attempts(3).await?,
         Pushed::Created
     );
     let attrs = "0 0 0 max_attempts=3 traceparent=00-\r-x-01 later=1\n";

@@ -82,25 +82,3 @@ async fn crashes_do_not_make_an_attempt_the_last() -> Result<()> {
     assert_eq!((stats.crashed, stats.retried, stats.died), (1, 1, 1));
     Ok(worker.shutdown().await?)
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postponed_and_released_messages_use_no_attempt() -> Result<()> {
-    let setup = setup().await?;
-    let queue = &setup.queue;
-    let message = Message::new("").id("id").max_attempts(2);
-    queue.push_message(message).await?;
-    for _ in 0..3 {
-        let released = claim_for(queue, LONG).await?;
-        assert_eq!(attempt(&released), ("id".to_owned(), 1, false));
-        let _ = released.release().await?;
-    }
-    let failed = claim_for(queue, LONG).await?;
-    let _ = failed.retry(Duration::ZERO, "it failed").await?;
-    let last = claim_for(queue, LONG).await?;
-    assert_eq!(attempt(&last), ("id".to_owned(), 2, true));
-    // Another life of the message begins.
-    let _ = last.again(Duration::ZERO).await?;
-    let first = claim_for(queue, LONG).await?;
-    assert_eq!(attempt(&first), ("id".to_owned(), 1, false));
-    Ok(())
-}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Batch, Message, Retry, Settlement, in_batches};
+use dueq::{Batch, Retry, Settlement, in_batches};
 
 use crate::support::{HOUR, LONG, messages, push_all, seen, setup, stats_until, within};
 
@@ -150,7 +150,7 @@ async fn worker_claims_few_messages_that_come_alone() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn run_batch_ends_with_its_stop() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("")).await?;
+    setup.queue.push("").await?;
     let (sender, mut seen) = seen();
     let handler = move |batch: Batch<Vec<u8>>| {
         let _ = sender.send(batch.len());

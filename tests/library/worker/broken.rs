@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Delivery, ErrorKind, Message, Queue, WorkerHandle};
+use dueq::{Client, Delivery, ErrorKind, Queue, WorkerHandle};
 
 use crate::support::{Seen, Setup, seen, server_us, setup, stats_until, until, within};
 
@@ -44,7 +44,7 @@ impl Fleet {
             seen,
         };
         for queue in &fleet.queues {
-            queue.push_message(Message::new("")).await?;
+            queue.push("").await?;
         }
         fleet.seen.take(QUEUES).await?;
         Ok(fleet)
@@ -61,7 +61,7 @@ impl Fleet {
         let mut expected = Vec::new();
         for queue in others {
             for delay in [Duration::ZERO, Duration::from_millis(30)] {
-                queue.push_message(Message::new("").due(delay)).await?;
+                queue.push("").due(delay).await?;
                 expected.push(queue.name().to_owned());
             }
         }
@@ -118,7 +118,7 @@ async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
     let mut fleet = Fleet::start(&setup.client).await?;
     for key in ["messages", "scheduled", "ready", "meta", "claims"] {
         replace(&setup, key, BREAK).await?;
-        let refused = fleet.broken()?.push_message(Message::new("")).await;
+        let refused = fleet.broken()?.push("").await;
         let error = refused.err().with_context(|| key.to_owned())?;
         assert_eq!(error.kind(), ErrorKind::Server, "{key}: {error}");
         // No beat reads the claims.
@@ -127,7 +127,7 @@ async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
         }
         fleet.others_deliver(key).await?;
         replace(&setup, key, MEND).await?;
-        fleet.broken()?.push_message(Message::new("")).await?;
+        fleet.broken()?.push("").await?;
         fleet.broken_delivers(key).await?;
         let health = async || Ok(fleet.worker.health());
         let _ = until("no error", health, dueq::Health::is_ready).await?;
@@ -144,7 +144,7 @@ async fn a_wake_up_list_of_another_type_stops_no_queue() -> Result<()> {
     fleet.others_deliver("while broken").await?;
     fleet.others_deliver("with the list left out").await?;
     replace(&setup, "wake", MEND).await?;
-    fleet.broken()?.push_message(Message::new("")).await?;
+    fleet.broken()?.push("").await?;
     fleet.broken_delivers("mended").await?;
     Ok(fleet.worker.shutdown().await?)
 }
@@ -159,14 +159,14 @@ async fn a_queue_of_another_layout_stops_alone() -> Result<()> {
         .command::<()>(&["HSET", &meta, "layout", "99"])
         .await?;
     fleet.reports("layout 99").await?;
-    let refused = fleet.broken()?.push_message(Message::new("")).await;
+    let refused = fleet.broken()?.push("").await;
     assert_eq!(refused.expect_err("refused").kind(), ErrorKind::Unsupported);
     fleet.others_deliver("another layout").await?;
     assert!(fleet.worker.health().is_running());
     setup
         .command::<()>(&["HSET", &meta, "layout", &layout])
         .await?;
-    fleet.broken()?.push_message(Message::new("")).await?;
+    fleet.broken()?.push("").await?;
     fleet.broken_delivers("the layout as before").await?;
     Ok(fleet.worker.shutdown().await?)
 }
@@ -176,14 +176,14 @@ async fn a_paused_and_a_deleted_queue_stop_alone() -> Result<()> {
     let setup = setup().await?;
     let mut fleet = Fleet::start(&setup.client).await?;
     fleet.broken()?.pause().await?;
-    fleet.broken()?.push_message(Message::new("")).await?;
+    fleet.broken()?.push("").await?;
     fleet.others_deliver("paused").await?;
     fleet.broken()?.resume().await?;
     fleet.broken_delivers("resumed").await?;
     ensure!(fleet.broken()?.delete().await?, "it existed");
     fleet.others_deliver("deleted").await?;
     assert!(!fleet.broken()?.exists().await?, "no beat creates it");
-    fleet.broken()?.push_message(Message::new("")).await?;
+    fleet.broken()?.push("").await?;
     fleet.broken_delivers("created again").await?;
     Ok(fleet.worker.shutdown().await?)
 }
@@ -206,7 +206,7 @@ async fn a_queue_of_another_layout_keeps_no_worker_from_starting() -> Result<()>
     let worker = client.worker().queue(&newer, handler.clone());
     let worker = worker.queue(queue, handler.clone()).spawn();
     worker.add(&added, handler).await?;
-    queue.push_message(Message::new("")).await?;
+    queue.push("").await?;
     assert_eq!(seen.next().await?, "orders");
     let errors = async || {
         let health = worker.health();
@@ -223,7 +223,7 @@ async fn a_queue_of_another_layout_keeps_no_worker_from_starting() -> Result<()>
         setup
             .command::<()>(&["DEL", &format!("dueq:{{{}}}:meta", broken.name())])
             .await?;
-        broken.push_message(Message::new("")).await?;
+        broken.push("").await?;
         assert_eq!(seen.next().await?, broken.name());
     }
     Ok(worker.shutdown().await?)
@@ -251,12 +251,12 @@ async fn a_handler_that_blocks_a_thread_delays_no_other_queue() -> Result<()> {
     let worker = worker.spawn();
     let broken = queues.iter().find(|queue| queue.name() == BROKEN);
     let broken = broken.context(BROKEN)?;
-    broken.push_message(Message::new("")).await?;
+    broken.push("").await?;
     let blocking = seen.next().await?;
     for round in 0..5 {
         for queue in queues.iter().filter(|queue| queue.name() != BROKEN) {
             let soon = Duration::from_millis(10 * round);
-            queue.push_message(Message::new("").due(soon)).await?;
+            queue.push("").due(soon).await?;
         }
         seen.take(QUEUES - 1).await?;
     }

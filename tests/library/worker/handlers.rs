@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dueq::{Delivery, Handler, HandlerService, Message, Retry, Settlement, State};
+use dueq::{Delivery, Handler, HandlerService, Retry, Settlement, State};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -41,8 +41,8 @@ async fn one_handler_with_state_serves_two_queues() -> Result<()> {
         .queue(queue, Arc::clone(&counter))
         .queue(&mails, Arc::clone(&counter))
         .spawn();
-    queue.push_message(Message::new("an order")).await?;
-    mails.push_message(Message::new("a mail")).await?;
+    queue.push("an order").await?;
+    mails.push("a mail").await?;
     for queue in [queue, &mails] {
         stats_until(queue, "acked", |stats| stats.acked == 1).await?;
     }
@@ -61,10 +61,7 @@ async fn a_function_may_take_the_value_of_the_payload() -> Result<()> {
             let _ = sender.send(value);
             async { Settlement::Ack }
         });
-    setup
-        .queue
-        .push_message(Message::new("the payload"))
-        .await?;
+    setup.queue.push("the payload").await?;
     assert_eq!(seen.take(1).await?, [b"the payload"]);
     Ok(worker.shutdown().await?)
 }
@@ -117,7 +114,7 @@ async fn the_first_layer_is_the_outermost() -> Result<()> {
             let _ = of_handler.send("handler");
             async {}
         });
-    setup.queue.push_message(Message::new("")).await?;
+    setup.queue.push("").await?;
     assert_eq!(seen.take(3).await?, ["outer", "inner", "handler"]);
     Ok(worker.shutdown().await?)
 }
@@ -170,7 +167,7 @@ where
 async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let (mail, added) = (client.queue("mail-a")?, client.queue("added")?);
-    mail.push_message(Message::new("fails")).await?;
+    mail.push("fails").await?;
     let handler = |delivery: Delivery| async move {
         anyhow::ensure!(delivery.payload() != b"fails");
         Ok(())
@@ -184,12 +181,12 @@ async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
         .pattern(&client.pattern("mail-*")?, handler)
         .spawn();
     assert_eq!(seen.next().await?, ("mail-a".to_owned(), true));
-    queue.push_message(Message::new("")).await?;
+    queue.push("").await?;
     assert_eq!(seen.next().await?, ("orders".to_owned(), false));
     worker.add(&added, handler).await?;
-    added.push_message(Message::new("")).await?;
+    added.push("").await?;
     assert_eq!(seen.next().await?, ("added".to_owned(), false));
-    mail.push_message(Message::new("")).await?;
+    mail.push("").await?;
     assert_eq!(seen.next().await?, ("mail-a".to_owned(), false));
     stats_until(&mail, "settled", |stats| stats.acked == 1).await?;
     assert_eq!(mail.stats().await?.retried, 1);
@@ -207,10 +204,7 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
         .retry(Retry::fixed(HOUR))
         .layer(TimeoutLayer::new(Duration::from_millis(1)))
         .spawn(|_: Delivery| std::future::pending::<()>());
-    setup
-        .queue
-        .push_message(Message::new("").id("slow"))
-        .await?;
+    setup.queue.push("").id("slow").await?;
     stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("slow").await?.context("a message")?;
     assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
@@ -242,7 +236,7 @@ async fn a_limit_layer_holds_across_queues() -> Result<()> {
         .spawn();
     for queue in [queue, &mails] {
         for _ in 0..20 {
-            queue.push_message(Message::new("")).await?;
+            queue.push("").await?;
         }
         stats_until(queue, "acked", |stats| stats.acked == 20).await?;
     }

@@ -16,7 +16,7 @@ const SHORT: Duration = Duration::from_secs(3);
 /// until they are dropped.
 async fn busy(client: &Client, queues: &[Queue; 2], lease: Duration) -> Result<WorkerHandle> {
     for queue in queues {
-        queue.push_message(Message::new("")).await?;
+        queue.push("").await?;
     }
     let [named, found] = queues;
     let (sender, mut seen) = seen();
@@ -99,7 +99,7 @@ async fn a_shutdown_ends_while_handlers_block_their_threads() -> Result<()> {
         .queue(&queue, handler)
         .spawn();
     for id in ["blocking", "held"] {
-        queue.push_message(Message::new("").id(id)).await?;
+        queue.push("").id(id).await?;
     }
     seen.take(2).await?;
     let error = within("the shutdown", worker.shutdown()).await?.err();

@@ -14,7 +14,7 @@ use crate::support::{
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(2)));
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(6)));
     push_all(&setup.queue, messages(20)).await?;
     let held = seen.take(20).await?;
     // A second consumer that would claim a lost message.
@@ -56,11 +56,11 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
         setup
             .queue
             .worker()
-            .lease(Duration::from_millis(600))
+            .lease(Duration::from_secs(3))
             .concurrency(1),
         handler,
     );
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     let (delivery, _) = seen.next().await?;
     assert!(!delivery.is_lost());
     let stolen = steal(&setup, &delivery).await?;
@@ -83,8 +83,8 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
-    setup.queue.push_message(Message::new("")).await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(3)));
+    setup.queue.push("").await?;
     let delivery = seen.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     crate::support::within("the loss", delivery.lost()).await?;
@@ -95,8 +95,8 @@ async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
     let setup = setup().await?;
-    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_millis(600)));
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(3)));
+    setup.queue.push("").id("id").await?;
     let delivery = seen.next().await?;
     let stored = setup.queue.get("id").await?.context("a message")?;
     let lease = stored.lease.context("a lease")?;
@@ -123,7 +123,7 @@ async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     let first = claim_for(&setup.queue, Duration::from_millis(1)).await?;
     let mut redis = setup.redis().await?;
     let over = |us: &u64| us / 1_000 > first.deadline_ms() + 100;
@@ -248,15 +248,15 @@ async fn maximum_time_limits_mean_no_limit() -> Result<()> {
         .worker()
         .time_limit(Duration::MAX)
         .grace(Duration::MAX)
-        .lease(Duration::from_millis(900));
+        .lease(Duration::from_secs(3));
     let (worker, mut seen) = holding(worker);
-    setup.queue.push_message(Message::new("").id("id")).await?;
+    setup.queue.push("").id("id").await?;
     let delivery = seen.next().await?;
     // The node is alive: it continues to extend the lease.
     let later = |stored: &Option<dueq::Stored>| {
         stored
             .as_ref()
-            .is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 900)
+            .is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 3_000)
     };
     until(
         "extensions",

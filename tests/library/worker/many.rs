@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Message, Share, in_batches};
+use dueq::{Delivery, ErrorKind, Share, in_batches};
 use tokio::sync::Semaphore;
 
 use crate::support::{HOUR, LONG, Setup, seen, setup, stats_until, until, within};
@@ -32,8 +32,8 @@ async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
         .queue(queue, reports(&sender))
         .queue_with(&mails, Share::weight(3).max(4), reports(&sender))
         .spawn();
-    queue.push_message(Message::new("").id("order")).await?;
-    mails.push_message(Message::new("").id("mail")).await?;
+    queue.push("").id("order").await?;
+    mails.push("").id("mail").await?;
     let mut ids = seen.take(2).await?;
     ids.sort();
     assert_eq!(ids, ["mail", "order"]);
@@ -51,7 +51,7 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
     let (sender, mut seen) = seen();
     let worker = client.worker().queue(queue, ack).spawn();
     worker.add(&mails, reports(&sender)).await?;
-    mails.push_message(Message::new("").id("first")).await?;
+    mails.push("").id("first").await?;
     assert_eq!(seen.take(1).await?, ["first"]);
     let twice = worker.add(&mails, ack).await.expect_err("refused");
     assert_eq!(twice.kind(), ErrorKind::InvalidInput);
@@ -83,7 +83,7 @@ async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
     };
     let worker = client.worker().lease(LONG).queue(queue, reports(&sender));
     let worker = worker.queue(&mails, held).spawn();
-    mails.push_message(Message::new("").id("held")).await?;
+    mails.push("").id("held").await?;
     assert_eq!(seen.next().await?, "held");
     let removal = {
         let worker = worker.clone();
@@ -100,8 +100,8 @@ async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
         |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains("leaving"));
     until("the removal's start", refused, leaving).await?;
     // The removed queue keeps its messages, and the other queue goes on.
-    mails.push_message(Message::new("").id("left")).await?;
-    queue.push_message(Message::new("").id("order")).await?;
+    mails.push("").id("left").await?;
+    queue.push("").id("order").await?;
     assert_eq!(seen.next().await?, "order");
     assert!(!removal.is_finished());
     gate.add_permits(1);
@@ -123,7 +123,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
         std::future::pending::<()>()
     };
     let worker = client.worker().grace(HOUR).queue(queue, handler).spawn();
-    queue.push_message(Message::new("").id("held")).await?;
+    queue.push("").id("held").await?;
     seen.take(1).await?;
     worker.abort();
     within("the end", worker.wait()).await??;
@@ -136,7 +136,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
 async fn a_dropped_handle_stops_nothing() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     drop(client.worker().queue(queue, ack).spawn());
-    queue.push_message(Message::new("")).await?;
+    queue.push("").await?;
     stats_until(queue, "acked", |stats| stats.acked == 1).await?;
     Ok(())
 }
@@ -144,7 +144,7 @@ async fn a_dropped_handle_stops_nothing() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_names_the_queues_and_their_leader() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
-    queue.push_message(Message::new("")).await?;
+    queue.push("").await?;
     let worker = client.worker().queue(queue, ack).spawn();
     let leads = || {
         let health = worker.health();

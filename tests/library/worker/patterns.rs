@@ -47,7 +47,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
         assert_eq!(mail.stats().await?.nodes, 1, "a parked node is alive");
     }
     // Its silence lasts a minute: only notices can report these.
-    mails[0].push_message(Message::new("").id("now")).await?;
+    mails[0].push("").id("now").await?;
     assert_eq!(seen.next().await?, "mail-a now");
     let soon = Message::new("").id("soon").due(Duration::from_millis(300));
     mails[1].push_message(soon).await?;
@@ -77,7 +77,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let names = ["mail-a", "mail-b", "other"];
     for name in names {
-        client.queue(name)?.push_message(Message::new("")).await?;
+        client.queue(name)?.push("").await?;
     }
     let (sender, mut seen) = seen();
     // Scans take the patterns in their order.
@@ -98,7 +98,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
     // Removed, it can be added with a handler of its own.
     within("the removal", worker.remove("mail-b")).await??;
     worker.add(&found, named("own", &sender)).await?;
-    found.push_message(Message::new("")).await?;
+    found.push("").await?;
     assert_eq!(seen.next().await?, "own: mail-b");
     Ok(worker.shutdown().await?)
 }
@@ -110,7 +110,7 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
     let words = ["HSET", "dueq:{mail-newer}:meta", "layout", "99"];
     setup.command::<()>(&words).await?;
     let mail = client.queue("mail-a")?;
-    mail.push_message(Message::new("")).await?;
+    mail.push("").await?;
     let (sender, mut seen) = seen();
     let mails = client.pattern("mail-*")?;
     let worker = client.worker().pattern(&mails, named("mails", &sender));
@@ -125,7 +125,7 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
     };
     let error = until("an error", error, Option::is_some).await?;
     assert!(error.is_some_and(|error| error.contains("layout 99")));
-    mail.push_message(Message::new("")).await?;
+    mail.push("").await?;
     assert_eq!(seen.next().await?, "mails: mail-a");
     Ok(worker.shutdown().await?)
 }

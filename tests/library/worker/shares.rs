@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Message, Share};
+use dueq::{Delivery, ErrorKind, Share};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -51,7 +51,7 @@ async fn a_reserve_is_free_while_others_hold_all_other_handlers() -> Result<()> 
     bulk_seen.take(3).await?;
     for round in 0..50_u64 {
         let due = Duration::from_millis(round % 2 * 5);
-        queue.push_message(Message::new("").due(due)).await?;
+        queue.push("").due(due).await?;
         assert_eq!(orders_seen.next().await?, "orders");
     }
     stats_until(queue, "settled", |stats| stats.acked == 50).await?;
@@ -154,7 +154,7 @@ async fn a_wrong_share_of_an_added_queue_changes_nothing() -> Result<()> {
     let reserve = Share::weight(1).reserve(1);
     worker.add_with(&mails, reserve, handler).await?;
     for queue in [queue, &mails] {
-        queue.push_message(Message::new("")).await?;
+        queue.push("").await?;
         assert_eq!(seen.next().await?, queue.name());
     }
     Ok(worker.shutdown().await?)

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Message};
+use dueq::{ErrorKind, Message};
 
-use crate::support::{HOUR, Running, acking, seen, setup, stats_until};
+use crate::support::{HOUR, Running, acking, reporting, seen, setup, stats_until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
@@ -15,11 +15,11 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     // One handler at a time keeps the order of the claims.
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
+    queue.push("").id("due").due(Duration::ZERO).await?;
     queue
-        .push_message(Message::new("").id("due").due(Duration::ZERO))
-        .await?;
-    queue
-        .push_message(Message::new("").id("soon").due(Duration::from_millis(100)))
+        .push("")
+        .id("soon")
+        .due(Duration::from_millis(100))
         .await?;
     // Wait until the second message is due as well.
     stats_until(queue, "both due", |stats| stats.due == 2).await?;
@@ -27,7 +27,7 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
     assert_eq!(queue.stats().await?.claimed, 0);
     queue.resume().await?;
     assert_eq!(seen.take(2).await?, ["due", "soon"]);
-    queue.push_message(Message::new("").id("after")).await?;
+    queue.push("").id("after").await?;
     assert_eq!(seen.next().await?, "after");
     worker.stop().await
 }
@@ -37,12 +37,9 @@ async fn worker_waits_while_its_queue_is_paused() -> Result<()> {
 async fn a_closed_queue_opens_by_itself() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let (sender, mut seen) = seen();
-    let handler = move |delivery: Delivery| {
-        let _ = sender.send((delivery.id().into_owned(), delivery.started_us()));
-        async {}
-    };
-    let worker = Running::start(queue.worker().concurrency(1), handler);
+    let (worker, mut seen) = reporting(queue.worker().concurrency(1), |delivery| {
+        (delivery.id().into_owned(), delivery.started_us())
+    });
     for round in 0..3 {
         let closed_us = setup.client.server_time().await?.unix_us;
         let period = Duration::from_millis(700);
@@ -80,9 +77,7 @@ async fn resume_opens_a_closed_queue() -> Result<()> {
     let (worker, mut seen) = acking(queue.worker());
     stats_until(queue, "a live worker", |stats| stats.nodes == 1).await?;
     let past = std::time::SystemTime::UNIX_EPOCH;
-    queue
-        .push_message(Message::new("").id("due").due(past))
-        .await?;
+    queue.push("").id("due").due(past).await?;
     assert_eq!(queue.claim(1, HOUR).await?.len(), 0);
     queue.resume().await?;
     assert_eq!(seen.next().await?, "due");
@@ -106,7 +101,7 @@ async fn pause_lets_running_handlers_finish() -> Result<()> {
         }
     };
     let worker = Running::start(setup.queue.worker(), handler);
-    setup.queue.push_message(Message::new("")).await?;
+    setup.queue.push("").await?;
     seen.next().await?;
     setup.queue.pause().await?;
     go.notify_one();

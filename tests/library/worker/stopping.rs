@@ -101,7 +101,7 @@ async fn dropping_the_worker_future_releases_its_messages() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     // Repeat often: a beat in flight when the node leaves must not register it again.
     for _ in 0..100 {
         let worker = setup
@@ -118,7 +118,7 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_worker_that_is_dropped_while_it_starts_leaves() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.push_message(Message::new("").due(HOUR)).await?;
+    setup.queue.push("").due(HOUR).await?;
     // No other node beats, so no script forgets a node that has not left.
     let words = ["ZCARD", "dueq:{orders}:nodes"];
     let nodes = async || setup.command::<u64>(&words).await;
@@ -186,7 +186,7 @@ async fn worker_stops_while_its_first_beats_wait() -> Result<()> {
     within("the stop", worker.stop()).await??;
     // The beats take 5 s and more.
     let took = start.elapsed();
-    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(took < Duration::from_secs(5), "{took:?}");
     signal("-CONT", setup.server.pid())?;
     stats_until(&setup.queue, "the leave", |stats| stats.nodes == 0).await?;
     Ok(())

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{
-    Batch, BoxError, Client, Codec, Delivery, ErrorKind, Message, Queue, State, in_batches,
-};
+use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, Queue, State, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
@@ -21,7 +19,7 @@ struct Order {
 /// Pushes payload bytes past the codec of the queue.
 async fn push_raw(client: &Client, queue: &str, id: &str, payload: &str) -> Result<()> {
     let raw = client.queue(queue)?;
-    raw.push_message(Message::new(payload).id(id)).await?;
+    raw.push(payload).id(id).await?;
     Ok(())
 }
 
@@ -99,7 +97,7 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
     // The same queue and the other one of this worker go on.
     numbers.push(8_u64).await?;
     assert_eq!(seen.next().await?, "numbers 8");
-    queue.push_message(Message::new("")).await?;
+    queue.push("").await?;
     assert_eq!(seen.next().await?, "orders");
     // A mended codec decodes the message when it is requeued.
     codec.is_mended.store(true, Ordering::SeqCst);

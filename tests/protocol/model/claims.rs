@@ -2,7 +2,7 @@
 
 use crate::model::consumers::SILENCE_MS;
 use crate::model::message::Place;
-use crate::model::schedule::is_timer;
+use crate::model::schedules::schedule::is_timer;
 use crate::model::world::{Now, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 
@@ -11,7 +11,7 @@ const CLAIM_BYTES: usize = 4_194_304;
 const TIMERS_OF_CLAIM: usize = 64;
 
 impl World {
-    pub(super) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
+    pub(crate) fn claim(&mut self, now: Now, count: usize, token: &Text, lease: u64) -> Reply {
         let live = self
             .nodes
             .values()

@@ -2,19 +2,20 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::model::client::operation::{Hold, Presence};
 use crate::model::message::{Due, Message, Place};
-use crate::model::operation::Hold;
+use crate::model::schedules::fields::counted;
 use crate::model::world::{Now, READY_LIMIT, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
 
 const ERROR_BYTES: usize = 1_024;
 const LEASE_MOST: u64 = 86_400_000;
-pub(super) const SILENCE_MS: u64 = 3_000;
-pub(super) const TRIM: usize = 500;
+pub(crate) const SILENCE_MS: u64 = 3_000;
+pub(crate) const TRIM: usize = 500;
 
 impl World {
-    pub(super) fn promote(&mut self, now: Now, limit: usize) -> Reply {
+    pub(crate) fn promote(&mut self, now: Now, limit: usize) -> Reply {
         let mut due = self.listed("scheduled");
         let is_shut = self.paused || self.closed(now).is_some();
         due.retain(|(due, _)| *due <= now.floor() && !is_shut);
@@ -34,7 +35,7 @@ impl World {
     /// Ends a delivery if the token is the claim's. If a next message follows, it returns `answer`
     /// with its due time for `D`. Otherwise it runs `settle` with the message and its claim's due
     /// time.
-    pub(super) fn held(
+    pub(crate) fn held(
         &mut self,
         (id, token): &Hold,
         (verb, answer): (&str, &str),
@@ -60,7 +61,7 @@ impl World {
     }
 
     /// Ends a batch. The counter grows by the number of items that changed something.
-    pub(super) fn settled(
+    pub(crate) fn settled(
         &mut self,
         now: Now,
         counter: &'static str,
@@ -78,7 +79,7 @@ impl World {
         ])
     }
 
-    pub(super) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
+    pub(crate) fn ack(&mut self, now: Now, holds: &[Hold]) -> Reply {
         let (mut replies, mut names) = (Vec::new(), 0);
         for (at, hold) in holds.iter().enumerate() {
             let is_acked = |at: usize| holds[at].0 == hold.0 && replies[at] == "OK";
@@ -97,7 +98,7 @@ impl World {
         self.settled(now, "acked", replies)
     }
 
-    pub(super) fn again(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
+    pub(crate) fn again(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
         let is_frozen = self.is_frozen;
         let mut replies = Vec::new();
         for (hold, due) in items {
@@ -116,7 +117,7 @@ impl World {
         self.settled(now, "repeated", replies)
     }
 
-    pub(super) fn retry(&mut self, now: Now, items: &[(Hold, u64, Text)]) -> Reply {
+    pub(crate) fn retry(&mut self, now: Now, items: &[(Hold, u64, Text)]) -> Reply {
         let queue_limit = self.limit("max_attempts").unwrap_or(20);
         let (is_frozen, mut replies, mut names) = (self.is_frozen, Vec::new(), 0);
         for (hold, after, error) in items {
@@ -142,7 +143,7 @@ impl World {
         self.settled_later(now, "retried", replies)
     }
 
-    pub(super) fn release(&mut self, now: Now, holds: &[Hold]) -> Reply {
+    pub(crate) fn release(&mut self, now: Now, holds: &[Hold]) -> Reply {
         let release = |message: &mut Message, due: u64| {
             message.place = Place::Scheduled {
                 due: due.min(now.floor()),
@@ -154,7 +155,7 @@ impl World {
         self.settled(now, "released", replies)
     }
 
-    pub(super) fn bury(&mut self, now: Now, items: &[(Hold, Text)]) -> Reply {
+    pub(crate) fn bury(&mut self, now: Now, items: &[(Hold, Text)]) -> Reply {
         let (mut replies, mut died) = (Vec::new(), 0);
         for (hold, reason) in items {
             replies.push(self.held(hold, ("bury", "OK"), |message, _| {
@@ -168,7 +169,7 @@ impl World {
         self.settled(now, "", replies)
     }
 
-    pub(super) fn extend(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
+    pub(crate) fn extend(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
         let mut replies = Vec::new();
         for ((id, token), lease) in items {
             let place = self.messages.get_mut(id).map(|message| &mut message.place);
@@ -191,7 +192,7 @@ impl World {
         self.settled(now, "", replies)
     }
 
-    pub(super) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
+    pub(crate) fn reap(&mut self, now: Now, limit: usize, after: &State) -> Result<Reply> {
         let mut late = self.listed("leased");
         let (seen, reap_after) = self
             .beats
@@ -215,7 +216,7 @@ impl World {
     }
 
     /// As a reap of these deliveries only.
-    pub(super) fn end_leases(&mut self, now: Now, holds: &[Hold], after: &State) -> Result<Reply> {
+    pub(crate) fn end_leases(&mut self, now: Now, holds: &[Hold], after: &State) -> Result<Reply> {
         let mut replies = Vec::new();
         for (id, token) in holds {
             replies.push(match self.place(id) {
@@ -285,5 +286,77 @@ impl World {
         };
         message.place = Place::Scheduled { due };
         Ok(format!("SCHEDULED {due}"))
+    }
+}
+
+const LEAD_MS: u64 = 2_500;
+const HOLD_MS: u64 = 5_000;
+const PARK_MOST: u64 = 60_000;
+
+impl World {
+    pub(crate) fn beat(&mut self, now: Now, node: &Text, presence: Presence) -> Reply {
+        if self.incarnation.is_none() {
+            return Reply::List([vec![self.header(now)], vec![0i64.into(); 4]].concat());
+        }
+        let clock = now.floor();
+        let never = || (Default::default(), 0, clock, 0);
+        let (mut leader, mut until, seen, mut reap_after) = self.beats.take().unwrap_or_else(never);
+        let parked_until = self.parked_until.unwrap_or(0);
+        let mut announced = match parked_until > clock + PARK_MOST || self.is_frozen {
+            true => 0,
+            false => parked_until,
+        };
+        let all = self.nodes.len();
+        self.nodes.retain(|_, seen| *seen + SILENCE_MS > clock);
+        let silent = self.nodes.len() < all || announced + SILENCE_MS < clock;
+        let reopened = seen > clock && !self.is_frozen && self.forget_rate_opening(now);
+        if seen > clock || clock - seen > SILENCE_MS && silent {
+            reap_after = clock + HOLD_MS;
+        }
+        self.nodes.retain(|_, seen| *seen <= clock.max(announced));
+        if presence == Presence::Leave {
+            self.nodes.remove(node);
+            if leader == *node {
+                leader = Text::default();
+                until = if self.map.is_some() { clock } else { until };
+            }
+        } else {
+            let park = match presence {
+                Presence::Park(ms) => ms,
+                _ => 0,
+            };
+            self.nodes.insert(node.clone(), clock + park);
+            let most = announced.max(clock + LEAD_MS);
+            if leader.0.is_empty() || until <= clock || until > most || leader == *node {
+                (leader, until) = (node.clone(), clock + park.max(LEAD_MS));
+            }
+            if park > 0 {
+                announced = announced.max(clock + park);
+            }
+        }
+        if !self.is_frozen && announced != parked_until {
+            self.parked_until = Some(announced);
+        }
+        let leads = i64::from(leader == *node);
+        if leads == 1 && self.map.is_some() {
+            self.leader_rank = Some("stay");
+        }
+        self.beats = Some((leader, until, clock, reap_after));
+
+        self.forget(now, TRIM);
+        let trimmed = self.trim_dead(clock);
+        self.count("trimmed", trimmed);
+        let header = self.finish(now, trimmed > 0 || reopened, false);
+        let is_closed = self.closed(now).is_some();
+        let [_, (_, low_lists), _] = counted(&self.schedules);
+        let low_lists = self.has_layout_4.then(|| low_lists.into());
+        let parts = [
+            header,
+            leads.into(),
+            self.nodes.len().into(),
+            reap_after.into(),
+            if is_closed { 0 } else { self.ready.len() }.into(),
+        ];
+        Reply::List(parts.into_iter().chain(low_lists).collect())
     }
 }

@@ -3,11 +3,11 @@
 use anyhow::Result;
 
 use crate::model::Run;
-use crate::model::operation::{Operation, Presence};
+use crate::model::client::operation::{Operation, Presence};
 use crate::reply::Reply;
 
 /// Results that the runs must meet together: every result that the model can produce.
-pub(super) const REQUIRED: &[&str] = &[
+pub(crate) const REQUIRED: &[&str] = &[
     "push CREATED",
     "push EXISTS scheduled",
     "push EXISTS leased",
@@ -159,7 +159,7 @@ pub(super) const REQUIRED: &[&str] = &[
 ];
 
 /// Results that the runs about schedules must meet together.
-pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
+pub(crate) const REQUIRED_OF_SCHEDULES: &[&str] = &[
     "schedule OK",
     "schedule STALE",
     "schedule INVALID",
@@ -221,7 +221,7 @@ pub(super) const REQUIRED_OF_SCHEDULES: &[&str] = &[
 ];
 
 impl Run {
-    pub(super) fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
+    pub(crate) fn cover(&mut self, operation: &Operation, reply: &Reply) -> Result<()> {
         let some = |count: i64| if count > 0 { "some" } else { "none" }.to_owned();
         let mut met = match operation {
             Operation::Promote(_)

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, ensure};
 
+use crate::model::client::operation::{Hold, Operation};
 use crate::model::history_of_pushes::Told;
-use crate::model::operation::{Hold, Operation};
 use crate::model::repairs::{latest_deadline, repaired_deadline};
 use crate::model::world::Now;
 use crate::reply::{Reply, Text};
@@ -18,29 +18,29 @@ use crate::state::State;
 
 /// A message that exists according to the replies.
 #[derive(Debug)]
-pub(super) struct Life {
-    pub(super) payload: Text,
-    pub(super) due: u64,
+pub(crate) struct Life {
+    pub(crate) payload: Text,
+    pub(crate) due: u64,
     /// Token and deadline of the last claim that is not settled.
-    pub(super) claim: Option<(Text, u64)>,
+    pub(crate) claim: Option<(Text, u64)>,
     /// Payload and due time of the message that follows this delivery.
-    pub(super) next: Option<(Text, u64)>,
+    pub(crate) next: Option<(Text, u64)>,
 }
 
 #[derive(Default)]
 pub(crate) struct History {
-    pub(super) lives: BTreeMap<Text, Life>,
+    pub(crate) lives: BTreeMap<Text, Life>,
     /// Times of the results CREATED, by the call's number and the item's position.
-    pub(super) created: BTreeMap<(usize, usize), Now>,
+    pub(crate) created: BTreeMap<(usize, usize), Now>,
     /// When the last message of an id was cancelled or moved, by the server's clock.
-    pub(super) ended: BTreeMap<Text, Now>,
+    pub(crate) ended: BTreeMap<Text, Now>,
     /// The calls, and positions in them, that stored something with `on_conflict=next`.
-    pub(super) followed: BTreeSet<(usize, usize)>,
+    pub(crate) followed: BTreeSet<(usize, usize)>,
     /// The ends of windows.
-    pub(super) windows: BTreeMap<Text, u64>,
+    pub(crate) windows: BTreeMap<Text, u64>,
     /// The ticks that claims made.
-    pub(super) fired: BTreeSet<Text>,
-    pub(super) clock: u64,
+    pub(crate) fired: BTreeSet<Text>,
+    pub(crate) clock: u64,
     /// Whether release 0.1 answers some calls: it ignores windows.
     pub(crate) is_mixed: bool,
 }

@@ -1,8 +1,8 @@
 //! The deduplication memory (the key `recent`): it recognises a repeated call after its message has
 //! gone.
 
+use crate::model::client::operation::Attempt;
 use crate::model::consumers;
-use crate::model::operation::Attempt;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::Text;
 
@@ -26,7 +26,7 @@ fn lasts(score: f64, now: Now) -> bool {
 
 /// What `recent` remembers of the earlier attempts of a call.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Earlier {
+pub(crate) enum Earlier {
     None,
     /// `recent` remembers each message that the call created or found.
     Some,
@@ -34,7 +34,7 @@ pub(super) enum Earlier {
 }
 
 /// The decision on a push of an absent id.
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     New,
     Finished(String),
 }
@@ -44,7 +44,7 @@ impl World {
         self.recent.get(name).copied()
     }
 
-    pub(super) fn earlier(&self, now: Now, attempt: Option<&Attempt>) -> Earlier {
+    pub(crate) fn earlier(&self, now: Now, attempt: Option<&Attempt>) -> Earlier {
         match attempt
             .and_then(|attempt| self.score(&attempt.call()))
             .filter(|score| lasts(*score, now))
@@ -62,7 +62,7 @@ impl World {
     }
 
     /// Whether an earlier attempt of this call created or found the id, or kept its next message.
-    pub(super) fn was_applied(
+    pub(crate) fn was_applied(
         &self,
         attempt: Option<&Attempt>,
         earlier: Earlier,
@@ -72,7 +72,7 @@ impl World {
         earlier == Earlier::All || earlier == Earlier::Some && itself
     }
 
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &self,
         now: Now,
         attempt: Option<&Attempt>,
@@ -96,7 +96,7 @@ impl World {
 
     /// Notes that a cancelled id is pushed again: the cancel was of a former message. Returns the
     /// number of added names.
-    pub(super) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
+    pub(crate) fn pushed_again(&mut self, now: Now, id: &Text) -> usize {
         let known = self.score(&about(id)).is_some() && self.ended_until > now.floor();
         let cancelled = self
             .score(id)
@@ -107,7 +107,7 @@ impl World {
     }
 
     /// Notes the same of a tick that is triggered again.
-    pub(super) fn made_again(&mut self, now: Now, id: &Text) {
+    pub(crate) fn made_again(&mut self, now: Now, id: &Text) {
         if let Some(score) = self.recent.get_mut(id)
             && *score > now.floor() as f64
             && score.fract() == 0.5
@@ -118,7 +118,7 @@ impl World {
 
     /// Remembers the ids that this call created or found, if a repetition could not see them
     /// otherwise. Returns the number of added names.
-    pub(super) fn note_call(
+    pub(crate) fn note_call(
         &mut self,
         attempt: &Attempt,
         whole: bool,
@@ -142,13 +142,13 @@ impl World {
 
     /// Notes that a message ended or moved to a near due time. A push first attempted before that
     /// is a repetition.
-    pub(super) fn note_end(&mut self, now: Now, id: &Text) {
+    pub(crate) fn note_end(&mut self, now: Now, id: &Text) {
         let end = ms(now.0 + REPEAT_MS * 1_000);
         self.recent.insert(about(id), end);
         self.ended_until = self.ended_until.max(now.ceil() + REPEAT_MS + 1);
     }
 
-    pub(super) fn note_cancel(&mut self, now: Now, id: &Text) {
+    pub(crate) fn note_cancel(&mut self, now: Now, id: &Text) {
         self.recent
             .insert(id.clone(), (now.ceil() + REPEAT_MS) as f64 + 0.5);
         self.note_end(now, id);
@@ -156,7 +156,7 @@ impl World {
 
     /// Notes that another caller cancelled an absent id, too: no undo names that time. Returns
     /// whether it was another one.
-    pub(super) fn note_later_cancel(&mut self, now: Now, id: &Text, since: Option<u64>) -> bool {
+    pub(crate) fn note_later_cancel(&mut self, now: Now, id: &Text, since: Option<u64>) -> bool {
         let earlier = self.score(id).map_or(0, |score| score.trunc() as u64);
         if since.is_some_and(|since| earlier >= since + REPEAT_MS) {
             return false;
@@ -177,25 +177,25 @@ impl World {
     }
 
     /// Whether the last message of this id was cancelled, or purged.
-    pub(super) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
+    pub(crate) fn was_cancelled(&self, now: Now, id: &Text) -> bool {
         self.is_remembered(now, id, 0.5).is_some()
     }
 
     /// Whether nothing happened to the id since it was cancelled at this time.
-    pub(super) fn was_cancelled_at(&self, now: Now, id: &Text, ms: u64) -> bool {
+    pub(crate) fn was_cancelled_at(&self, now: Now, id: &Text, ms: u64) -> bool {
         let mark = (ms + REPEAT_MS) as f64 + 0.5;
         self.score(id) == Some(mark) && mark > now.floor() as f64
     }
 
     /// Whether a message of this id was cancelled at `since` or later, and another one pushed after
     /// that.
-    pub(super) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
+    pub(crate) fn was_cancelled_before_this_one(&self, now: Now, id: &Text, since: u64) -> bool {
         let again = self.is_remembered(now, id, 0.25);
         again.is_some_and(|score| score.trunc() as u64 >= since + REPEAT_MS)
     }
 
     /// Forgets up to `count` expired names, the oldest first.
-    pub(super) fn forget(&mut self, now: Now, count: usize) {
+    pub(crate) fn forget(&mut self, now: Now, count: usize) {
         let mut over: Vec<_> = self
             .recent
             .iter()
@@ -213,7 +213,7 @@ impl World {
 
     /// Removes the oldest dead letters: those older than `dead_keep_ms` and those beyond
     /// `dead_keep`.
-    pub(super) fn trim_dead(&mut self, clock: u64) -> usize {
+    pub(crate) fn trim_dead(&mut self, clock: u64) -> usize {
         let dead = self.listed("dead");
         let keep = self.limit("dead_keep").unwrap_or(100_000) as usize;
         let keep_ms = self.limit("dead_keep_ms").unwrap_or(2_592_000_000);

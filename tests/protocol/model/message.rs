@@ -1,7 +1,7 @@
 //! A message in the model: its options and its state.
 
-use crate::model::operation::Item;
-use crate::model::schedule::Schedule;
+use crate::model::client::operation::Item;
+use crate::model::schedules::schedule::Schedule;
 use crate::model::world::{CENTURY_MS, Now};
 use crate::reply::Text;
 
@@ -166,7 +166,7 @@ impl Message {
             .join(" ")
     }
 
-    pub(super) fn attributes(&self) -> Option<Text> {
+    pub(crate) fn attributes(&self) -> Option<Text> {
         if self.failures + self.crashes == 0
             && self.original.is_none()
             && self.options().is_empty()

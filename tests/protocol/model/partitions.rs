@@ -4,11 +4,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, ensure};
 
-use super::{Kind, run, steps};
-use crate::model::driver::Driver;
-use crate::model::operation::Operation;
+use crate::model::client::driver::Driver;
+use crate::model::client::operation::Operation;
 use crate::model::windows::WINDOW_MOST;
 use crate::model::world::{Now, REPEAT_MS, World};
+use crate::model::{Kind, run, steps};
 use crate::queue::Calls;
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -51,7 +51,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn remap(&mut self, world: &World) -> Operation {
+    pub(crate) fn remap(&mut self, world: &World) -> Operation {
         let expected = world.epoch + u64::from(self.chance(20));
         let maps = if world.is_home { &MAPS[..] } else { &MAPS[1..] };
         Operation::Remap {
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    pub(super) fn map_fields(&self) -> Vec<(Text, Text)> {
+    pub(crate) fn map_fields(&self) -> Vec<(Text, Text)> {
         let epoch = (self.epoch > 0).then(|| ("epoch".into(), self.epoch.into()));
         let map = self.map.as_ref().map(|map| ("map".into(), map.into()));
         let rank = self
@@ -93,7 +93,7 @@ impl World {
         [epoch, map, rank].into_iter().flatten().collect()
     }
 
-    pub(super) fn remap(
+    pub(crate) fn remap(
         &mut self,
         now: Now,
         (form, expected): (&str, u64),

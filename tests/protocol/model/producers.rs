@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::model::message::{Due, Place};
-use crate::model::schedule::is_timer;
+use crate::model::schedules::schedule::is_timer;
 use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 use crate::state::State;
@@ -11,7 +11,7 @@ use crate::state::State;
 impl World {
     /// Creates the queue, at the first call that stores something. The script chooses its
     /// `incarnation`, once.
-    pub(super) fn create(&mut self, after: &State) -> Result<()> {
+    pub(crate) fn create(&mut self, after: &State) -> Result<()> {
         if self.incarnation.is_none() {
             let incarnation = after
                 .meta
@@ -36,7 +36,7 @@ impl World {
         self.end_window(id);
     }
 
-    pub(super) fn cancel(
+    pub(crate) fn cancel(
         &mut self,
         now: Now,
         dead: bool,
@@ -84,7 +84,7 @@ impl World {
 
     /// Gives the message this due time, and forgets its original one. Returns whether it is so near
     /// that the queue remembers the change.
-    pub(super) fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
+    pub(crate) fn move_to(&mut self, now: Now, id: &Text, due: u64) -> bool {
         if let Some(message) = self.messages.get_mut(id) {
             (message.original, message.place) = (None, Place::Scheduled { due });
         }
@@ -96,7 +96,7 @@ impl World {
         false
     }
 
-    pub(super) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
+    pub(crate) fn reschedule(&mut self, now: Now, items: &[(Text, Due, Option<u64>)]) -> Reply {
         let (mut replies, mut changed, mut near) = (Vec::new(), 0, 0);
         for (id, due, expected) in items {
             let reply = match (due.at(now), self.place_of_message(id)) {
@@ -130,7 +130,7 @@ impl World {
         ])
     }
 
-    pub(super) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
+    pub(crate) fn run_now(&mut self, now: Now, ids: &[Text]) -> Reply {
         let (mut replies, mut changed) = (Vec::new(), 0);
         for id in ids {
             let reply = match self.place_of_message(id) {
@@ -172,7 +172,7 @@ impl World {
         }
     }
 
-    pub(super) fn requeue_ids(&mut self, now: Now, ids: &[Text]) -> Reply {
+    pub(crate) fn requeue_ids(&mut self, now: Now, ids: &[Text]) -> Reply {
         let (mut replies, mut changed) = (Vec::new(), 0);
         for id in ids {
             replies.push(Reply::from(match self.place_of_message(id) {
@@ -192,7 +192,7 @@ impl World {
         ])
     }
 
-    pub(super) fn requeue_oldest(&mut self, now: Now, limit: usize, before: Option<u64>) -> Reply {
+    pub(crate) fn requeue_oldest(&mut self, now: Now, limit: usize, before: Option<u64>) -> Reply {
         let mut old = self.listed("dead");
         old.retain(|(at, _)| before.is_none_or(|before| *at <= before));
         let changed = old.len().min(limit);
@@ -207,7 +207,7 @@ impl World {
         ])
     }
 
-    pub(super) fn purge(&mut self, now: Now, state: &str, limit: usize) -> Reply {
+    pub(crate) fn purge(&mut self, now: Now, state: &str, limit: usize) -> Reply {
         let mut all = self.listed(state);
         all.retain(|(_, id)| state == "ready" || !is_timer(id));
         let looked = all.len().min(limit);
@@ -231,7 +231,7 @@ impl World {
         ])
     }
 
-    pub(super) fn configure(
+    pub(crate) fn configure(
         &mut self,
         now: Now,
         pairs: &[(&'static str, Text)],

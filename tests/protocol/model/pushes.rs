@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 
+use crate::model::client::operation::{Attempt, Hold, Item};
 use crate::model::memory::{Earlier, Verdict};
 use crate::model::message::{Due, Message, Place};
-use crate::model::operation::{Attempt, Item};
-use crate::model::schedule::is_timer;
+use crate::model::schedules::schedule::is_timer;
 use crate::model::windows::WINDOW_MOST;
 use crate::model::world::{CENTURY_MS, Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
@@ -14,23 +14,23 @@ use crate::state::State;
 const MEBIBYTE: u64 = 1_048_576;
 
 /// What a call of push or upsert has done so far.
-pub(super) struct Pushing<'a> {
-    pub(super) attempt: Option<&'a Attempt>,
-    pub(super) earlier: Earlier,
+pub(crate) struct Pushing<'a> {
+    pub(crate) attempt: Option<&'a Attempt>,
+    pub(crate) earlier: Earlier,
     /// The ids by which a repetition is recognised.
-    pub(super) noted: Vec<Text>,
+    pub(crate) noted: Vec<Text>,
     /// Number of other names that `recent` gets.
-    pub(super) names: usize,
+    pub(crate) names: usize,
     /// Whether `recent` may remember the call as a whole.
-    pub(super) whole: bool,
-    pub(super) created: usize,
-    pub(super) changed: bool,
+    pub(crate) whole: bool,
+    pub(crate) created: usize,
+    pub(crate) changed: bool,
     /// The ids whose message, or next message, the call stored.
-    pub(super) stored: Vec<Text>,
+    pub(crate) stored: Vec<Text>,
 }
 
 impl<'a> Pushing<'a> {
-    pub(super) fn new(attempt: Option<&'a Attempt>, earlier: Earlier) -> Self {
+    pub(crate) fn new(attempt: Option<&'a Attempt>, earlier: Earlier) -> Self {
         Self {
             attempt,
             earlier,
@@ -76,7 +76,7 @@ impl Item {
 }
 
 impl World {
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         now: Now,
         upsert: bool,
@@ -105,7 +105,7 @@ impl World {
     }
 
     /// Pushes the items in turn. `remembered_names` is set.
-    pub(super) fn push_all(
+    pub(crate) fn push_all(
         &mut self,
         now: Now,
         upsert: bool,
@@ -295,9 +295,82 @@ impl World {
     }
 
     /// Stores a payload's length. The queue knows the longest one, rounded up to a power of two.
-    pub(super) fn grow(&mut self, payload: &Text) {
+    pub(crate) fn grow(&mut self, payload: &Text) {
         if payload.0.len() > 4_096 {
             self.largest = self.largest.max(payload.0.len().next_power_of_two() as u64);
         }
+    }
+}
+
+impl World {
+    /// Ends a delivery that has a next message: that one is the message now. Returns its due time.
+    pub(crate) fn start_next(&mut self, id: &Text, verb: &str) -> Option<u64> {
+        let message = self.messages.get_mut(id)?;
+        let next = message.next.take()?;
+        *message = *next;
+        let due = message.place.time();
+        self.meet(format!("next message started by {verb}"));
+        Some(due)
+    }
+
+    /// The result of a settlement with this token. Acks the delivery if it is the current one, and
+    /// returns the number of names that `recent` got.
+    pub(crate) fn ack_one(&mut self, now: Now, (id, token): &Hold, verb: &str) -> (String, usize) {
+        let window = match self.place(id) {
+            None => return ("GONE".to_owned(), 0),
+            Some(Place::Leased {
+                token: current,
+                window,
+                ..
+            }) if current == token => *window,
+            Some(_) => return ("LOST".to_owned(), 0),
+        };
+        let names = match window {
+            true => self.note_outcome(now, id, false),
+            false => 0,
+        };
+        if self.start_next(id, verb).is_none() {
+            self.messages.remove(id);
+        }
+        ("OK".to_owned(), names)
+    }
+
+    /// All or nothing: it tries the call on a copy of the queue.
+    pub(crate) fn ack_push(&mut self, now: Now, hold: &Hold, items: &[Item]) -> Reply {
+        let parts = |header, result: &str, replies: Vec<String>| {
+            let replies = replies.into_iter().map(Reply::from).collect();
+            Reply::List(vec![header, result.into(), Reply::List(replies)])
+        };
+        let mut tried = self.clone();
+        // The names of the ack do not count against `max_remembered`.
+        tried.remembered_names = tried.names(now);
+        let (result, names) = tried.ack_one(now, hold, "ack_push");
+        if result != "OK" {
+            return parts(self.finish(now, false, false), &result, Vec::new());
+        }
+        let mut call = Pushing::new(None, Earlier::None);
+        let replies = tried.push_all(now, false, items, &mut call);
+        let is_own = |item: &Item| item.id == hold.0;
+        let replies: Vec<String> = items
+            .iter()
+            .zip(replies)
+            .map(|(item, reply)| {
+                if is_own(item) {
+                    "INVALID".to_owned()
+                } else {
+                    reply
+                }
+            })
+            .collect();
+        let refused = |reply: &String| ["INVALID", "FULL"].contains(&reply.as_str());
+        if replies.iter().any(refused) {
+            return parts(self.finish(now, false, false), "REFUSED", replies);
+        }
+        tried.count("acked", 1);
+        if call.names + names > 0 {
+            tried.forget(now, 2 * (call.names + names));
+        }
+        *self = tried;
+        parts(self.finish(now, true, false), "OK", replies)
     }
 }

@@ -2,11 +2,11 @@
 
 use anyhow::Result;
 
+use crate::model::client::operation::Operation;
 use crate::model::message::{Message, Place};
-use crate::model::operation::Operation;
-use crate::model::schedule::NEVER_MS;
-use crate::model::schedule::is_timer;
-use crate::model::schedule_fields::counted;
+use crate::model::schedules::fields::counted;
+use crate::model::schedules::schedule::NEVER_MS;
+use crate::model::schedules::schedule::is_timer;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 use crate::state::{State, lease_of};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use anyhow::{Result, ensure};
 
-use crate::model::driver::Driver;
+use crate::model::client::driver::Driver;
+use crate::model::client::operation::Operation;
 use crate::model::message::Place;
-use crate::model::operation::Operation;
 use crate::model::world::{Now, World};
 use crate::queue::DAY;
 use crate::reply::{Reply, Text};
@@ -26,17 +26,17 @@ const EVERY: usize = 29;
 const UNKNOWN_MS: u64 = 60_000;
 
 /// The longest lease. One that ends later is from before the clock went back.
-pub(super) fn latest_deadline(now: Now) -> u64 {
+pub(crate) fn latest_deadline(now: Now) -> u64 {
     now.ceil() + DAY
 }
 
-pub(super) fn repaired_deadline(now: Now) -> u64 {
+pub(crate) fn repaired_deadline(now: Now) -> u64 {
     now.ceil() + UNKNOWN_MS
 }
 
 /// What the model foretells of an audit: the header and the findings. The number of entries and the
 /// cursor depend on Redis's tables.
-pub(super) fn header_and_findings(reply: &Reply) -> Result<Reply> {
+pub(crate) fn header_and_findings(reply: &Reply) -> Result<Reply> {
     let mut findings = reply.part(3)?.list()?.to_vec();
     findings.sort_by_key(|finding| format!("{finding:?}"));
     Ok(Reply::List(vec![
@@ -52,7 +52,7 @@ fn found(what: [Text; 3], repairs: bool) -> Reply {
 
 impl Driver {
     /// Now and then a check of the queue, in turn of each part, with and without repairs.
-    pub(super) fn check(&self) -> Option<Operation> {
+    pub(crate) fn check(&self) -> Option<Operation> {
         if !self.calls.is_multiple_of(EVERY) {
             return None;
         }
@@ -67,7 +67,7 @@ impl Driver {
 
 impl World {
     /// No message was taken for so long that nodes may have missed the wake-up tokens.
-    pub(super) fn verify(&mut self, now: Now, repairs: bool) -> Reply {
+    pub(crate) fn verify(&mut self, now: Now, repairs: bool) -> Reply {
         let (clock, ready) = (now.floor(), self.ready.first().cloned());
         let scheduled = self.listed("scheduled").first().map(|(due, _)| *due);
         let ready = ready.and_then(|id| self.place(&id).map(Place::time));
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// As `header_and_findings` returns it.
-    pub(super) fn audit(&mut self, now: Now, part: &str, repairs: bool) -> Reply {
+    pub(crate) fn audit(&mut self, now: Now, part: &str, repairs: bool) -> Reply {
         let repairs = repairs && self.incarnation.is_some();
         let lease = |id: &Text| Some((self.lease(id)?.0, self.place(id)?.time()));
         let mut late: BTreeMap<Text, u64> = self.messages.keys().filter_map(lease).collect();
@@ -122,7 +122,7 @@ impl World {
 }
 
 /// Whether an audit looked at all entries of its part.
-pub(super) fn looked_at_all(part: &str, reply: &Reply) -> Result<()> {
+pub(crate) fn looked_at_all(part: &str, reply: &Reply) -> Result<()> {
     let cursor = reply.part(1)?.text()?;
     ensure!(cursor == "0" || part == "claims", "{part}: {reply:?}");
     Ok(())

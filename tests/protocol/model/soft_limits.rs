@@ -1,8 +1,8 @@
 //! Rate, max_leased, expiry, snooze and throttle in the model.
 
+use crate::model::client::operation::Hold;
 use crate::model::message::{Due, Message, Place};
-use crate::model::operation::Hold;
-use crate::model::schedule::is_timer;
+use crate::model::schedules::schedule::is_timer;
 use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 
@@ -11,8 +11,8 @@ const ROOM: usize = 250;
 const ERROR_BYTES: usize = 1_024;
 
 /// What the limits say of one claim.
-pub(super) struct Grant {
-    pub(super) share: usize,
+pub(crate) struct Grant {
+    pub(crate) share: usize,
     tokens: f64,
     step: Option<f64>,
     burst: f64,
@@ -55,7 +55,7 @@ impl Message {
     }
 
     /// Gives a delivery a later due time, or ends the message if it expires before.
-    pub(super) fn later(&mut self, now: Now, due: u64, claimed_due: u64) -> String {
+    pub(crate) fn later(&mut self, now: Now, due: u64, claimed_due: u64) -> String {
         if self.expiry(claimed_due).is_some_and(|expiry| due > expiry) {
             if self.on_expire == Some("drop") {
                 return "DROPPED".to_owned();
@@ -72,25 +72,25 @@ impl Message {
 
 impl World {
     /// The time of `closed_until`, if it is ahead.
-    pub(super) fn opens(&self, now: Now) -> Option<u64> {
+    pub(crate) fn opens(&self, now: Now) -> Option<u64> {
         self.closed_until
             .filter(|until| *until > now.floor() && !self.is_frozen)
     }
 
-    pub(super) fn is_at_max_leased(&self) -> bool {
+    pub(crate) fn is_at_max_leased(&self) -> bool {
         let leased = self.listed("leased").len() as u64;
         self.limit("max_leased").is_some_and(|most| leased >= most)
     }
 
     /// Opens a queue that was full, after a call that ended a lease.
-    pub(super) fn reopen(&mut self) {
+    pub(crate) fn reopen(&mut self) {
         if self.was_full && !self.is_at_max_leased() {
             (self.was_full, self.is_full) = (false, false);
         }
     }
 
     /// Opens a queue that its rate closed. Returns whether it did.
-    pub(super) fn forget_rate_opening(&mut self, now: Now) -> bool {
+    pub(crate) fn forget_rate_opening(&mut self, now: Now) -> bool {
         let is_the_rates = self.opens(now).is_some() && self.opens(now) == self.rate_until;
         if is_the_rates {
             let rest = self.break_until.filter(|until| *until > now.floor());
@@ -109,12 +109,12 @@ impl World {
     }
 
     /// The most that one message may cost.
-    pub(super) fn most_cost(&self) -> u64 {
+    pub(crate) fn most_cost(&self) -> u64 {
         self.rate().map_or(1_000_000, |[.., burst]| burst)
     }
 
     /// Reads the limits, and takes the clock's part of the rate.
-    pub(super) fn read_limits(&mut self, now: Now, share: usize) -> Grant {
+    pub(crate) fn read_limits(&mut self, now: Now, share: usize) -> Grant {
         let mut grant = Grant {
             share,
             tokens: f64::INFINITY,
@@ -147,7 +147,7 @@ impl World {
 
     /// The candidates that may be granted: those that have not expired, and whose costs the tokens
     /// pay.
-    pub(super) fn choose(&self, now: Now, grant: &mut Grant, available: &[Text]) -> Vec<Text> {
+    pub(crate) fn choose(&self, now: Now, grant: &mut Grant, available: &[Text]) -> Vec<Text> {
         let plain = self
             .messages
             .values()
@@ -195,7 +195,7 @@ impl World {
     }
 
     /// The number of candidates that leave ready or scheduled. Ends the expired ones among them.
-    pub(super) fn expire(&mut self, now: Now, grant: &Grant, taken: usize) -> usize {
+    pub(crate) fn expire(&mut self, now: Now, grant: &Grant, taken: usize) -> usize {
         if grant.costs.is_none() {
             return taken;
         }
@@ -227,7 +227,7 @@ impl World {
 
     /// Charges the rate, and closes the queue if it may not grant the next message now. `granted`
     /// has the positions of the granted ids among the chosen ones.
-    pub(super) fn charge(&mut self, now: Now, grant: &Grant, granted: &[usize]) {
+    pub(crate) fn charge(&mut self, now: Now, grant: &Grant, granted: &[usize]) {
         let cost = match &grant.costs {
             Some(costs) => granted.iter().map(|at| costs[*at]).sum(),
             None => granted.len() as u64,
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    pub(super) fn snooze(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
+    pub(crate) fn snooze(&mut self, now: Now, items: &[(Hold, Due)]) -> Reply {
         let (mut replies, mut names) = (Vec::new(), 0);
         for (hold, due) in items {
             let reply = match due.at(now) {
@@ -271,7 +271,7 @@ impl World {
     }
 
     /// Removes a message that was dropped. Adds to `names` the number of names that `recent` gets.
-    pub(super) fn after_later(
+    pub(crate) fn after_later(
         &mut self,
         now: Now,
         (id, _): &Hold,
@@ -288,7 +288,7 @@ impl World {
     }
 
     /// Ends a batch of retries or snoozes.
-    pub(super) fn settled_later(
+    pub(crate) fn settled_later(
         &mut self,
         now: Now,
         counter: &'static str,
@@ -305,7 +305,7 @@ impl World {
         self.settled(now, "", replies.collect())
     }
 
-    pub(super) fn throttle(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
+    pub(crate) fn throttle(&mut self, now: Now, items: &[(Hold, u64)]) -> Reply {
         let (mut replies, mut latest) = (Vec::new(), 0);
         for (hold, wait_ms) in items {
             let give_back = |message: &mut Message, due: u64| {
@@ -342,7 +342,7 @@ impl World {
         self.settled(now, "throttled", replies)
     }
 
-    pub(super) fn close(&mut self, now: Now, wait_ms: u64) -> Reply {
+    pub(crate) fn close(&mut self, now: Now, wait_ms: u64) -> Reply {
         let exists = self.incarnation.is_some();
         let (opens, changed) = self.close_for(now, if exists { wait_ms } else { 0 });
         let header = self.finish(now, changed, false);
@@ -361,7 +361,7 @@ impl World {
 
     /// Closes the queue until then, unless it is closed for longer. Returns until when it is closed, and whether that
     /// is longer than before.
-    pub(super) fn close_until(&mut self, now: Now, asked: u64) -> (u64, bool) {
+    pub(crate) fn close_until(&mut self, now: Now, asked: u64) -> (u64, bool) {
         let before = self.opens(now).unwrap_or(0);
         if asked > now.floor() {
             self.break_until = self.break_until.max(Some(asked));

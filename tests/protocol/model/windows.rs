@@ -5,7 +5,7 @@ use crate::model::world::{Now, REPEAT_MS, World};
 use crate::reply::{Reply, Text};
 
 /// The longest window: 30 days.
-pub(super) const WINDOW_MOST: u64 = 2_592_000_000;
+pub(crate) const WINDOW_MOST: u64 = 2_592_000_000;
 
 /// The name under which `recent` remembers the window of an id.
 fn window_of(id: &Text) -> Text {
@@ -20,23 +20,23 @@ fn outcome_of(k: u8, id: &Text) -> Text {
 impl World {
     /// The end of the id's window, if it lasts. One too far ahead is from before the clock went
     /// back.
-    pub(super) fn window(&self, now: Now, id: &Text) -> Option<u64> {
+    pub(crate) fn window(&self, now: Now, id: &Text) -> Option<u64> {
         let end = self.recent.get(&window_of(id)).map(|score| *score as u64)?;
         (end > now.floor() && end <= now.ceil() + WINDOW_MOST).then_some(end)
     }
 
     /// The window that makes a push answer REMEMBERED. Release 0.1 does not know windows.
-    pub(super) fn remembered(&self, now: Now, id: &Text) -> Option<u64> {
+    pub(crate) fn remembered(&self, now: Now, id: &Text) -> Option<u64> {
         self.window(now, id).filter(|_| !self.is_frozen)
     }
 
     /// The names that count against `max_remembered`.
-    pub(super) fn names(&self, now: Now) -> u64 {
+    pub(crate) fn names(&self, now: Now) -> u64 {
         let lasting = |score: &&f64| **score > now.floor() as f64;
         self.recent.values().filter(lasting).count() as u64
     }
 
-    pub(super) fn begin_window(&mut self, now: Now, id: &Text, window: u64) {
+    pub(crate) fn begin_window(&mut self, now: Now, id: &Text, window: u64) {
         let end = now.ceil() + window;
         self.recent.insert(window_of(id), end as f64);
         self.windows_until = self.windows_until.max(end);
@@ -44,7 +44,7 @@ impl World {
     }
 
     /// Ends the window of a cancelled or purged id. Release 0.1 leaves it.
-    pub(super) fn end_window(&mut self, id: &Text) {
+    pub(crate) fn end_window(&mut self, id: &Text) {
         if self.is_frozen {
             return;
         }
@@ -56,7 +56,7 @@ impl World {
 
     /// Remembers how a message with a window ended, for at least the rest of the window. Returns the
     /// number of added names. Release 0.1 remembers nothing.
-    pub(super) fn note_outcome(&mut self, now: Now, id: &Text, expired: bool) -> usize {
+    pub(crate) fn note_outcome(&mut self, now: Now, id: &Text, expired: bool) -> usize {
         let Some(end) = self.window(now, id).filter(|_| !self.is_frozen) else {
             return 0;
         };
@@ -74,7 +74,7 @@ impl World {
 
     /// How and when the last message of this id ended, and the end of its window: the elements that
     /// `get` adds. Release 0.1 adds nothing.
-    pub(super) fn outcome(&self, now: Now, id: &Text) -> Vec<Reply> {
+    pub(crate) fn outcome(&self, now: Now, id: &Text) -> Vec<Reply> {
         if self.is_frozen {
             return Vec::new();
         }

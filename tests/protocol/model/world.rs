@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
+
 use crate::model::message::{Message, Place};
-use crate::model::schedule::Schedule;
-use crate::model::schedule_fields::counted;
+use crate::model::schedules::fields::counted;
+use crate::model::schedules::schedule::{NEVER_MS, Schedule};
 use crate::reply::{Reply, Text};
+use crate::state::State;
 
 /// The deduplication window. The `until` of a push may be this far ahead.
 pub(crate) const REPEAT_MS: u64 = 12_000;
@@ -38,7 +41,7 @@ impl Now {
 }
 
 /// The field of `claims` with a claim's ids (kind 1) or the number of its leased ids (kind 2).
-pub(super) fn record(kind: char, token: &Text) -> Text {
+pub(crate) fn record(kind: char, token: &Text) -> Text {
     Text([kind.to_string().as_bytes(), &token.0].concat())
 }
 
@@ -129,7 +132,7 @@ impl World {
 
     /// The lease of a leased message as Redis names it (its own or its claim's), and its position
     /// in the claim.
-    pub(super) fn lease(&self, id: &Text) -> Option<(Text, usize)> {
+    pub(crate) fn lease(&self, id: &Text) -> Option<(Text, usize)> {
         match self.place(id)? {
             Place::Leased { own: true, .. } => Some((id.clone(), 0)),
             Place::Leased { token, .. } => {
@@ -145,7 +148,7 @@ impl World {
     }
 
     /// The number of ids under this claim's lease.
-    pub(super) fn held_by(&self, token: &Text) -> usize {
+    pub(crate) fn held_by(&self, token: &Text) -> usize {
         let under = |message: &&Message| matches!(&message.place, Place::Leased { token: of, own: false, .. } if of == token);
         self.messages.values().filter(under).count()
     }
@@ -230,5 +233,59 @@ impl World {
         }
         let due = |message: &Message| matches!(message.place, Place::Scheduled { due } if due <= now.floor());
         !self.ready.is_empty() || self.messages.values().any(due)
+    }
+}
+
+impl World {
+    /// Until when the queue is closed, if it is; the largest number if it is full. Release 0.1 does
+    /// not know it.
+    pub(crate) fn closed(&self, now: Now) -> Option<u64> {
+        match self.was_full && !self.is_frozen {
+            true => Some(u64::MAX),
+            false => self.opens(now),
+        }
+    }
+
+    /// The head in the header: when a client should next look for due messages.
+    pub(crate) fn head(&self, now: Now) -> Option<u64> {
+        let first = self.listed("scheduled").first().map(|(due, _)| *due);
+        let head = match self.closed(now) {
+            Some(until) if !self.ready.is_empty() => Some(until),
+            Some(until) => first.map(|due| due.max(until)),
+            None => first,
+        };
+        head.filter(|head| *head < NEVER_MS)
+    }
+
+    pub(crate) fn pause(
+        &mut self,
+        now: Now,
+        period_ms: Option<u64>,
+        after: &State,
+    ) -> Result<Reply> {
+        self.create(after)?;
+        let (changed, result) = match period_ms {
+            None => {
+                let was_paused = std::mem::replace(&mut self.paused, true);
+                (!was_paused, "OK".to_owned())
+            }
+            Some(period_ms) => {
+                let (until, is_longer) = self.close_until(now, now.ceil() + period_ms);
+                (is_longer, format!("OK {until}"))
+            }
+        };
+        let header = self.finish(now, changed, false);
+        Ok(Reply::List(vec![header, result.into()]))
+    }
+
+    pub(crate) fn resume(&mut self, now: Now) -> Reply {
+        let mut changed = std::mem::take(&mut self.paused);
+        if !self.is_frozen {
+            // Also times that have passed: the clock may go back.
+            changed |= self.closed_until.take().is_some() | self.break_until.take().is_some();
+            (self.is_full, self.was_full) = (false, false);
+        }
+        let header = self.finish(now, changed, false);
+        Reply::List(vec![header, "OK".into()])
     }
 }

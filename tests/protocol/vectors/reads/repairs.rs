@@ -1,0 +1,618 @@
+//! Faults in keys that were written by hand: `verify` and `audit` find and repair them.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::model::check_structure;
+use crate::queue::{Calls, Queue, SECOND, T0, token};
+use crate::reply::{Reply, Text, words};
+use crate::state::{KEYS, placeholder};
+use crate::vectors::{drain, with_every_state};
+
+/// The findings of verify and audit: kind, subject and detail of each.
+fn findings(queue: &mut Queue, now: u64, repair: bool) -> Result<Vec<[String; 3]>> {
+    let word = if repair { "1" } else { "" };
+    let mut replies = vec![queue.ok("verify", now, words![word])?.part(1)?.clone()];
+    for part in [
+        "ready",
+        "leases",
+        "claims",
+        "messages",
+        "scheduled",
+        "dead",
+        "attrs",
+    ] {
+        let mut cursor = "0".to_owned();
+        loop {
+            let reply = queue.ok("audit", now, words![part, cursor, 2, word])?;
+            cursor = reply.part(1)?.text()?;
+            replies.push(reply.part(3)?.clone());
+            if cursor == "0" {
+                break;
+            }
+        }
+    }
+    let mut found = Vec::new();
+    for finding in replies
+        .iter()
+        .map(Reply::list)
+        .collect::<Result<Vec<_>>>()?
+        .concat()
+    {
+        let repairable =
+            finding.part(0)?.text()? != "ready_limit" && finding.part(0)?.text()? != "wake";
+        ensure!(
+            finding.part(3)?.int()? == i64::from(repair && repairable),
+            "{finding:?}"
+        );
+        found.push([
+            finding.part(0)?.text()?,
+            finding.part(1)?.text()?,
+            finding.part(2)?.text()?,
+        ]);
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Plants a fault. A check must find exactly this fault and change nothing, and a repair must find
+/// it too.
+/// After the repair a check finds nothing, the structure is sound, and each id of `then` is in its
+/// state.
+fn check_repair(plant: &[Vec<Text>], finds: &[[&str; 3]], then: &[(&str, &str)]) -> Result<Queue> {
+    let mut queue = with_every_state()?;
+    queue.through(Calls::ByRole)?; // an operator's rights suffice
+    ensure!(
+        findings(&mut queue, T0, false)?.is_empty() && findings(&mut queue, T0, true)?.is_empty(),
+        "findings in a sound queue"
+    );
+    for words in plant {
+        let reply = queue.command(words.clone())?;
+        ensure!(reply.code().is_none(), "{words:?}: {reply:?}");
+    }
+    let before = queue.contents()?;
+    let seen = findings(&mut queue, T0, false)?;
+    ensure!(seen == finds, "found {seen:?}, not {finds:?}");
+    ensure!(queue.contents()? == before, "the check changed a key");
+    let repaired = findings(&mut queue, T0, true)?;
+    ensure!(
+        repaired == finds || repaired.iter().all(|one| seen.contains(one)),
+        "repaired {repaired:?}"
+    );
+    let left = findings(&mut queue, T0, false)?;
+    ensure!(left.is_empty(), "a check after the repair found {left:?}");
+    let state = queue.state()?;
+    check_structure(&state, None)?;
+    for (id, wanted) in then {
+        let reply = queue.ok("get", T0, words![*id])?;
+        let found = reply
+            .part(1)?
+            .list()?
+            .get(1)
+            .map_or(Ok("absent".to_owned()), Reply::text)?;
+        ensure!(found == *wanted, "{id} is {found}, not {wanted}");
+    }
+    Ok(queue)
+}
+
+const KEPT: [(&str, &str); 4] = [
+    ("s", "scheduled"),
+    ("r", "ready"),
+    ("l", "leased"),
+    ("d", "dead"),
+];
+
+#[test]
+fn a_payload_in_no_state_becomes_a_dead_letter() -> Result<()> {
+    let mut queue = check_repair(
+        &[words!["ZREM", "dueq:{q}:scheduled", "s"]],
+        &[["unplaced", "s", ""]],
+        &[("s", "dead"), KEPT[1], KEPT[2], KEPT[3]],
+    )?;
+    let reply = queue.ok("get", T0, words!["s"])?;
+    ensure!(
+        reply.part(1)?.list()?[11]
+            .text()?
+            .contains("may have been handled"),
+        "{reply:?}"
+    );
+    ensure!(queue.items("requeue", T0, words!["ids", "s"])? == ["REQUEUED"]);
+    ensure!(drain(&mut queue, T0)? == ["r", "s"]);
+    Ok(())
+}
+
+#[test]
+fn an_entry_without_a_payload_is_removed() -> Result<()> {
+    for (id, at) in [
+        ("s", "scheduled"),
+        ("r", "ready"),
+        ("l", "leased"),
+        ("d", "dead"),
+    ] {
+        let mut finds = vec![["hollow", id, at]];
+        if id == "d" {
+            finds.insert(0, ["attrs", "d", "absent"]);
+        }
+        let mut queue = check_repair(
+            &[words!["HDEL", "dueq:{q}:messages", id]],
+            &finds,
+            &[(id, "absent")],
+        )?;
+        ensure!(queue.push(T0, id, T0, "again")? == "CREATED");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_id_in_two_states_stays_in_one() -> Result<()> {
+    let (scheduled, dead, leases) = ("dueq:{q}:scheduled", "dueq:{q}:dead", "dueq:{q}:leases");
+    let far = T0 + 5 * SECOND;
+    check_repair(
+        &[words!["ZADD", scheduled, far, "l"]],
+        &[["doubled", "l", "leased scheduled"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["ZADD", dead, T0, "l"]],
+        &[["doubled", "l", "leased dead"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["ZADD", scheduled, far, "d"]],
+        &[["doubled", "d", "dead scheduled"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["ZADD", scheduled, far, "r"]],
+        &[["doubled", "r", "scheduled ready"]],
+        &[("r", "scheduled"), KEPT[0], KEPT[2]],
+    )?;
+    let mut queue = check_repair(
+        &[words![
+            "RPUSH",
+            "dueq:{q}:ready",
+            format!("{T0}:r"),
+            format!("{T0}:r")
+        ]],
+        &[["doubled", "r", "ready ready ready"]],
+        &KEPT,
+    )?;
+    ensure!(drain(&mut queue, T0)? == ["r"], "r must be delivered once");
+    // The second state is a lease without a claim: the message stays scheduled.
+    check_repair(
+        &[words!["ZADD", leases, far, "s"]],
+        &[["doubled", "s", "leased scheduled"], ["unclaimed", "s", ""]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn a_lease_and_its_claim_belong_together() -> Result<()> {
+    let claims = "dueq:{q}:claims";
+    for plant in [
+        words!["HSET", claims, "l", "short"],
+        words!["HSET", claims, "l", "x".repeat(20)],
+    ] {
+        // The claim is unreadable: its handler has lost the message, and the reap takes it back as
+        // a crash.
+        let finds = [
+            ["claim", CLAIM, "counts 1, holds 0"],
+            ["unclaimed", "l", ""],
+        ];
+        let mut queue = check_repair(&[plant], &finds, &KEPT)?;
+        ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["LOST"]);
+    }
+    let leased = words!["ZADD", "dueq:{q}:leases", T0, "r"];
+    check_repair(
+        &[leased, words!["LTRIM", "dueq:{q}:ready", 0, 0]],
+        &[["unclaimed", "r", ""]],
+        &[("r", "leased")],
+    )?;
+    // Without a lease and a claim, no key shows that the message was claimed.
+    let finds = [["claim", CLAIM, "counts 1, holds 0"], ["unplaced", "l", ""]];
+    check_repair(
+        &[words!["HDEL", claims, "l"]],
+        &finds,
+        &[("l", "dead"), KEPT[0], KEPT[1]],
+    )?;
+    // The claim is marked as extended, but the id has no lease of its own. Its handler can settle
+    // it.
+    let plant = words!["HSET", claims, "l", format!("{}{T0}+", token('l').text())];
+    let mut queue = check_repair(
+        &[plant],
+        &[["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]],
+        &KEPT,
+    )?;
+    ensure!(queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"]);
+    check_repair(
+        &[words!["HSET", claims, "s", "y".repeat(20)]],
+        &[["unleased", "s", ""]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["HSET", claims, "nobody", "y".repeat(20)]],
+        &[["unleased", "nobody", ""]],
+        &KEPT,
+    )?;
+    let far = T0 + 90_000 * SECOND;
+    check_repair(
+        &[words!["ZADD", "dueq:{q}:leases", far, of('\u{1}')]],
+        &[["score", CLAIM, &format!("leased {far}")]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+/// The token of `l` as findings show it.
+const CLAIM: &str = "6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c6c";
+
+/// The field with the ids (kind 1) or the count (kind 2) of the claim of `l`.
+fn of(kind: char) -> String {
+    format!("{kind}{}", token('l').text())
+}
+
+#[test]
+fn a_claims_record_is_repaired_to_fit_its_ids() -> Result<()> {
+    let (claims, leases) = ("dueq:{q}:claims", "dueq:{q}:leases");
+    let (ids, count) = (of('\u{1}'), of('\u{2}'));
+    for (plant, finds) in [
+        (
+            words!["HSET", claims, &count, 5],
+            vec![["claim", CLAIM, "counts 5, holds 1"]],
+        ),
+        (
+            words!["HSET", claims, &count, "x"],
+            vec![["claim", CLAIM, "counts x, holds 1"]],
+        ),
+        (
+            words!["HDEL", claims, &count],
+            vec![["claim", CLAIM, "counts nothing, holds 1"]],
+        ),
+        (
+            words!["HDEL", claims, &ids],
+            vec![["claim", CLAIM, "no ids"], ["unleased", "l", ""]],
+        ),
+        (
+            words!["HSET", claims, &ids, "k\nm"],
+            vec![["claim", CLAIM, "counts 1, holds 0"], ["unleased", "l", ""]],
+        ),
+        (
+            words!["ZREM", leases, &ids],
+            vec![["claim", CLAIM, "no lease"]],
+        ),
+        (
+            words!["ZADD", leases, T0 + 5 * SECOND, "l"],
+            vec![["unmarked", "l", ""]],
+        ),
+    ] {
+        let mut queue = check_repair(std::slice::from_ref(&plant), &finds, &KEPT)
+            .with_context(|| format!("{plant:?}"))?;
+        ensure!(
+            queue.items("ack", T0, words![token('l'), 1, "l"])? == ["OK"],
+            "{plant:?}: the handler must be able to settle l"
+        );
+        let state = queue.state()?;
+        ensure!(
+            state.leases.len() == 1 && state.claims.len() == 1,
+            "{plant:?}: a lease or a record is left: {state:?}"
+        );
+    }
+    let foreign = words![
+        "HSET",
+        claims,
+        format!("\u{1}{}", token('k').text()),
+        "a\nb"
+    ];
+    check_repair(
+        &[foreign],
+        &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no lease"]],
+        &KEPT,
+    )?;
+    let foreign = words!["HSET", claims, format!("\u{2}{}", token('k').text()), 3];
+    check_repair(
+        &[foreign],
+        &[["claim", "6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b", "no ids"]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn attributes_without_a_payload_or_a_meaning_are_removed() -> Result<()> {
+    let attrs = "dueq:{q}:attrs";
+    check_repair(
+        &[words!["HSET", attrs, "nobody", "1 0 - \n"]],
+        &[["attrs", "nobody", "absent"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["HSET", attrs, "s", "gibberish"]],
+        &[["attrs", "s", ""]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn a_malformed_ready_entry_is_removed() -> Result<()> {
+    let mut queue = check_repair(
+        &[words!["RPUSH", "dueq:{q}:ready", "gibberish"]],
+        &[["entry", "gibberish", ""]],
+        &KEPT,
+    )?;
+    ensure!(drain(&mut queue, T0)? == ["r"]);
+    Ok(())
+}
+
+#[test]
+fn an_invalid_time_becomes_one_that_is_not_early() -> Result<()> {
+    let (scheduled, dead) = ("dueq:{q}:scheduled", "dueq:{q}:dead");
+    check_repair(
+        &[words!["ZADD", scheduled, "-5", "s"]],
+        &[["score", "s", "scheduled -5"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["ZADD", scheduled, "1700000000000.25", "s"]],
+        &[["score", "s", "scheduled 1700000000000.25"]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["ZADD", scheduled, "+inf", "s"]],
+        &[["score", "s", "scheduled inf"]],
+        &[("s", "dead")],
+    )?;
+    check_repair(
+        &[words!["ZADD", dead, "+inf", "d"]],
+        &[["score", "d", "dead inf"]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn a_lost_placeholder_is_restored() -> Result<()> {
+    for key in KEYS {
+        let name = format!("dueq:{{q}}:{key}");
+        let (plant, finds) = match key {
+            "ready" => (words!["LPOP", &name], name.clone()),
+            "claims" | "messages" | "attrs" | "meta" => {
+                (words!["HDEL", &name, placeholder()], name.clone())
+            }
+            _ => (words!["ZREM", &name, placeholder()], name.clone()),
+        };
+        check_repair(&[plant], &[["placeholder", &finds, ""]], &KEPT)?;
+    }
+    check_repair(
+        &[words!["ZADD", "dueq:{q}:dead", 5, placeholder()]],
+        &[["placeholder", "dueq:{q}:dead", ""]],
+        &KEPT,
+    )?;
+    // The whole key is lost: the payload of its message is in no state.
+    check_repair(
+        &[words!["DEL", "dueq:{q}:scheduled"]],
+        &[
+            ["placeholder", "dueq:{q}:scheduled", ""],
+            ["unplaced", "s", ""],
+        ],
+        &[("s", "dead")],
+    )?;
+    Ok(())
+}
+
+#[test]
+fn a_lost_layout_or_incarnation_is_restored() -> Result<()> {
+    check_repair(
+        &[words!["HDEL", "dueq:{q}:meta", "layout"]],
+        &[["meta", "layout", ""]],
+        &KEPT,
+    )?;
+    check_repair(
+        &[words!["HDEL", "dueq:{q}:meta", "incarnation"]],
+        &[["meta", "incarnation", ""]],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn malformed_numbers_in_meta_are_repaired() -> Result<()> {
+    let meta = "dueq:{q}:meta";
+    for field in [
+        "max_attempts",
+        "max_crashes",
+        "max_messages",
+        "dead_keep",
+        "reap_after",
+        "last_beat",
+        "leader_until",
+        "max_leased",
+        "max_throttle_ms",
+        "max_remembered",
+        "windows_until",
+        "pushed",
+        "died",
+        "expired",
+        "seq",
+    ] {
+        let mut queue = check_repair(
+            &[words!["HSET", meta, field, "gibberish"]],
+            &[["meta", field, "gibberish"]],
+            &KEPT,
+        )?;
+        let far = (T0 + 9 * SECOND).to_string();
+        for (verb, argv) in [
+            ("push", words!["", "new", far, "", ""]),
+            ("beat", words!["node", "stay"]),
+            ("reap", words![10]),
+        ] {
+            queue.ok(verb, T0, argv)?;
+        }
+    }
+    Ok(())
+}
+
+/// Values that no script writes and HINCRBY refuses, now or soon. Some consist of digits only.
+const NO_COUNTS: [&str; 7] = [
+    "0x10",
+    "007",
+    " 7",
+    "-7",
+    "",
+    "9223372036854775807",
+    "99999999999999999999",
+];
+
+#[test]
+fn an_unusable_counter_stops_no_repair_halfway() -> Result<()> {
+    for field in ["seq", "died"] {
+        for value in NO_COUNTS {
+            let mut queue = with_every_state()?;
+            queue.command(words!["HSET", "dueq:{q}:meta", field, value])?;
+            queue.command(words!["ZREM", "dueq:{q}:scheduled", "s"])?;
+            let before = queue.contents()?;
+            let reply = queue.ok("audit", T0, words!["messages", "0", 100, "1"])?;
+            ensure!(
+                reply.part(3)?.list()?[0].part(3)?.int()? == 0,
+                "{field} {value:?}: {reply:?}"
+            );
+            ensure!(
+                queue.contents()? == before,
+                "{field} {value:?}: the audit changed a key"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unusable_counter_is_found_and_reset() -> Result<()> {
+    for field in ["seq", "died", "pushed"] {
+        for value in NO_COUNTS {
+            let plant = words!["HSET", "dueq:{q}:meta", field, value];
+            let mut queue = check_repair(&[plant], &[["meta", field, value]], &KEPT)?;
+            queue.ok("push", T0, words!["", "new", T0 + 9 * SECOND, "", ""])?;
+            queue.ok("bury", T0, words!["l", token('l'), ""])?;
+        }
+        check_repair(
+            &[words!["HSET", "dueq:{q}:meta", field, "9999999999999999"]],
+            &[],
+            &KEPT,
+        )?;
+    }
+    // A configured limit is not a counter: no script adds to it.
+    check_repair(
+        &[words!["HSET", "dueq:{q}:meta", "max_attempts", "007"]],
+        &[],
+        &KEPT,
+    )?;
+    Ok(())
+}
+
+#[test]
+fn calls_by_the_servers_clock_find_a_queue_for_tests() -> Result<()> {
+    let mut queue = Queue::start()?;
+    queue.ok("push", "", words!["", "a", "+3600000", "", ""])?;
+    let verify = |queue: &mut Queue, now: &str, repair: &str| -> Result<Vec<Reply>> {
+        Ok(queue
+            .ok("verify", now, words![repair])?
+            .part(1)?
+            .list()?
+            .to_vec())
+    };
+    ensure!(
+        verify(&mut queue, &T0.to_string(), "1")?.is_empty(),
+        "a call with a time of its own must not report the field"
+    );
+    for (repair, repaired) in [("", 0), ("1", 1)] {
+        let found = verify(&mut queue, "", repair)?;
+        ensure!(
+            found.len() == 1 && found[0].part(1)?.text()? == "test",
+            "{found:?}"
+        );
+        ensure!(found[0].part(3)?.int()? == repaired, "{found:?}");
+    }
+    ensure!(verify(&mut queue, "", "")?.is_empty());
+    ensure!(queue.call("stats", T0, words![])?.code() == Some("BADNOW"));
+    Ok(())
+}
+
+#[test]
+fn a_listpack_is_found_and_converted() -> Result<()> {
+    let mut queue = Queue::start_with(&[
+        "--zset-max-listpack-value",
+        "4096",
+        "--hash-max-listpack-value",
+        "4096",
+    ])?;
+    queue.push(T0, "a", T0 + 5, "payload")?;
+    let seen = findings(&mut queue, T0, false)?;
+    ensure!(
+        seen.len() == 9 && seen.iter().all(|one| one[0] == "listpack"),
+        "{seen:?}"
+    );
+    let before = queue.state()?;
+    ensure!(findings(&mut queue, T0, true)?.len() == 9);
+    ensure!(findings(&mut queue, T0, false)?.is_empty());
+    let mut after = queue.state()?;
+    after
+        .meta
+        .insert("seq".into(), before.meta[&"seq".into()].clone());
+    ensure!(after == before, "the repair must change encodings only");
+    Ok(())
+}
+
+#[test]
+fn work_without_wake_up_tokens_gets_them_if_no_node_beats() -> Result<()> {
+    let wake = "dueq:{q}:wake";
+    let mut queue = with_every_state()?;
+    queue.command(words!["DEL", wake])?;
+    ensure!(
+        findings(&mut queue, T0, false)?.is_empty(),
+        "no fault yet: a node may just have taken the tokens"
+    );
+    let late = T0 + 10 * SECOND;
+    let finds = [["silent", wake, "10000"].map(str::to_owned)];
+    ensure!(findings(&mut queue, late, false)? == finds);
+    ensure!(
+        queue.state()?.wake.is_empty(),
+        "the check must add no tokens"
+    );
+    ensure!(findings(&mut queue, late, true)? == finds);
+    ensure!(queue.state()?.wake.len() == 2 && findings(&mut queue, late, false)?.is_empty());
+
+    queue.command(words!["DEL", wake])?;
+    queue.ok("beat", late, words!["node", "stay"])?;
+    queue.command(words!["DEL", wake])?;
+    ensure!(
+        findings(&mut queue, late, false)?.is_empty(),
+        "no fault: the next beat adds tokens"
+    );
+    queue.command(words!["SET", wake, "somebody else's"])?;
+    ensure!(findings(&mut queue, late, true)? == [["wake", wake, ""].map(str::to_owned)]);
+    ensure!(queue.command(words!["GET", wake])? == "somebody else's".into());
+    Ok(())
+}
+
+#[test]
+fn audit_reads_large_payloads_a_few_at_a_time() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for id in 0..40 {
+        queue.push(T0, &id.to_string(), T0 + 5, &"x".repeat(1_000_000))?;
+    }
+    let (mut cursor, mut looked, mut steps) = ("0".to_owned(), 0, 0);
+    loop {
+        let reply = queue.ok("audit", T0, words!["messages", cursor, 1_000, ""])?;
+        (cursor, looked, steps) = (
+            reply.part(1)?.text()?,
+            looked + reply.part(2)?.int()?,
+            steps + 1,
+        );
+        if cursor == "0" {
+            break;
+        }
+    }
+    println!("{looked} payloads of 1 MB in {steps} steps");
+    ensure!(looked == 40, "{looked}");
+    Ok(())
+}
