@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{DUEQ, text};
+use crate::{DUEQ, Said};
 
 fn json(bytes: &[u8]) -> Result<Value> {
     serde_json::from_slice(bytes).context("an object")
@@ -22,8 +22,8 @@ fn capacity(words: &str) -> Result<std::process::Output> {
 #[test]
 fn plan_is_printed_with_the_source_of_its_figures() -> Result<()> {
     let output = capacity("--rate 100k/s --delay 1h --payload 100")?;
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let said = output.out();
+    assert_eq!(output.code(), Some(0), "{said}");
     for words in [
         "waiting     360M messages",
         "memory      113 GB; 226 GB with 1 replica of each master",
@@ -41,8 +41,8 @@ fn plan_is_printed_with_the_source_of_its_figures() -> Result<()> {
 #[test]
 fn a_demand_beyond_memory_says_what_would_fit() -> Result<()> {
     let output = capacity("--rate 1M/s --delay 48h --payload 100")?;
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = output.out();
+    assert_eq!(output.code(), Some(1), "{said}");
     for words in [
         "54.3 TB",
         "does not fit into memory: 1696 masters",
@@ -71,9 +71,9 @@ fn a_demand_beyond_memory_says_what_would_fit() -> Result<()> {
 
 #[test]
 fn crowded_partitions_are_reported() -> Result<()> {
-    let said = text(&capacity("--rate 100k/s --delay 48h --payload 200")?.stdout);
+    let said = capacity("--rate 100k/s --delay 48h --payload 200")?.out();
     assert!(said.contains("crowded     more than 5M messages"), "{said}");
-    let said = text(&capacity("--rate 1k/s --delay 48h --payload 200")?.stdout);
+    let said = capacity("--rate 1k/s --delay 48h --payload 200")?.out();
     assert!(!said.contains("crowded"), "{said}");
     Ok(())
 }
@@ -95,8 +95,8 @@ fn own_figures_replace_those_of_dueq() -> Result<()> {
     assert!(report["masters_by_cpu"].as_u64() > Some(24), "{report}");
     std::fs::write(&path, "{}")?;
     let output = capacity(&mine)?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(2), "{said}");
     std::fs::remove_file(&path)?;
     assert!(
         said.contains("mine.json has no figures: missing field"),
@@ -130,8 +130,8 @@ fn wrong_words_are_refused_with_the_reason() -> Result<()> {
         ("--rate 100k/s --delay 48h".to_owned(), "--payload"),
     ] {
         let output = capacity(&words)?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{words}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(2), "{words}: {said}");
         assert!(said.contains(reason), "{words}: {said}");
     }
     Ok(())

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq, text, words};
 
 fn objects(bytes: &[u8]) -> Result<Vec<Value>> {
     text(bytes)
@@ -26,8 +26,8 @@ fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
     server.command(&["SET", "dueq:{wrong}:leases", "x"])?;
 
     let output = dueq(&server, &["stats"])?;
-    let said = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = output.out();
+    assert_eq!(output.code(), Some(1), "{said}");
     assert!(
         said.lines()
             .any(|line| line.trim_start().starts_with("good ")),
@@ -41,7 +41,7 @@ fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
 
     let output = dueq(&server, &["stats", "--json"])?;
     let lines = objects(&output.stdout)?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code(), Some(1));
     assert_eq!(
         lines.iter().map(|line| &line["queue"]).collect::<Vec<_>>(),
         ["good", "later", "wrong"]
@@ -66,11 +66,11 @@ fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
     assert_eq!(second?.len(), 6, "it goes on after the bad queues");
 
     let output = dueq(&server, &["stats", "later"])?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("later cannot be read"),
+        output.err().contains("later cannot be read"),
         "{}",
-        text(&output.stderr)
+        output.err()
     );
     Ok(())
 }
@@ -79,25 +79,18 @@ fn stats_reports_an_unreadable_queue_and_continues() -> Result<()> {
 fn stats_and_configure_show_the_limits() -> Result<()> {
     let server = Server::start(&[])?;
     let absent = dueq(&server, &["configure", "q"])?;
-    assert_eq!(absent.status.code(), Some(1));
+    assert_eq!(absent.code(), Some(1));
     assert!(
-        text(&absent.stderr).contains("there is no queue q"),
+        absent.err().contains("there is no queue q"),
         "{}",
-        text(&absent.stderr)
+        absent.err()
     );
     dueq(
         &server,
-        &[
-            "configure",
-            "q",
-            "--max-messages",
-            "2",
-            "--keep-dead-for",
-            "1h",
-        ],
+        &words("configure q --max-messages 2 --keep-dead-for 1h"),
     )?;
     for verb in ["stats", "configure"] {
-        let said = text(&dueq(&server, &[verb, "q"])?.stdout);
+        let said = dueq(&server, &[verb, "q"])?.out();
         for (name, value) in [
             ("max_messages", "2"),
             ("max_attempts", "20"),
@@ -119,7 +112,7 @@ fn stats_and_configure_show_the_limits() -> Result<()> {
     dueq(&server, &["configure", "q", "--max-messages", "none"])?;
     let object = objects(&dueq(&server, &["configure", "q", "--json"])?.stdout)?.remove(0);
     assert_eq!(object["max_messages"], Value::Null);
-    let said = text(&dueq(&server, &["configure", "q"])?.stdout);
+    let said = dueq(&server, &["configure", "q"])?.out();
     assert!(
         said.lines()
             .any(|line| line.split_whitespace().take(2).eq(["max_messages", "none"])),
@@ -141,14 +134,14 @@ fn reads_on_an_evicting_server_succeed_with_a_warning() -> Result<()> {
         &["queues"],
     ] {
         let output = dueq(&server, args)?;
-        let complaint = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {complaint}");
+        let complaint = output.err();
+        assert_eq!(output.code(), Some(0), "{args:?}: {complaint}");
         assert!(
             complaint.contains("warning: ") && complaint.contains("allkeys-lru"),
             "{args:?}: {complaint}"
         );
     }
-    assert_eq!(dueq(&server, &["push", "q", "x"])?.status.code(), Some(1));
+    assert_eq!(dueq(&server, &["push", "q", "x"])?.code(), Some(1));
     Ok(())
 }
 
@@ -157,11 +150,11 @@ fn stats_of_a_paused_queue_names_the_resume_command() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x"])?;
     dueq(&server, &["pause", "q"])?;
-    let said = text(&dueq(&server, &["stats", "q"])?.stdout);
+    let said = dueq(&server, &["stats", "q"])?.out();
     assert!(said.contains("`dueq resume q`"), "{said}");
     dueq(&server, &["resume", "q"])?;
     dueq(&server, &["pause", "q", "--for", "1h"])?;
-    let said = text(&dueq(&server, &["stats", "q"])?.stdout);
+    let said = dueq(&server, &["stats", "q"])?.out();
     assert!(said.contains("closed: nothing is claimed for"), "{said}");
     assert!(said.contains("`dueq resume q`"), "{said}");
     Ok(())

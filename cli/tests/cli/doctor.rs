@@ -7,7 +7,7 @@ use dueq_testkit::Server;
 use serde_json::Value;
 
 use crate::operator::one_in_each_state;
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 /// A server without findings.
 pub(crate) fn server() -> Result<Server> {
@@ -17,14 +17,12 @@ pub(crate) fn server() -> Result<Server> {
 /// Runs the doctor. Returns its exit code and the objects of its report.
 pub(crate) fn doctor(server: &Server, args: &[&str]) -> Result<(Option<i32>, Vec<Value>)> {
     let output = dueq(server, &[&["doctor", "--json"], args].concat())?;
-    let lines = text(&output.stdout)
+    let lines = output
+        .out()
         .lines()
         .map(|line| serde_json::from_str(line).context(line.to_owned()))
         .collect::<Result<_>>();
-    Ok((
-        output.status.code(),
-        lines.with_context(|| text(&output.stderr))?,
-    ))
+    Ok((output.code(), lines.with_context(|| output.err())?))
 }
 
 /// The findings as `code subject`.
@@ -106,7 +104,7 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
     run(&server, &["ZREM", "dueq:{q}:scheduled", "waits"])?;
-    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    let said = dueq(&server, &["doctor", "q"])?.out();
     for words in [
         "unplaced waits: ",
         "so   it is never delivered",
@@ -117,7 +115,7 @@ async fn doctor_prints_consequence_and_remedy() -> Result<()> {
     }
     // Ids are escaped.
     run(&server, &["HSET", "dueq:{q}:messages", "\x1b[2J", "x"])?;
-    let said = text(&dueq(&server, &["doctor", "q", "--repair"])?.stdout);
+    let said = dueq(&server, &["doctor", "q", "--repair"])?.out();
     assert!(
         said.contains("repaired: ")
             && said.contains("2 found, 2 repaired")
@@ -194,7 +192,7 @@ async fn dead_messages_are_a_remark() -> Result<()> {
         (code, &remark["remark"], found(&lines).len()),
         (Some(0), &"dead".into(), 0)
     );
-    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    let said = dueq(&server, &["doctor", "q"])?.out();
     assert!(
         said.contains("remark: dead q: 1 messages are dead"),
         "{said}"
@@ -209,7 +207,7 @@ fn doctor_finds_too_few_replicas_for_writes() -> Result<()> {
     dueq(&server, &["push", "q", "x", "--id", "a", "--at", LONG_AGO])?;
     run(&server, &["CONFIG", "SET", "min-replicas-to-write", "1"])?;
     let output = dueq(&server, &["doctor"])?;
-    let said = text(&output.stdout);
+    let said = output.out();
     assert!(
         said.contains("noreplicas min-replicas-to-write: 0 replicas follow"),
         "{said}"
@@ -226,10 +224,7 @@ fn doctor_finds_too_few_replicas_for_writes() -> Result<()> {
         said.contains("overdue q"),
         "reads still work, so the queues are checked: {said}"
     );
-    assert_eq!(
-        (output.status.code(), text(&output.stderr)),
-        (Some(1), String::new())
-    );
+    assert_eq!((output.code(), output.err()), (Some(1), String::new()));
     Ok(())
 }
 
@@ -253,7 +248,7 @@ fn doctor_explains_a_failed_snapshot() -> Result<()> {
         anyhow::ensure!(start.elapsed().as_secs() < 60, "the snapshot did not fail");
         std::thread::sleep(Duration::from_millis(20));
     }
-    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    let said = dueq(&server, &["doctor", "q"])?.out();
     assert!(said.contains("disk rdb_last_bgsave_status"), "{said}");
     assert!(
         said.contains("refused with MISCONF, beats and claims too"),
@@ -263,7 +258,7 @@ fn doctor_explains_a_failed_snapshot() -> Result<()> {
         &server,
         &["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"],
     )?;
-    let said = text(&dueq(&server, &["doctor", "q"])?.stdout);
+    let said = dueq(&server, &["doctor", "q"])?.out();
     assert!(
         said.contains("disk rdb_last_bgsave_status") && !said.contains("MISCONF"),
         "{said}"
@@ -274,7 +269,7 @@ fn doctor_explains_a_failed_snapshot() -> Result<()> {
 #[test]
 fn remedies_name_the_server_of_the_call() -> Result<()> {
     let server = Server::start(&["--appendonly", "no"])?;
-    let by_variable = text(&dueq(&server, &["doctor"])?.stdout);
+    let by_variable = dueq(&server, &["doctor"])?.out();
     assert!(
         by_variable.contains("run  redis-cli -u \"$REDIS_URL\" CONFIG SET appendonly yes"),
         "{by_variable}"
@@ -284,7 +279,7 @@ fn remedies_name_the_server_of_the_call() -> Result<()> {
         .env_remove("REDIS_URL")
         .args(["doctor", "--redis", &url])
         .output()?;
-    let by_flag = text(&output.stdout);
+    let by_flag = output.out();
     assert!(
         by_flag.contains(&format!(
             "run  redis-cli -u {url} CONFIG SET appendonly yes"

@@ -8,7 +8,7 @@ use dueq_testkit::Server;
 
 use crate::doctor::{LATER, finds, healthy, run, server};
 use crate::operator::one_in_each_state;
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq, words};
 
 #[tokio::test]
 async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
@@ -92,7 +92,7 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
         assert_eq!(finding["repaired"], true, "{finding}");
         healthy(&server)?;
         if !then.is_empty() {
-            assert_eq!(dueq(&server, then)?.status.code(), Some(0), "{then:?}");
+            assert_eq!(dueq(&server, then)?.code(), Some(0), "{then:?}");
             // It would be overdue otherwise.
             dueq(&server, &["reschedule", "q", "waits", "--at", LATER])?;
         }
@@ -134,19 +134,9 @@ async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
             &["CONFIG", "SET", "maxmemory", "0"],
         ),
         (
-            &[
-                "CONFIG",
-                "SET",
-                "client-output-buffer-limit",
-                "pubsub 1000 0 0",
-            ],
+            &words("CONFIG SET client-output-buffer-limit 'pubsub 1000 0 0'"),
             "buffers client-output-buffer-limit",
-            &[
-                "CONFIG",
-                "SET",
-                "client-output-buffer-limit",
-                "pubsub 33554432 8388608 60",
-            ],
+            &words("CONFIG SET client-output-buffer-limit 'pubsub 33554432 8388608 60'"),
         ),
         (
             &["FUNCTION", "LOAD", "REPLACE", &stale],
@@ -192,18 +182,16 @@ fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
     );
     let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'lost:' .. i, 'x') end";
     server.command(&["EVAL", plant, "1", "dueq:{q}:messages"])?;
-    let said = text(
-        &command(&server)
-            .args(["doctor", "q", "--repair"])
-            .output()?
-            .stdout,
-    );
+    let said = command(&server)
+        .args(["doctor", "q", "--repair"])
+        .output()?
+        .out();
     assert!(
         said.contains("  and 500 more, 500 repaired\n")
             && said.contains("1500 found, 1500 repaired"),
         "{said}"
     );
-    let said = text(&command(&server).args(["doctor", "q"]).output()?.stdout);
+    let said = command(&server).args(["doctor", "q"]).output()?.out();
     assert!(said.ends_with("nothing found, 1 remark\n"), "{said}");
     Ok(())
 }

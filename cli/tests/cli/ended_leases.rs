@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::doctor::{doctor, found};
 use crate::operator::{one_in_each_state, says};
-use crate::{Work, command, dueq, text};
+use crate::{Said, Work, command, dueq};
 
 /// Repeats the look until it finds something.
 fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
@@ -35,7 +35,7 @@ impl Drop for Killed {
 }
 
 fn lease_of(server: &Server, id: &str) -> Result<Option<Value>> {
-    let shown: Value = serde_json::from_slice(&dueq(server, &["show", "q", id, "--json"])?.stdout)?;
+    let shown = dueq(server, &["show", "q", id, "--json"])?.json()?;
     Ok((shown["state"] == "leased").then_some(shown))
 }
 
@@ -43,7 +43,7 @@ fn lease_of(server: &Server, id: &str) -> Result<Option<Value>> {
 fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
     let server = crate::doctor::server()?;
     let push = dueq(&server, &["push", "q", "x", "--id", "m"])?;
-    ensure!(push.status.success(), "{}", text(&push.stderr));
+    ensure!(push.status.success(), "{}", push.err());
     let mut work = command(&server);
     work.args(["work", "q", "--lease", "6h", "--exec", "exec sleep 60"]);
     let mut worker = Killed(work.stdout(Stdio::null()).spawn()?);
@@ -110,7 +110,7 @@ async fn end_lease_says_what_became_of_each_message() -> Result<()> {
         &server,
         &["end-lease", "q", "leased", "--lease", name, "--json"],
     )?;
-    let line: Value = serde_json::from_slice(&ended.stdout)?;
+    let line = ended.json()?;
     ensure!(
         ended.status.success() && line["outcome"] == "ended",
         "{line}"

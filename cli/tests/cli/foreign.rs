@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use dueq_testkit::Server;
 
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 const DELETE: [&str; 3] = ["delete-queue", "q", "--yes"];
 
@@ -25,12 +25,8 @@ fn delete_queue_refuses_another_layout() -> Result<()> {
     server.command(&["HSET", "dueq:{q}:meta", "layout", "99"])?;
     let before = server.command(&["DBSIZE"])?;
     let output = dueq(&server, &DELETE)?;
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stdout));
-    assert!(
-        text(&output.stderr).contains("LAYOUT"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.code(), Some(1), "{}", output.out());
+    assert!(output.err().contains("LAYOUT"), "{}", output.err());
     assert_eq!(server.command(&["DBSIZE"])?, before);
     Ok(())
 }
@@ -60,13 +56,8 @@ fn delete_queue_refuses_a_key_of_another_program() -> Result<()> {
         server.command(&["SET", &key, "mine"])?;
         let before = server.command(&["DBSIZE"])?;
         let output = dueq(&server, &DELETE)?;
-        let said = text(&output.stderr);
-        assert_eq!(
-            output.status.code(),
-            Some(1),
-            "{suffix}: {}",
-            text(&output.stdout)
-        );
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{suffix}: {}", output.out());
         assert!(
             said.contains(&key) && said.contains("string"),
             "{suffix}: {said}"
@@ -83,7 +74,7 @@ fn delete_queue_refuses_a_key_of_another_program() -> Result<()> {
             server.command(&["RENAME", &kept, &key])?;
         }
     }
-    assert_eq!(text(&dueq(&server, &DELETE)?.stdout), "deleted q\n");
+    assert_eq!(dueq(&server, &DELETE)?.out(), "deleted q\n");
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
     Ok(())
 }
@@ -100,12 +91,7 @@ fn delete_queue_removes_a_damaged_queue() -> Result<()> {
         let server = queue()?;
         server.command(damage)?;
         let output = dueq(&server, &DELETE)?;
-        assert_eq!(
-            text(&output.stdout),
-            "deleted q\n",
-            "{damage:?}: {}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.out(), "deleted q\n", "{damage:?}: {}", output.err());
         assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "{damage:?}");
     }
     Ok(())
@@ -131,18 +117,14 @@ fn delete_queue_drops_only_unused_queues_of_the_pattern() -> Result<()> {
     let command = ["delete-queue", "--empty-for", "30d", "hook-*"];
     let output = dueq(&server, &command)?;
     let kept = "kept hook-2 (messages)\nkept hook-3 (settings)\n";
-    assert_eq!(text(&output.stdout), format!("unused hook-1\n{kept}"));
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(output.out(), format!("unused hook-1\n{kept}"));
+    assert_eq!(output.code(), Some(1), "{}", output.err());
     let output = dueq(&server, &[&command[..], &["--yes"]].concat())?;
-    assert_eq!(text(&output.stdout), format!("deleted hook-1\n{kept}"));
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let left = text(&dueq(&server, &["queues"])?.stdout);
+    assert_eq!(output.out(), format!("deleted hook-1\n{kept}"));
+    assert_eq!(output.code(), Some(0), "{}", output.err());
+    let left = dueq(&server, &["queues"])?.out();
     assert_eq!(left, "hook-2\nhook-3\nother\n");
     let output = dueq(&server, &["delete-queue", "--empty-for", "90d", "hook-*"])?;
-    assert!(
-        text(&output.stderr).contains("1h to 89d"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(output.err().contains("1h to 89d"), "{}", output.err());
     Ok(())
 }

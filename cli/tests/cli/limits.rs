@@ -7,12 +7,12 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 fn succeeds(server: &Server, args: &[&str]) -> Result<String> {
     let output = dueq(server, args)?;
     anyhow::ensure!(output.status.success(), "{args:?}: {output:?}");
-    Ok(text(&output.stdout))
+    Ok(output.out())
 }
 
 fn object(server: &Server, args: &[&str]) -> Result<Value> {
@@ -111,8 +111,8 @@ fn wrong_limits_exit_with_2_and_change_nothing() -> Result<()> {
     ] {
         for more in [&[][..], &["--max-attempts", "7"]] {
             let output = dueq(&server, &[&["configure", "q"], flags, more].concat())?;
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+            let said = output.err();
+            assert_eq!(output.code(), Some(2), "{flags:?}: {said}");
             for word in words {
                 assert!(said.contains(word), "{flags:?}: {said}");
             }
@@ -127,8 +127,8 @@ fn wrong_limits_exit_with_2_and_change_nothing() -> Result<()> {
             &server,
             &[&["configure", "p", "--max-attempts", "7"], &flags[..]].concat(),
         )?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(2), "{flags:?}: {said}");
         assert!(
             said.contains("4 partitions") && said.contains("4 or more"),
             "{said}"
@@ -211,8 +211,8 @@ fn wrong_expiry_or_cost_exits_with_2_and_writes_nothing() -> Result<()> {
         (&["--cost", "1000001"], "1..=1000000"),
     ] {
         let output = dueq(&server, &[&["push", "q", "x"], flags].concat())?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(2), "{flags:?}: {said}");
         assert!(said.contains(word), "{flags:?}: {said}");
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
@@ -255,8 +255,8 @@ fn lines_have_an_expiry_and_a_cost_or_those_of_the_flags() -> Result<()> {
     ]
     .concat();
     let output = dueq(&server, &args)?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(0), "{said}");
     for (line, word) in [
         (4, "both expires and expires_at"),
         (5, "expires: "),
@@ -293,7 +293,7 @@ fn lines_have_an_expiry_and_a_cost_or_those_of_the_flags() -> Result<()> {
     // A line needs an expiry of its own or of the flags for its on_expire.
     fs::write(&path, r#"{"payload":"x","on_expire":"drop"}"#)?;
     let output = dueq(&server, &["push", "q", "--ndjson", &path])?;
-    let said = text(&output.stderr);
+    let said = output.err();
     assert!(said.contains("line 1: on_expire has no effect"), "{said}");
     Ok(())
 }

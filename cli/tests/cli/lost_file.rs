@@ -9,10 +9,10 @@ use dueq_testkit::{Proxy, Server};
 use serde_json::Value;
 
 use crate::lost::{PUSH, UNKNOWN, sha, through};
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq};
 
 fn scheduled(server: &Server, queue: &str) -> Result<u64> {
-    let stats: Value = serde_json::from_slice(&dueq(server, &["stats", queue, "--json"])?.stdout)?;
+    let stats = dueq(server, &["stats", queue, "--json"])?.json()?;
     stats["scheduled"].as_u64().context("a number")
 }
 
@@ -27,9 +27,9 @@ fn unconfirmed_file_push_counts_unconfirmed_lines() -> Result<()> {
         &server,
         &[&["push", "q", "--ndjson", &path], &waiting[..]].concat(),
     )?;
-    let (counts, said) = (text(&output.stdout), text(&output.stderr));
+    let (counts, said) = (output.out(), output.err());
     assert_eq!(
-        (output.status.code(), scheduled(&server, "q")?),
+        (output.code(), scheduled(&server, "q")?),
         (Some(1), 300),
         "{said}"
     );
@@ -39,7 +39,7 @@ fn unconfirmed_file_push_counts_unconfirmed_lines() -> Result<()> {
         &server,
         &[&["push", "q", "--json", "--ndjson", &path], &waiting[..]].concat(),
     )?;
-    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let report = output.json()?;
     assert_eq!(
         (&report["unconfirmed"], &report["created"]),
         (&300.into(), &0.into())
@@ -69,10 +69,7 @@ fn file_push_with_a_lost_reply_counts_unknown_lines() -> Result<()> {
             &path.display().to_string(),
         ],
     )?;
-    let (report, said): (Value, _) = (
-        serde_json::from_slice(&output.stdout)?,
-        text(&output.stderr),
-    );
+    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, output.err());
     assert_eq!(
         (&report["unknown"], &report["created"]),
         (&100.into(), &0.into()),
@@ -117,12 +114,9 @@ fn second_interrupt_counts_lines_in_flight_as_unknown() -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     let output = child.wait_with_output()?;
-    let (report, said): (Value, _) = (
-        serde_json::from_slice(&output.stdout)?,
-        text(&output.stderr),
-    );
+    let (report, said): (Value, _) = (serde_json::from_slice(&output.stdout)?, output.err());
     assert_eq!(
-        (&report["unknown"], output.status.code()),
+        (&report["unknown"], output.code()),
         (&10.into(), Some(1)),
         "{report}"
     );
@@ -143,7 +137,7 @@ fn stopped_file_push_warns_of_repeated_lines() -> Result<()> {
         .args(["push", "q", "--ndjson"])
         .arg(&path)
         .output()?;
-    let said = text(&output.stderr);
+    let said = output.err();
     assert!(
         said.contains("line 2: ") && said.contains("delivered"),
         "{said}"

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{dueq, text};
+use crate::{Said, dueq, text};
 
 pub(crate) fn file(server: &Server, content: impl AsRef<[u8]>) -> Result<String> {
     let path: PathBuf = server.folder().join("lines.ndjson");
@@ -44,7 +44,7 @@ fn file_lines_accept_every_field() -> Result<()> {
         {\"payload\": \"no newline at the end\"}";
     let path = file(&server, lines)?;
     let output = push(&server, &path, &["--tz", "Asia/Shanghai", "--delay", "1h"])?;
-    let report = json(&output.stdout).with_context(|| text(&output.stderr))?;
+    let report = json(&output.stdout).with_context(|| output.err())?;
     assert_eq!(
         (&report["outcome"], &report["created"], &report["line"]),
         (&"pushed".into(), &4.into(), &5.into())
@@ -99,7 +99,7 @@ fn trace_of_a_line_overrides_the_flag() -> Result<()> {
     );
     let path = file(&server, lines)?;
     let output = push(&server, &path, &["--delay", "1h", "--traceparent", &flag])?;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(0), "{}", output.err());
     dueq(
         &server,
         &[
@@ -129,14 +129,14 @@ fn trace_of_a_line_overrides_the_flag() -> Result<()> {
         &server,
         &["push", "q", "x", "--id", "e", "--traceparent", "00-x"],
     )?;
-    assert_eq!(refused.status.code(), Some(2));
+    assert_eq!(refused.code(), Some(2));
     assert!(
-        text(&refused.stderr).contains("trace parent \"00-x\""),
+        refused.err().contains("trace parent \"00-x\""),
         "{}",
-        text(&refused.stderr)
+        refused.err()
     );
     assert_eq!(
-        dueq(&server, &["show", "q", "e"])?.status.code(),
+        dueq(&server, &["show", "q", "e"])?.code(),
         Some(1),
         "nothing was pushed"
     );
@@ -176,15 +176,15 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
     ] {
         let path = file(&server, format!("{good}\n{bad}\n{good}\n"))?;
         let output = push(&server, &path, &["--idempotency-key", "k"])?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{bad}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{bad}");
         assert!(
             said.contains("line 2: ") && said.contains(reason) && said.contains("--skip-bad"),
             "{bad}: {said}"
         );
         let output = push(&server, &path, &["--skip-bad", "--idempotency-key", "k"])?;
-        assert_eq!(output.status.code(), Some(0), "{bad}");
-        assert!(text(&output.stderr).contains("skipped line 2: "), "{bad}");
+        assert_eq!(output.code(), Some(0), "{bad}");
+        assert!(output.err().contains("skipped line 2: "), "{bad}");
         let report = json(&output.stdout)?;
         assert_eq!(
             (&report["skipped"], &report["line"]),
@@ -198,18 +198,18 @@ fn bad_line_stops_the_push_or_is_skipped() -> Result<()> {
         "the good lines are the same each time"
     );
     let invalid = file(&server, b"{\"payload\":\"\xff\"}\n")?;
-    assert!(text(&push(&server, &invalid, &[])?.stderr).contains("line 1: "));
+    assert!(push(&server, &invalid, &[])?.err().contains("line 1: "));
     let folder = push(&server, "/tmp", &[])?;
     assert!(
-        text(&folder.stderr).contains("cannot read /tmp: is a directory"),
+        folder.err().contains("cannot read /tmp: is a directory"),
         "{}",
-        text(&folder.stderr)
+        folder.err()
     );
     let missing = push(&server, "/nowhere", &[])?;
     assert!(
-        text(&missing.stderr).contains("cannot read /nowhere"),
+        missing.err().contains("cannot read /nowhere"),
         "{}",
-        text(&missing.stderr)
+        missing.err()
     );
     Ok(())
 }
@@ -220,16 +220,8 @@ fn full_queue_stops_the_file_push_at_its_line() -> Result<()> {
     dueq(&server, &["configure", "q", "--max-messages", "2"])?;
     let path = file(&server, "{\"payload\":\"x\",\"delay\":\"1h\"}\n".repeat(3))?;
     let output = push(&server, &path, &["--skip-bad"])?;
-    assert_eq!(
-        output.status.code(),
-        Some(1),
-        "a full queue is not a bad line"
-    );
-    assert!(
-        text(&output.stderr).contains("line 3: "),
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.code(), Some(1), "a full queue is not a bad line");
+    assert!(output.err().contains("line 3: "), "{}", output.err());
     Ok(())
 }
 
@@ -272,10 +264,10 @@ async fn lines_have_an_on_conflict_of_their_own() -> Result<()> {
         held = queue.claim(1, Duration::from_secs(3_600)).await?;
     }
     let kept = push(&server, &path, &["--from-line", "3"])?;
-    assert_eq!(kept.status.code(), Some(0), "{}", text(&kept.stderr));
+    assert_eq!(kept.code(), Some(0), "{}", kept.err());
     let refused = push(&server, &path, &["--from-line", "2"])?;
-    assert_eq!(refused.status.code(), Some(1));
-    let said = text(&refused.stderr);
+    assert_eq!(refused.code(), Some(1));
+    let said = refused.err();
     assert!(said.contains("line 2: nothing was changed"), "{said}");
     Ok(())
 }
@@ -287,12 +279,7 @@ fn file_payload_may_be_any_json_value() -> Result<()> {
         {\"payload\": 4.20, \"id\": \"number\", \"delay\": \"1h\"}\n\
         {\"payload\": \"te\\u0078t\", \"id\": \"text\", \"delay\": \"1h\"}\n";
     let output = push(&server, &file(&server, lines)?, &[])?;
-    assert_eq!(
-        json(&output.stdout)?["created"],
-        3,
-        "{}",
-        text(&output.stderr)
-    );
+    assert_eq!(json(&output.stdout)?["created"], 3, "{}", output.err());
     for (id, payload) in [
         ("object", "{\"a\": [1, \"\u{e9}\"]}"),
         ("number", "4.20"),

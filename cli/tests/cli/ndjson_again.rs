@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
 use crate::ndjson::{file, json, push, scheduled};
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq};
 
 /// The key that an error of a push names.
 fn key(said: &str) -> Result<&str> {
@@ -37,12 +37,12 @@ fn each_run_of_a_pipe_pushes_new_messages() -> Result<()> {
     let line = "{\"payload\":\"tick\",\"delay\":\"1h\"}\n";
     for path in ["-", "-", "/dev/stdin", "/dev/stdin"] {
         let output = pipe(&server, line, &[path])?;
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(output.code(), Some(0), "{}", output.err());
         assert_eq!(json(&output.stdout)?["created"], 1, "{path}");
     }
     for created in [1, 0] {
         let output = pipe(&server, line, &["-", "--idempotency-key", "night 7"])?;
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(output.code(), Some(0), "{}", output.err());
         assert_eq!(json(&output.stdout)?["created"], created);
     }
     assert_eq!(scheduled(&server)?, 5);
@@ -57,7 +57,7 @@ fn file_that_was_written_again_pushes_new_messages() -> Result<()> {
         let written = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + second);
         fs::File::open(&path)?.set_modified(written)?;
         let output = push(&server, &path, &[])?;
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(output.code(), Some(0), "{}", output.err());
         assert_eq!(json(&output.stdout)?["created"], 1);
     }
     Ok(())
@@ -77,25 +77,25 @@ fn second_run_of_a_file_creates_nothing_and_says_so() -> Result<()> {
         (&3.into(), &0.into())
     );
     let output = push(&server, &path, &["--delay", "1h"])?;
-    let (second, said) = (json(&output.stdout)?, text(&output.stderr));
+    let (second, said) = (json(&output.stdout)?, output.err());
     assert_eq!(
         (&second["created"], &second["exists"]),
         (&0.into(), &3.into())
     );
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.code(), Some(1), "{said}");
     assert!(
         said.contains("2 lines without an id stored nothing"),
         "{said}"
     );
     let rest = push(&server, &path, &["--delay", "1h", "--from-line", "3"])?;
-    assert_eq!(rest.status.code(), Some(0), "a line with an id of its own");
+    assert_eq!(rest.code(), Some(0), "a line with an id of its own");
     let rest = json(&rest.stdout)?;
     assert_eq!((&rest["exists"], &rest["line"]), (&1.into(), &3.into()));
     // With its key the run may be repeated. A changed line is another message.
     file(&server, "{\"payload\":\"z\"}\n{\"payload\":\"x\"}\n")?;
     let flags = ["--delay", "1h", "--idempotency-key", key(&said)?];
     let output = push(&server, &path, &flags)?;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(0), "{}", output.err());
     let changed = json(&output.stdout)?;
     assert_eq!(
         (&changed["created"], &changed["exists"]),
@@ -128,8 +128,8 @@ fn interrupted_file_push_can_be_continued() -> Result<()> {
         .status()?;
     let output = child.wait_with_output()?;
     drop(input);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
+    assert_eq!(output.code(), Some(1));
+    let said = output.err();
     assert!(said.contains("interrupted after line 5000"), "{said}");
     assert_eq!(json(&output.stdout)?["outcome"], "stopped");
 

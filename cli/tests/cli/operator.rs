@@ -7,29 +7,20 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq, words};
 
 /// Runs the command and asserts its exit code and output.
 pub(crate) fn says(server: &Server, args: &[&str], code: i32, expected: &str) -> Result<()> {
     let output = dueq(server, args)?;
-    assert_eq!(
-        text(&output.stdout),
-        expected,
-        "{args:?}: {}",
-        text(&output.stderr)
-    );
-    assert_eq!(
-        output.status.code(),
-        Some(code),
-        "{args:?}: {}",
-        text(&output.stderr)
-    );
+    assert_eq!(output.out(), expected, "{args:?}: {}", output.err());
+    assert_eq!(output.code(), Some(code), "{args:?}: {}", output.err());
     Ok(())
 }
 
 pub(crate) fn json(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let output = dueq(server, &[args, &["--json"]].concat())?;
-    text(&output.stdout)
+    output
+        .out()
         .lines()
         .map(|line| serde_json::from_str(line).with_context(|| line.to_owned()))
         .collect()
@@ -76,29 +67,13 @@ async fn refusals_print_their_word_and_exit_with_1() -> Result<()> {
     let _leased = one_in_each_state(&server).await?;
     says(
         &server,
-        &[
-            "reschedule",
-            "q",
-            "waits",
-            "--at",
-            "2026-12-01T13:00:00Z",
-            "--expected",
-            "7",
-        ],
+        &words("reschedule q waits --at 2026-12-01T13:00:00Z --expected 7"),
         1,
         "conflict (due 2026-12-01T12:00:00Z) waits\n",
     )?;
     says(
         &server,
-        &[
-            "reschedule",
-            "q",
-            "waits",
-            "--at",
-            "2026-12-01 21:00",
-            "--tz",
-            "Asia/Shanghai",
-        ],
+        &words("reschedule q waits --at '2026-12-01 21:00' --tz Asia/Shanghai"),
         0,
         "moved (due 2026-12-01T13:00:00Z) waits\n",
     )?;
@@ -167,7 +142,7 @@ async fn show_and_ls_print_messages_with_controls_escaped() -> Result<()> {
     );
     says(&server, &["show", "q", "waits", "--payload"], 0, "s")?;
     for args in [&["show", "q", "dead"][..], &["ls", "q", "--state", "dead"]] {
-        let output = text(&dueq(&server, args)?.stdout);
+        let output = dueq(&server, args)?.out();
         assert!(
             output.contains("\\u{1b}[31m") && !output.contains('\x1b'),
             "{output}"
@@ -214,7 +189,7 @@ async fn ls_continues_at_its_cursor() -> Result<()> {
     );
     assert_eq!(rest[300]["id_base64"], "/w==");
     let output = dueq(&server, &["ls", "q", "--cursor", "nonsense"])?;
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(2), "{}", output.err());
     Ok(())
 }
 
@@ -224,7 +199,7 @@ async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
     let _leased = one_in_each_state(&server).await?;
     says(&server, &["pause", "q"], 0, "paused q\n")?;
     assert_eq!(json(&server, &["stats", "q"])?[0]["paused"], true);
-    assert!(text(&dueq(&server, &["stats"])?.stdout).contains("paused"));
+    assert!(dueq(&server, &["stats"])?.out().contains("paused"));
     says(&server, &["resume", "q"], 0, "resumed q\n")?;
     let paused = json(&server, &["pause", "q", "--for", "1h"])?;
     assert_eq!(paused[0]["for_ms"], 3_600_000);
@@ -235,12 +210,7 @@ async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
     assert_eq!(json(&server, &["stats", "q"])?[0]["closed_ms"], 0);
     for bad in ["0s", "-1s", "soon", "200y", "30"] {
         let output = dueq(&server, &["pause", "q", "--for", bad])?;
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{bad}: {}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.code(), Some(2), "{bad}: {}", output.err());
     }
     dueq(&server, &["push", "other queue", "x", "--delay", "1h"])?;
     says(&server, &["queues"], 0, "other queue\nq\n")?;
@@ -252,19 +222,12 @@ async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
 
     says(
         &server,
-        &[
-            "configure",
-            "q",
-            "--max-messages",
-            "1",
-            "--max-attempts",
-            "3",
-        ],
+        &words("configure q --max-messages 1 --max-attempts 3"),
         0,
         "configured q\n",
     )?;
     let full = dueq(&server, &["push", "q", "one too many"])?;
-    assert_eq!(full.status.code(), Some(1), "{}", text(&full.stdout));
+    assert_eq!(full.code(), Some(1), "{}", full.out());
     says(
         &server,
         &["configure", "q", "--max-messages", "none"],
@@ -277,8 +240,8 @@ async fn pause_configure_purge_and_delete_a_queue() -> Result<()> {
         &["delete-queue", "q"],
     ] {
         let output = dueq(&server, args)?;
-        assert_eq!(output.status.code(), Some(1));
-        let said = text(&output.stderr);
+        assert_eq!(output.code(), Some(1));
+        let said = output.err();
         assert!(said.contains("1 dead") && said.contains("--yes"), "{said}");
     }
     says(&server, &["requeue", "q", "--all"], 0, "requeued 1 q\n")?;
@@ -325,7 +288,7 @@ fn ids_keep_every_byte() -> Result<()> {
         assert_eq!(run("show", &["--payload"])?.stdout, b"x", "{id:?}");
         assert!(run("cancel", &[])?.status.success(), "{id:?}");
         assert_eq!(
-            run("cancel", &["--json"])?.status.code(),
+            run("cancel", &["--json"])?.code(),
             Some(0),
             "a repeated cancel has the same answer"
         );

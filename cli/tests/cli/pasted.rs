@@ -7,7 +7,7 @@ use dueq::{Client, Due, Message};
 use dueq_testkit::Server;
 
 use crate::hostile::{NAME, both, harmless, planted};
-use crate::{DUEQ, command, text};
+use crate::{DUEQ, Said, command};
 
 #[tokio::test]
 async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
@@ -54,11 +54,11 @@ async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
             .output()?;
         harmless(line, &output)?;
         assert_eq!(
-            output.status.code(),
+            output.code(),
             Some(expected),
             "{line}: {}{}",
-            text(&output.stdout),
-            text(&output.stderr)
+            output.out(),
+            output.err()
         );
     }
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
@@ -96,7 +96,6 @@ async fn doctor_remedies_for_names_with_dashes_can_be_pasted() -> Result<()> {
         command(&server)
             .args(["doctor", "--repair", "--", "-q"])
             .output()?
-            .status
             .code(),
         Some(1)
     );
@@ -104,7 +103,6 @@ async fn doctor_remedies_for_names_with_dashes_can_be_pasted() -> Result<()> {
         command(&server)
             .args(["requeue", "--", "-q", "--all"])
             .output()?
-            .status
             .code(),
         Some(0)
     );
@@ -116,10 +114,10 @@ fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
     let server = Server::start(&[])?;
     let output = command(&server).args(["keys", NAME]).output()?;
     harmless("keys", &output)?;
-    let script = format!("printf '%s\\n' {}", text(&output.stdout));
+    let script = format!("printf '%s\\n' {}", output.out());
     let read = Command::new("sh").args(["-c", &script]).output()?;
     assert_eq!(
-        text(&read.stdout).lines().collect::<Vec<_>>(),
+        read.out().lines().collect::<Vec<_>>(),
         dueq::queue_keys(NAME)?
     );
     for lang in ["sh", "python", "node", "go", "java"] {
@@ -134,9 +132,9 @@ fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
         .args(["acl", "producer", name, "--user", "me"])
         .output()?;
     assert!(
-        refused.stdout.is_empty() && text(&refused.stderr).contains("--json"),
+        refused.stdout.is_empty() && refused.err().contains("--json"),
         "{}",
-        text(&refused.stderr)
+        refused.err()
     );
     let printed = both(&server, &["acl", "producer", name, "--user", "me"])?;
     assert!(

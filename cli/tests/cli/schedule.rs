@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{Work, command, dueq, text};
+use crate::{Said, Work, command, dueq};
 
 pub(crate) const DAILY: &str = "\
 [[schedule]]
@@ -35,12 +35,8 @@ pub(crate) fn apply(server: &Server, toml: &str, flags: &[&str]) -> Result<Outpu
 /// The standard output of `dueq schedule ARGS`, which must succeed.
 pub(crate) fn schedule(server: &Server, args: &[&str]) -> Result<String> {
     let output = dueq(server, &[&["schedule"], args].concat())?;
-    assert!(
-        output.status.success(),
-        "{args:?}: {}",
-        text(&output.stderr)
-    );
-    Ok(text(&output.stdout))
+    assert!(output.status.success(), "{args:?}: {}", output.err());
+    Ok(output.out())
 }
 
 pub(crate) fn objects(lines: &str) -> Result<Vec<Value>> {
@@ -52,7 +48,7 @@ pub(crate) fn objects(lines: &str) -> Result<Vec<Value>> {
 
 /// The first word and the last one of each line.
 fn words(output: &Output) -> Vec<String> {
-    let shown = text(&output.stdout);
+    let shown = output.out();
     let ends = shown.lines().map(|line| {
         let words: Vec<_> = line.split_whitespace().collect();
         format!("{} {}", words[0], words[words.len() - 1])
@@ -84,7 +80,7 @@ fn apply_prints_what_became_of_each_schedule() -> Result<()> {
         &changed,
         &["--revision", "43", "--prune", "--json"],
     )?;
-    let lines = objects(&text(&output.stdout))?;
+    let lines = objects(&output.out())?;
     let outcomes: Vec<_> = lines
         .iter()
         .map(|line| (line["schedule"].as_str(), line["outcome"].as_str()))
@@ -113,8 +109,8 @@ fn older_revision_is_refused_with_exit_code_1() -> Result<()> {
     );
     let before = schedule(&server, &["ls", "reports", "--json"])?;
     let output = apply(&server, "schedule = []", &["--revision", "41", "--prune"])?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(1), "{said}");
     assert!(
         said.contains("has revision 42, and this call has 41"),
         "{said}"
@@ -130,8 +126,8 @@ fn older_revision_is_refused_with_exit_code_1() -> Result<()> {
     for revision in ["v42", "-1", "1.5", "9007199254740993", ""] {
         let flag = format!("--revision={revision}");
         let output = apply(&server, DAILY, &[&flag])?;
-        assert_eq!(output.status.code(), Some(2), "{revision}");
-        let said = text(&output.stderr);
+        assert_eq!(output.code(), Some(2), "{revision}");
+        let said = output.err();
         assert!(said.contains("is no revision"), "{said}");
     }
     Ok(())
@@ -144,8 +140,8 @@ fn live_worker_of_an_older_release_stops_the_first_apply() -> Result<()> {
     // A beat in the far future counts as alive.
     server.command(&["ZADD", "dueq:{reports}:nodes", "99999999999999", "elder"])?;
     let output = apply(&server, DAILY, &[])?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(1), "{said}");
     assert!(
         said.contains("such as \"elder\"") && said.contains("--allow-older"),
         "{said}"
@@ -222,19 +218,18 @@ fn ls_show_and_stats_have_the_state_of_schedules() -> Result<()> {
     )?)?;
     assert_eq!(shown[0]["cron"], "30 2 * * *");
     assert_eq!(shown[0]["payload"], "{\"report\": \"sales\"}");
-    let stats: Value =
-        serde_json::from_slice(&dueq(&server, &["stats", "reports", "--json"])?.stdout)?;
+    let stats = dueq(&server, &["stats", "reports", "--json"])?.json()?;
     for (name, value) in [("schedules", 2), ("low_lists", 0), ("dry_lists", 0)] {
         assert_eq!(stats[name], value, "{name} of {stats}");
     }
     let output = dueq(&server, &["schedule", "show", "reports", "nihgtly"])?;
     assert_eq!(
-        (output.status.code(), text(&output.stdout)),
+        (output.code(), output.out()),
         (Some(1), "absent nihgtly\n".to_owned())
     );
     let output = dueq(&server, &["schedule", "ls", "repotrs"])?;
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("did you mean reports?"));
+    assert_eq!(output.code(), Some(1));
+    assert!(output.err().contains("did you mean reports?"));
     Ok(())
 }
 
@@ -268,9 +263,9 @@ fn next_shows_both_times_and_what_clock_changes_do() -> Result<()> {
         "Europe/Paris",
     ];
     let preview = dueq(&server, &[&rule[..], &from].concat())?;
-    assert_eq!(text(&preview.stdout), shown);
+    assert_eq!(preview.out(), shown);
     let json = dueq(&server, &[&rule[..], &from, &["--json"]].concat())?;
-    let lines = objects(&text(&json.stdout))?;
+    let lines = objects(&json.out())?;
     assert_eq!(lines[1]["local"], "2027-03-28T03:00:00+02:00[Europe/Paris]");
     assert_eq!(lines[1]["remark"], "02:30 does not exist that day: 03:00");
     // Of the queue, without --from: the listed fires.
@@ -294,12 +289,8 @@ fn next_shows_both_times_and_what_clock_changes_do() -> Result<()> {
         (&["reports"], "<NAME>"),
     ] {
         let output = dueq(&server, &[&["schedule", "next"], args].concat())?;
-        assert_eq!(output.status.code(), Some(2), "{args:?}");
-        assert!(
-            text(&output.stderr).contains(reason),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.code(), Some(2), "{args:?}");
+        assert!(output.err().contains(reason), "{args:?}: {}", output.err());
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
 use crate::schedule::{DAILY, apply, objects, schedule};
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq, words};
 
 #[test]
 fn pause_resume_and_rm_report_absent_schedules() -> Result<()> {
@@ -19,17 +19,17 @@ fn pause_resume_and_rm_report_absent_schedules() -> Result<()> {
         ("rm", "removed"),
     ] {
         let output = dueq(&server, &["schedule", verb, "reports", "beat", "none"])?;
-        assert_eq!(output.status.code(), Some(1), "{verb}");
-        assert_eq!(text(&output.stdout), format!("{word} beat\nabsent none\n"));
+        assert_eq!(output.code(), Some(1), "{verb}");
+        assert_eq!(output.out(), format!("{word} beat\nabsent none\n"));
         let output = dueq(&server, &["schedule", "next", "reports", "beat", "--json"])?;
-        let said = text(&output.stderr);
+        let said = output.err();
         match verb {
             "pause" => assert!(
                 said.contains("paused") && output.stdout.is_empty(),
                 "{said}"
             ),
-            "resume" => assert_eq!(text(&output.stdout).lines().count(), 10, "{said}"),
-            _ => assert_eq!(output.status.code(), Some(1), "{said}"),
+            "resume" => assert_eq!(output.out().lines().count(), 10, "{said}"),
+            _ => assert_eq!(output.code(), Some(1), "{said}"),
         }
     }
     Ok(())
@@ -45,8 +45,8 @@ fn trigger_and_backfill_count_the_ticks_they_make() -> Result<()> {
         &server,
         &["schedule", "trigger", "reports", "nightly", "--json"],
     )?;
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(objects(&text(&output.stdout))?[0]["outcome"], "overlaps");
+    assert_eq!(output.code(), Some(1));
+    assert_eq!(objects(&output.out())?[0]["outcome"], "overlaps");
     let days = [
         "--from",
         "2026-03-28 00:00",
@@ -65,23 +65,14 @@ fn trigger_and_backfill_count_the_ticks_they_make() -> Result<()> {
     }
     let output = dueq(
         &server,
-        &[
-            "schedule",
-            "backfill",
-            "reports",
-            "nightly",
-            "--from",
-            "1796126400000",
-            "--to",
-            "1796126300000",
-        ],
+        &words("schedule backfill reports nightly --from 1796126400000 --to 1796126300000"),
     )?;
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.code(), Some(2));
     let output = dueq(
         &server,
         &[&["schedule", "backfill", "reports", "none"][..], &days].concat(),
     )?;
-    assert_eq!(text(&output.stdout), "absent none\n");
+    assert_eq!(output.out(), "absent none\n");
     Ok(())
 }
 
@@ -95,9 +86,9 @@ fn keep_refills_an_empty_list_and_names_it() -> Result<()> {
         &server,
         &["schedule", "keep", "none", "reports", "--once", "--json"],
     )?;
-    assert_eq!(output.status.code(), Some(1));
-    assert_eq!(objects(&text(&output.stdout))?[0]["queue"], "reports");
-    assert!(text(&output.stderr).contains("there is no queue none"));
+    assert_eq!(output.code(), Some(1));
+    assert_eq!(objects(&output.out())?[0]["queue"], "reports");
+    assert!(output.err().contains("there is no queue none"));
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::{command, text};
+use crate::{Said, command};
 
 /// Applies this text from standard input. Returns the exit code and the output.
 fn apply(server: &Server, toml: &str) -> Result<(Option<i32>, String)> {
@@ -22,7 +22,7 @@ fn apply(server: &Server, toml: &str) -> Result<(Option<i32>, String)> {
     stdin.write_all(toml.as_bytes())?;
     drop(stdin);
     let output = apply.wait_with_output()?;
-    Ok((output.status.code(), text(&output.stderr)))
+    Ok((output.code(), output.err()))
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn schedule_of_another_set_and_partitions_are_refused() -> Result<()> {
         .context("its input")?
         .write_all(toml.as_bytes())?;
     let output = other.wait_with_output()?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(2), "{said}");
     assert!(said.contains("belongs to the set billing"), "{said}");
 
     let server = Server::start(&[])?;
@@ -222,9 +222,9 @@ fn schedules_that_the_server_refuses_have_their_lines() -> Result<()> {
         .output();
     std::fs::remove_dir_all(&folder)?;
     let output = output?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(output.stdout.is_empty(), "{}", text(&output.stdout));
+    let said = output.err();
+    assert_eq!(output.code(), Some(2), "{said}");
+    assert!(output.stdout.is_empty(), "{}", output.out());
     let file = file.display();
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(
@@ -238,7 +238,7 @@ fn schedules_that_the_server_refuses_have_their_lines() -> Result<()> {
     let listed = command(&server)
         .args(["schedule", "ls", "reports"])
         .output()?;
-    let listed = text(&listed.stdout);
+    let listed = listed.out();
     assert!(!listed.contains("ours"), "{listed}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 
-use crate::{DUEQ, text};
+use crate::{DUEQ, Said, text};
 
 const SECRET: &str = "hunter2hunter2";
 /// A separate password, because other tests use theirs on command lines.
@@ -22,9 +22,9 @@ fn silent(url: &str, by_flag: bool, args: &[&str]) -> Result<(Option<i32>, Strin
         command.env("REDIS_URL", url);
     }
     let output = command.args(args).output()?;
-    let said = text(&output.stdout) + &text(&output.stderr);
+    let said = output.out() + &output.err();
     ensure!(!said.contains(SECRET), "{args:?} at {url}: {said}");
-    Ok((output.status.code(), said))
+    Ok((output.code(), said))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn process_titles_never_contain_the_password() -> Result<()> {
         .args(["push", "q", "x"])
         .env("REDIS_URL", &url)
         .output()?;
-    assert!(push.status.success(), "{}", text(&push.stderr));
+    assert!(push.status.success(), "{}", push.err());
     let mut titles = String::new();
     let mut out = std::io::BufReader::new(work.stdout.take().context("its output")?);
     while !titles.contains("dueq-guard")
@@ -173,7 +173,7 @@ fn renewed_password_needs_no_restart() -> Result<()> {
                 &format!("cat {}", file.display()),
             ])
             .output()?;
-        ensure!(output.status.success(), "{}", text(&output.stderr));
+        ensure!(output.status.success(), "{}", output.err());
         while !lines
             .next()
             .context("the worker ended")??
@@ -191,11 +191,8 @@ fn renewed_password_needs_no_restart() -> Result<()> {
             .args(["push", "q", "x", "--redis", &url])
             .args(args)
             .output()?;
-        let said = text(&output.stderr);
-        ensure!(
-            output.status.code() == Some(2) && said.contains(why),
-            "{said}"
-        );
+        let said = output.err();
+        ensure!(output.code() == Some(2) && said.contains(why), "{said}");
     }
     std::fs::remove_file(file)?;
     Ok(())

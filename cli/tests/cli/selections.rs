@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
 use crate::operator::{json, says};
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 const FIRST_MS: u64 = 1_796_126_400_000;
 
@@ -14,7 +14,7 @@ fn filled(server: &Server, partitions: &str) -> Result<()> {
     for place in 0..30 {
         let (id, at) = (format!("m{place:02}"), FIRST_MS + 1_000 * place);
         let args = ["push", "q", "x", "--id", &id, "--at", &at.to_string()];
-        assert_eq!(dueq(server, &args)?.status.code(), Some(0));
+        assert_eq!(dueq(server, &args)?.code(), Some(0));
     }
     Ok(())
 }
@@ -46,7 +46,7 @@ fn ls_lists_from_a_moment_on_in_both_orders() -> Result<()> {
         let newest = listed(&server, &[&zoned[..], &["--newest"]].concat())?;
         assert_eq!(newest.0, ["m01", "m00"]);
         let wrong = dueq(&server, &["ls", "q", "--from", "soon"])?;
-        assert_eq!(wrong.status.code(), Some(2), "{}", text(&wrong.stderr));
+        assert_eq!(wrong.code(), Some(2), "{}", wrong.err());
     }
     Ok(())
 }
@@ -58,8 +58,8 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
     let before = (FIRST_MS + 9_000).to_string();
     let purge = ["purge", "q", "--state", "scheduled", "--before", &before];
     let kept = dueq(&server, &purge)?;
-    assert_eq!(kept.status.code(), Some(1));
-    assert!(text(&kept.stderr).contains("those that --before selects"));
+    assert_eq!(kept.code(), Some(1));
+    assert!(kept.err().contains("those that --before selects"));
     says(
         &server,
         &[&purge[..], &["--yes", "--json"]].concat(),
@@ -107,7 +107,7 @@ fn purge_and_requeue_reach_up_to_a_moment() -> Result<()> {
             "purge", "q", "--state", "ready", "--yes", "--after", &before,
         ],
     ] {
-        assert_eq!(dueq(&server, wrong)?.status.code(), Some(2), "{wrong:?}");
+        assert_eq!(dueq(&server, wrong)?.code(), Some(2), "{wrong:?}");
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ fn nodes_are_listed_while_they_live() -> Result<()> {
         (&nodes[0]["leads"], &nodes[0]["attends"]),
         (&1.into(), &1.into())
     );
-    let table = text(&dueq(&server, &["nodes", "q"])?.stdout);
+    let table = dueq(&server, &["nodes", "q"])?.out();
     assert!(
         table.contains("far") && table.contains("parked, again in"),
         "{table}"

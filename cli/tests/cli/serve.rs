@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::{DUEQ, command, dueq, text};
+use crate::{DUEQ, Said, command, dueq, words};
 
 /// A running `dueq serve`, killed on drop.
 pub(crate) struct Serve {
@@ -81,17 +81,11 @@ fn serve_without_tokens_listens_on_loopback_only() -> Result<()> {
     for args in [
         &["serve", "--listen", "0.0.0.0:0"][..],
         &["serve", "--listen", "[::]:0"],
-        &[
-            "serve",
-            "--listen",
-            "0.0.0.0:0",
-            "--public-url",
-            "https://q.example.com",
-        ],
+        &words("serve --listen 0.0.0.0:0 --public-url https://q.example.com"),
     ] {
         let output = dueq(&server, args)?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(2), "{args:?}: {said}");
         assert!(
             said.contains("--tokens FILE") && said.contains("--trust-proxy"),
             "{said}"
@@ -100,28 +94,14 @@ fn serve_without_tokens_listens_on_loopback_only() -> Result<()> {
     for args in [
         &["--trust-proxy", "10.0.0.1"][..],
         &["--trust-proxy", "x", "--user-header", "x-user"],
-        &[
-            "--group-role",
-            "sre=root",
-            "--groups-header",
-            "g",
-            "--user-header",
-            "u",
-            "--trust-proxy",
-            "::1",
-        ],
+        &words("--group-role sre=root --groups-header g --user-header u --trust-proxy ::1"),
         &["--tokens", "/absent/tokens.toml"],
         &["--public-url", "q.example.com"],
         &["--rate-limit", "0"],
         &["--queues", "a/b"],
     ] {
         let output = dueq(&server, &[&["serve"], args].concat())?;
-        assert_eq!(
-            output.status.code(),
-            Some(2),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.code(), Some(2), "{args:?}: {}", output.err());
     }
     Ok(())
 }
@@ -187,8 +167,8 @@ fn printed_token_opens_a_server_that_runs() -> Result<()> {
     let add = |name: &str| -> Result<String> {
         let args = ["serve", "token", name, "--role", "viewer", "--tokens", path];
         let output = Command::new(DUEQ).args(args).output()?;
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        Ok(text(&output.stdout).trim().to_owned())
+        assert!(output.status.success(), "{}", output.err());
+        Ok(output.out().trim().to_owned())
     };
     let first = add("first")?;
     assert_eq!(fs::metadata(&file)?.permissions().mode() & 0o777, 0o600);
@@ -206,7 +186,7 @@ fn printed_token_opens_a_server_that_runs() -> Result<()> {
             "serve", "token", "second", "--role", "viewer", "--tokens", path,
         ])
         .output()?;
-    assert_eq!(again.status.code(), Some(2), "{}", text(&again.stderr));
+    assert_eq!(again.code(), Some(2), "{}", again.err());
     // The server notices a changed file within a second.
     while status(&second)? != "HTTP/1.1 200 OK" {
         std::thread::yield_now();
@@ -228,9 +208,9 @@ fn options_of_serve_come_from_the_environment() -> Result<()> {
         .env("DUEQ_SERVE_QUEUES", "orders,mail-*")
         .env("DUEQ_SERVE_READ_ONLY", "true")
         .output()?;
-    let said = text(&output.stderr);
+    let said = output.err();
     assert!(
-        output.status.code() == Some(2) && said.contains("0.0.0.0:0"),
+        output.code() == Some(2) && said.contains("0.0.0.0:0"),
         "{said}"
     );
     Ok(())

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::Server;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 
-use crate::{DUEQ, text};
+use crate::{DUEQ, Said};
 
 /// The server, its CA in `ca`, and a client's certificate in `client` and `client.key`.
 struct Secured {
@@ -128,7 +128,7 @@ fn certificates_come_from_options_or_environment() -> Result<()> {
         ("--key", "client.key"),
     ];
     let output = with(folder, url, &all)?;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(0), "{}", output.err());
     for (flags, code, why) in [
         (&all[..1], 1, "localhost"), // the server wants a certificate
         (&all[1..], 1, "--cacert"),  // this machine does not trust it
@@ -137,16 +137,12 @@ fn certificates_come_from_options_or_environment() -> Result<()> {
         (&[("--cacert", "client.key")], 2, "PEM"),
     ] {
         let output = with(folder, url, flags)?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{flags:?}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(code), "{flags:?}: {said}");
         assert!(said.contains(why), "{flags:?}: {said}");
     }
     let output = with(folder, &secured.server.url(), &all[..1])?;
-    assert!(
-        text(&output.stderr).contains("not rediss://"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(output.err().contains("not rediss://"), "{}", output.err());
 
     let mut command = Command::new(DUEQ);
     command.args(["push", "q", "x", "--redis", url]);
@@ -156,7 +152,7 @@ fn certificates_come_from_options_or_environment() -> Result<()> {
         .env("DUEQ_CERT", folder.join("client"))
         .env("DUEQ_KEY", folder.join("client.key"))
         .output()?;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(0), "{}", output.err());
     Ok(())
 }
 
@@ -239,7 +235,7 @@ impl Renewed<'_> {
             .arg(format!(r#"{{"payload":"{message}"}}"#))
             .arg(format!("{}/v1/queues/q/messages/{}", self.url, self.pushed))
             .output()?;
-        let status = text(&pushing.stdout);
+        let status = pushing.out();
         ensure!(["200", "201"].contains(&status.as_str()), "{pushing:?}");
         Ok(())
     }

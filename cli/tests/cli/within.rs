@@ -6,9 +6,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use dueq::BusinessHours;
 use dueq_testkit::Server;
-use serde_json::Value;
 
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 const WEEK: [&str; 4] = ["--within", "Mon-Fri 09:00-18:00", "--tz", "Europe/Paris"];
 /// 2027-02-05T18:00:00+01:00, when the week ends, and the opening on Monday.
@@ -18,13 +17,13 @@ const HOUR: u64 = 3_600_000;
 
 fn due_ms(server: &Server, id: &str) -> Result<u64> {
     let shown = dueq(server, &["show", "q", id, "--json"])?;
-    let shown: Value = serde_json::from_slice(&shown.stdout).context("a message")?;
+    let shown = shown.json().context("a message")?;
     shown["due_ms"].as_u64().context("a due time")
 }
 
 fn succeeds(server: &Server, args: &[&str], flags: &[&str]) -> Result<()> {
     let output = dueq(server, &[args, flags].concat())?;
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", output.err());
     Ok(())
 }
 
@@ -92,8 +91,8 @@ fn reschedule_moves_the_new_due_time() -> Result<()> {
     )?;
     let before = due_ms(&server, "a")?;
     let missing = dueq(&server, &[&["reschedule", "q", "a"][..], &WEEK].concat())?;
-    assert_eq!(missing.status.code(), Some(2));
-    assert!(text(&missing.stderr).contains("--delay or --at"));
+    assert_eq!(missing.code(), Some(2));
+    assert!(missing.err().contains("--delay or --at"));
     assert_eq!(due_ms(&server, "a")?, before);
     let at = FRIDAY_18.to_string();
     succeeds(&server, &["reschedule", "q", "a", "--at", &at], &WEEK)?;
@@ -176,8 +175,8 @@ fn wrong_hours_and_zones_change_nothing() -> Result<()> {
     ] {
         for command in [&push[..], &["reschedule", "q", "x", "--delay", "1h"]] {
             let output = dueq(&server, &[command, flags].concat())?;
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(2), "{flags:?}: {said}");
+            let said = output.err();
+            assert_eq!(output.code(), Some(2), "{flags:?}: {said}");
             assert!(said.contains(reason), "{flags:?}: {said}");
         }
         // A line with the same fields.
@@ -193,8 +192,8 @@ fn wrong_hours_and_zones_change_nothing() -> Result<()> {
         fs::write(&path, &line)?;
         let file = path.to_str().context("a path")?;
         let output = dueq(&server, &["push", "q", "--ndjson", file])?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{line}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{line}: {said}");
         assert!(
             said.contains("line 1: ") && said.contains(reason),
             "{line}: {said}"
@@ -222,11 +221,7 @@ fn zone_of_a_line_without_effect_is_refused() -> Result<()> {
         fs::write(&path, line)?;
         let file = path.to_str().context("a path")?;
         let output = dueq(&server, &["push", "q", "--ndjson", file])?;
-        assert!(
-            text(&output.stderr).contains(reason),
-            "{line}: {}",
-            text(&output.stderr)
-        );
+        assert!(output.err().contains(reason), "{line}: {}", output.err());
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
     Ok(())
