@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::operator::{json, says};
+use crate::queues::operator::{json, says};
 use crate::{DUEQ, Said, dueq};
 
 #[test]

@@ -9,7 +9,7 @@ use dueq_testkit::{Proxy, Server};
 use serde_json::Value;
 use sha1_smol::Sha1;
 
-use crate::operator::one_in_each_state;
+use crate::queues::operator::one_in_each_state;
 use crate::{DUEQ, Said, dueq, words};
 
 pub(crate) const PUSH: &str = include_str!("../../../lua/dist/push.lua");

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::serve::Serve;
+use crate::serving::serve::Serve;
 use crate::{DUEQ, Said};
 
 /// Zones whose rules changed lately, or change often.

@@ -11,7 +11,7 @@ use dueq::State;
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use capture::{
+use self::capture::{
     CURRENT, LONG_AHEAD_MS, OLD, counts, delayed, digest, dueq, get, import, load, queue, store,
 };
 

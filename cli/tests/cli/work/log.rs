@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use dueq::Message;
 use dueq_testkit::Server;
 
-use crate::support::{command, queue, signal, stats, stored};
+use crate::work::support::{command, queue, signal, stats, stored};
 
 /// A running `dueq work` whose standard error is read.
 struct Worker {

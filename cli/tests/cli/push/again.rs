@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::ndjson::{file, json, push, scheduled};
+use crate::push::ndjson::{file, json, push, scheduled};
 use crate::{Said, command, dueq};
 
 /// The key that an error of a push names.

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::schedule::{DAILY, apply, objects, schedule};
+use crate::schedules::schedule::{DAILY, apply, objects, schedule};
 use crate::{Said, command, dueq, words};
 
 #[test]

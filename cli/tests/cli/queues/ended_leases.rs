@@ -8,8 +8,8 @@ use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::doctor::{doctor, found};
-use crate::operator::{one_in_each_state, says};
+use crate::examined::doctor::{doctor, found};
+use crate::queues::operator::{one_in_each_state, says};
 use crate::{Said, Work, command, dueq};
 
 /// Repeats the look until it finds something.
@@ -41,7 +41,7 @@ fn lease_of(server: &Server, id: &str) -> Result<Option<Value>> {
 
 #[test]
 fn lease_of_a_killed_worker_is_found_and_ended() -> Result<()> {
-    let server = crate::doctor::server()?;
+    let server = crate::examined::doctor::server()?;
     let push = dueq(&server, &["push", "q", "x", "--id", "m"])?;
     ensure!(push.status.success(), "{}", push.err());
     let mut work = command(&server);

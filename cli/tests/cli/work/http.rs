@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
-use crate::support::{Dueq, command, queue, stats, stored};
+use crate::work::support::{Dueq, command, queue, stats, stored};
 
 const SECRET: &[u8; 32] = b"thirty-two bytes that are secret";
 

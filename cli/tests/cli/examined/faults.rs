@@ -6,8 +6,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::doctor::{LATER, finds, healthy, run, server};
-use crate::operator::one_in_each_state;
+use crate::examined::doctor::{LATER, finds, healthy, run, server};
+use crate::queues::operator::one_in_each_state;
 use crate::{Said, command, dueq, words};
 
 #[tokio::test]

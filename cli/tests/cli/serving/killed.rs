@@ -8,7 +8,7 @@ use dueq::{Client, Message, Queue, State};
 use dueq_testkit::Server;
 use serde_json::{Value, json};
 
-use crate::serve::Serve;
+use crate::serving::serve::Serve;
 
 /// Far longer than anything takes.
 const LIMIT: Duration = Duration::from_secs(60);

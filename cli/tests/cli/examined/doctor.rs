@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::operator::one_in_each_state;
+use crate::queues::operator::one_in_each_state;
 use crate::{Said, dueq};
 
 /// A server without findings.

@@ -7,8 +7,8 @@ use dueq::{Message, Queue, Retried};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
-use crate::http::{Receiver, Request, post, read};
-use crate::support::{queue, stats, until};
+use crate::work::http::{Receiver, Request, post, read};
+use crate::work::support::{queue, stats, until};
 
 const MESSAGES: usize = 16;
 /// Redis counts the break in whole milliseconds.

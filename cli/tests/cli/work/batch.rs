@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use dueq::{Message, State};
 
-use crate::support::{Dueq, queue, stats, stored};
+use crate::work::support::{Dueq, queue, stats, stored};
 
 const RETRY_SOON: [&str; 4] = ["--retry-min", "10ms", "--retry-max", "50ms"];
 
@@ -52,7 +52,7 @@ async fn wrong_result_line_retries_the_batch_and_is_stored() -> Result<()> {
 #[tokio::test]
 async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    let folder = crate::support::Folder::new("poison")?;
+    let folder = crate::work::support::Folder::new("poison")?;
     let messages = (0..2_000).map(|number| {
         let payload = if number % 1_000 == 500 {
             "poison"

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::operator::{json, says};
+use crate::queues::operator::{json, says};
 use crate::{Said, dueq};
 
 const FIRST_MS: u64 = 1_796_126_400_000;

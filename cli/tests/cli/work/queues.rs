@@ -6,7 +6,7 @@ use anyhow::Result;
 use dueq::{Client, Message};
 use dueq_testkit::Server;
 
-use crate::support::{Dueq, command, queue, stats};
+use crate::work::support::{Dueq, command, queue, stats};
 
 /// Queues that a pattern finds, beside a named one. Each holds a message.
 async fn mails_and_orders() -> Result<Server> {

@@ -7,9 +7,9 @@ use dueq::{Client, Queue, Stored};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-pub(crate) const CURRENT: &str = include_str!("../redisson/redisson-4.7.0.tsv");
+pub(crate) const CURRENT: &str = include_str!("../../redisson/redisson-4.7.0.tsv");
 /// The ids in its frames are a `double`.
-pub(crate) const OLD: &str = include_str!("../redisson/redisson-3.16.0.tsv");
+pub(crate) const OLD: &str = include_str!("../../redisson/redisson-3.16.0.tsv");
 /// Between the near due times of the captures and those that were 50 years ahead.
 pub(crate) const LONG_AHEAD_MS: u64 = 3_000_000_000_000;
 

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use dueq::{Client, Message, State};
 use dueq_testkit::Server;
 
-use crate::support::{Dueq, Folder, queue, stored};
+use crate::work::support::{Dueq, Folder, queue, stored};
 
 /// Clears the screen, turns the text red by both sets of control characters, and reverses the
 /// direction of writing.
@@ -50,7 +50,7 @@ async fn message_contents_never_reach_a_shell() -> Result<()> {
     let name = format!("q $(touch {}) `id`; 'x", pwned.replace('/', "_"));
     let (server, orders) = queue(&name).await?;
     let script = "cat > \"$OUT/payload\"; printf %s \"$DUEQ_ID\" > \"$OUT/id\"; printf %s \"$DUEQ_QUEUE\" > \"$OUT/queue\"; echo done";
-    let mut command = crate::support::command(
+    let mut command = crate::work::support::command(
         &server.url(),
         &["work", &name, "--exec", script, "--concurrency", "1"],
     );
@@ -118,7 +118,7 @@ async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
     orders.push_message(Message::new("x").id("after")).await?;
     assert_eq!(worker.says()?, "after");
     let dead = async || Ok(orders.list(State::Dead, None, 10).await?.messages.pop());
-    let dead = crate::support::until("the planted one is dead", dead).await?;
+    let dead = crate::work::support::until("the planted one is dead", dead).await?;
     assert_eq!(dead.id, b"a\0b\x1b[2J");
     assert!(dead.error.contains("cannot run"), "{}", dead.error);
     orders.push_message(Message::new("x").id("last")).await?;
@@ -162,7 +162,7 @@ async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
         "1",
     ];
     let _worker = Dueq::run(
-        crate::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret),
+        crate::work::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret),
     )?;
     orders.push_message(Message::new("x").id("one")).await?;
     let dead = stored(&orders, "one", |stored| stored.state == State::Dead)

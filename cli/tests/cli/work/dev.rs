@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use dueq::{Client, Message};
 use dueq_testkit::program;
 
-use crate::support::{Dueq, Folder, command, group_lives, until};
+use crate::work::support::{Dueq, Folder, command, group_lives, until};
 
 /// A PATH with the tests' server and sh, which are all that `dueq dev` needs.
 fn path() -> Result<std::ffi::OsString> {

@@ -5,8 +5,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use dueq::{Message, State};
 
-use crate::http::{Receiver, post};
-use crate::support::{Dueq, queue};
+use crate::work::http::{Receiver, post};
+use crate::work::support::{Dueq, queue};
 
 #[tokio::test]
 async fn every_end_signal_releases_running_messages() -> Result<()> {

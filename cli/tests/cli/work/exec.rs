@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dueq::{Message, Pushed, State};
 
-use crate::support::{Dueq, command, group_lives, queue, stats, stored, until};
+use crate::work::support::{Dueq, command, group_lives, queue, stats, stored, until};
 
 /// Prints its process group and never ends. Its child never ends either, and ignores SIGTERM.
 const ENDLESS: &str =
@@ -224,7 +224,7 @@ async fn a_lost_lease_kills_the_process_group() -> Result<()> {
 #[tokio::test]
 async fn sigterm_stops_claims_and_lets_commands_finish() -> Result<()> {
     let (server, orders) = queue("orders").await?;
-    let folder = crate::support::Folder::new("drain")?;
+    let folder = crate::work::support::Folder::new("drain")?;
     let gate = folder.path().join("gate");
     anyhow::ensure!(
         std::process::Command::new("mkfifo")

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use dueq::{Limits, Message, Queue};
 
-use crate::support::{Folder, command, queue};
+use crate::work::support::{Folder, command, queue};
 
 /// Pushes messages that are dead after one failed attempt, so that a counted attempt is visible.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
