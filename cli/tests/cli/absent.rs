@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq};
 
 /// A server with the queues `orders` and `mail`.
 fn server() -> Result<Server> {
@@ -23,15 +23,15 @@ fn server() -> Result<Server> {
 }
 
 fn queues(server: &Server) -> Result<String> {
-    Ok(text(&dueq(server, &["queues"])?.stdout))
+    Ok(dueq(server, &["queues"])?.out())
 }
 
 /// Asserts that the command fails, names the missing queue and creates none.
 fn refused(server: &Server, args: &[&str]) -> Result<Output> {
     let before = server.command(&["DBSIZE"])?;
     let output = dueq(server, args)?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(1), "{args:?}: {said}");
     assert!(
         said.contains(&format!("there is no queue {}", args[1])),
         "{args:?}: {said}"
@@ -71,14 +71,14 @@ fn commands_on_an_absent_queue_suggest_a_near_name() -> Result<()> {
             ("Mail", "mail"),
         ] {
             let output = refused(&server, &[&[verb, name], rest].concat())?;
-            let said = text(&output.stderr);
+            let said = output.err();
             assert!(
                 said.contains(&format!("did you mean {near}")),
                 "{verb} {name}: {said}"
             );
-            assert_eq!(text(&output.stdout), "", "{verb} {name}");
+            assert_eq!(output.out(), "", "{verb} {name}");
         }
-        let said = text(&refused(&server, &[&[verb, "payments"], rest].concat())?.stderr);
+        let said = refused(&server, &[&[verb, "payments"], rest].concat())?.err();
         assert!(
             !said.contains("did you mean") && said.contains("dueq queues"),
             "{verb}: {said}"
@@ -100,21 +100,21 @@ fn commands_with_ids_print_absent_and_the_missing_queue() -> Result<()> {
         ("reschedule", &["m3", "--delay", "1h"]),
     ] {
         let output = refused(&server, &[&[verb, "ordres"], rest].concat())?;
-        assert_eq!(text(&output.stdout), "absent m3\n", "{verb}");
+        assert_eq!(output.out(), "absent m3\n", "{verb}");
         assert!(
-            text(&output.stderr).contains("did you mean orders"),
+            output.err().contains("did you mean orders"),
             "{verb}: {}",
-            text(&output.stderr)
+            output.err()
         );
         let known = dueq(&server, &[&[verb, "orders"], rest].concat())?;
         assert_eq!(
-            (text(&known.stdout).as_str(), text(&known.stderr).as_str()),
+            (known.out().as_str(), known.err().as_str()),
             ("absent m3\n", ""),
             "{verb}"
         );
     }
     let output = refused(&server, &["delete-queue", "ordres", "--yes"])?;
-    assert_eq!(text(&output.stdout), "absent ordres\n");
+    assert_eq!(output.out(), "absent ordres\n");
     Ok(())
 }
 
@@ -124,12 +124,12 @@ fn pause_creates_a_queue_only_with_create() -> Result<()> {
     refused(&server, &["pause", "ordres"])?;
     let output = dueq(&server, &["pause", "new", "--create"])?;
     assert_eq!(
-        (text(&output.stdout).as_str(), output.status.code()),
+        (output.out().as_str(), output.code()),
         ("made the new queue new\npaused new\n", Some(0))
     );
     let output = dueq(&server, &["pause", "new", "--create"])?;
     assert_eq!(
-        (text(&output.stdout).as_str(), output.status.code()),
+        (output.out().as_str(), output.code()),
         ("paused new\n", Some(0))
     );
     assert_eq!(queues(&server)?, "mail\nnew\norders\n");
@@ -141,13 +141,13 @@ fn configure_reports_that_it_created_a_queue() -> Result<()> {
     let server = server()?;
     let output = dueq(&server, &["configure", "ordres", "--max-attempts", "3"])?;
     assert_eq!(
-        text(&output.stdout),
+        output.out(),
         "made the new queue ordres\nconfigured ordres\n"
     );
     assert!(
-        text(&output.stderr).contains("near name: orders"),
+        output.err().contains("near name: orders"),
         "{}",
-        text(&output.stderr)
+        output.err()
     );
     let made = |args: &[&str]| -> Result<Value> {
         Ok(serde_json::from_slice(
@@ -195,7 +195,7 @@ fn work_on_an_absent_queue_warns_and_waits() -> Result<()> {
 #[test]
 fn user_without_scan_gets_no_near_names() -> Result<()> {
     let server = server()?;
-    let line = text(&dueq(&server, &["acl", "operator", "ordres", "--user", "op"])?.stdout);
+    let line = dueq(&server, &["acl", "operator", "ordres", "--user", "op"])?.out();
     let line = line.trim().replace(">PASSWORD", ">secret");
     assert_eq!(
         server.command(&line.split(' ').collect::<Vec<_>>())?,
@@ -208,8 +208,8 @@ fn user_without_scan_gets_no_near_names() -> Result<()> {
             .env("REDIS_URL", &url)
             .args([verb, "ordres"])
             .output()?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{said}");
         assert!(
             said.contains("there is no queue ordres") && !said.contains("did you mean"),
             "{verb}: {said}"

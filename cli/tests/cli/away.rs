@@ -8,7 +8,7 @@ use dueq::Client;
 use dueq_testkit::cluster::Cluster;
 use serde_json::Value;
 
-use crate::{DUEQ, text};
+use crate::{DUEQ, Said};
 
 #[test]
 fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
@@ -47,8 +47,8 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
         let output = dueq.env("REDIS_URL", &url).args(words).output()?;
         // Calls are repeated for 10 s.
         assert!(start.elapsed() < Duration::from_secs(9), "{words:?}");
-        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
-        Ok((text(&output.stdout), text(&output.stderr)))
+        assert_eq!(output.code(), Some(1), "{words:?}: {output:?}");
+        Ok((output.out(), output.err()))
     };
     let (stdout, stderr) = read(&["stats", "orders", "--json"])?;
     let stats: Value = serde_json::from_str(&stdout)?;
@@ -81,7 +81,7 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
             .env("REDIS_URL", &url)
             .args(words)
             .output()?;
-        Ok((output.status.code(), text(&output.stdout)))
+        Ok((output.code(), output.out()))
     };
     assert_eq!(dueq(&["pause", "orders"])?.0, Some(1));
     cluster.masters[away].restart()?;

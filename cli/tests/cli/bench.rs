@@ -5,16 +5,15 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
-use serde_json::Value;
 
-use crate::{command, dueq, text};
+use crate::{Said, command, dueq};
 
 #[test]
 fn bench_measures_and_removes_its_queue() -> Result<()> {
     let server = Server::start(&[])?;
     let output = dueq(&server, &["bench", "--for", "1s", "--rate", "50", "--json"])?;
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(output.code(), Some(0), "{}", output.err());
+    let report = output.json()?;
     let number = |name: &str| {
         report[name]
             .as_f64()
@@ -49,15 +48,19 @@ fn bench_refuses_an_existing_queue() -> Result<()> {
         &["push", "dueq-bench", "mine", "--id", "m", "--delay", "1h"],
     )?;
     let output = dueq(&server, &["bench", "--for", "1s"])?;
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.code(), Some(1));
     assert!(
-        text(&output.stderr).contains("the queue dueq-bench is in use"),
+        output.err().contains("the queue dueq-bench is in use"),
         "{}",
-        text(&output.stderr)
+        output.err()
     );
-    assert!(text(&dueq(&server, &["show", "dueq-bench", "m"])?.stdout).contains("mine"));
+    assert!(
+        dueq(&server, &["show", "dueq-bench", "m"])?
+            .out()
+            .contains("mine")
+    );
     let output = dueq(&server, &["bench", "--for", "0.5s"])?;
-    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(2), "{}", output.err());
     Ok(())
 }
 

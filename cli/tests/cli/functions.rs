@@ -6,8 +6,8 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::operator::{json, says};
-use crate::{DUEQ, dueq, text};
+use crate::queues::operator::{json, says};
+use crate::{DUEQ, Said, dueq};
 
 #[test]
 fn functions_load_once_and_take_the_printed_keys() -> Result<()> {
@@ -24,7 +24,11 @@ fn functions_load_once_and_take_the_printed_keys() -> Result<()> {
         json(&server, &["functions", "load"])?[0]["outcome"],
         "current"
     );
-    assert!(text(&dueq(&server, &["functions", "status"])?.stdout).starts_with("current"));
+    assert!(
+        dueq(&server, &["functions", "status"])?
+            .out()
+            .starts_with("current")
+    );
     let keys = json(&server, &["keys", "it's, mine"])?;
     let keys: Vec<&str> = keys[0]["keys"]
         .as_array()
@@ -46,25 +50,21 @@ fn functions_load_once_and_take_the_printed_keys() -> Result<()> {
         "hello",
     )?;
     assert!(
-        text(
-            &Command::new(DUEQ)
-                .args(["functions", "print"])
-                .output()?
-                .stdout
-        )
-        .starts_with("#!lua name=dueq")
+        Command::new(DUEQ)
+            .args(["functions", "print"])
+            .output()?
+            .out()
+            .starts_with("#!lua name=dueq")
     );
     // A shell reads the same keys.
-    let pasted = text(
-        &Command::new(DUEQ)
-            .args(["keys", "it's, mine"])
-            .output()?
-            .stdout,
-    );
+    let pasted = Command::new(DUEQ)
+        .args(["keys", "it's, mine"])
+        .output()?
+        .out();
     let read = Command::new("sh")
         .args(["-c", &format!("printf '%s\\n' {pasted}")])
         .output()?;
-    assert_eq!(text(&read.stdout).lines().collect::<Vec<_>>(), keys);
+    assert_eq!(read.out().lines().collect::<Vec<_>>(), keys);
     Ok(())
 }
 
@@ -84,11 +84,11 @@ fn functions_load_keeps_a_newer_library() -> Result<()> {
             .starts_with('-')
     );
     let output = dueq(&server, &["functions", "load", "--json"])?;
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(output.code(), Some(1), "{}", output.err());
     assert!(
-        text(&output.stdout).contains("\"outcome\":\"newer\""),
+        output.out().contains("\"outcome\":\"newer\""),
         "{}",
-        text(&output.stdout)
+        output.out()
     );
     Ok(())
 }

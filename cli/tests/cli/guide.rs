@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 
-use crate::{DUEQ, Work, text};
+use crate::{DUEQ, Said, Work};
 
 const README: &str = include_str!("../../../README.md");
 const QUICK_START: &str = include_str!("../../../docs/guide/quick-start.md");
@@ -58,7 +58,7 @@ fn run(server: &Server, folder: &Path, lines: &str) -> Result<Option<String>> {
         .env("PATH", format!("{}:{program}:{path}", bin.display()))
         .env("REDIS_URL", server.url())
         .output()?;
-    let printed = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    let printed = format!("{}{}", output.out(), output.err());
     ensure!(output.status.success(), "{lines}\n{printed}");
     Ok(Some(printed))
 }

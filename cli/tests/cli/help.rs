@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{DUEQ, text};
+use crate::{DUEQ, Said};
 
 const VERBS: [&str; 29] = [
     "push",
@@ -77,10 +77,10 @@ fn help_matches_the_approved_texts() -> Result<()> {
             .arg("--help")
             .env("REDIS_URL", "redis://127.0.0.1:1/")
             .output()?;
-        assert_eq!(output.status.code(), Some(0), "{verb}");
+        assert_eq!(output.code(), Some(0), "{verb}");
         let (file, help) = (
             folder.join(format!("{}.txt", verb.replace(' ', "-"))),
-            text(&output.stdout),
+            output.out(),
         );
         if std::env::var_os("DUEQ_BLESS").is_some() {
             fs::write(&file, &help)?;
@@ -97,7 +97,7 @@ fn help_matches_the_approved_texts() -> Result<()> {
 
 #[test]
 fn every_command_has_an_approved_help() -> Result<()> {
-    let help = text(&Command::new(DUEQ).arg("--help").output()?.stdout);
+    let help = Command::new(DUEQ).arg("--help").output()?.out();
     let commands = help
         .split("Commands:\n")
         .nth(1)
@@ -114,12 +114,10 @@ fn every_command_has_an_approved_help() -> Result<()> {
 #[test]
 fn completions_name_every_command() -> Result<()> {
     for shell in ["bash", "zsh", "fish"] {
-        let script = text(
-            &Command::new(DUEQ)
-                .args(["completions", shell])
-                .output()?
-                .stdout,
-        );
+        let script = Command::new(DUEQ)
+            .args(["completions", shell])
+            .output()?
+            .out();
         for verb in VERBS {
             assert!(script.contains(verb), "{shell}: {verb}");
         }

@@ -6,7 +6,7 @@ use anyhow::Result;
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{dueq, text};
+use crate::{Said, dueq};
 
 /// A beat with this report.
 fn beat(server: &Server, report: &str) -> Result<()> {
@@ -29,11 +29,8 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
     let nothing = dueq(&server, &["history", "q"])?;
-    assert_eq!(
-        (nothing.status.code(), text(&nothing.stdout).as_str()),
-        (Some(0), "")
-    );
-    assert!(text(&nothing.stderr).contains("nothing was recorded"));
+    assert_eq!((nothing.code(), nothing.out().as_str()), (Some(0), ""));
+    assert!(nothing.err().contains("nothing was recorded"));
     beat(&server, "|")?;
     dueq(&server, &["push", "q", "x", "--delay", "1h"])?;
     // At most 724 us late, twice; handled for at most 256 us.
@@ -42,7 +39,7 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
     for flag in [None, Some("--hours"), Some("--days")] {
         let args = ["history", "q"].into_iter().chain(flag);
         let args: Vec<_> = args.collect();
-        let said = text(&dueq(&server, &args)?.stdout);
+        let said = dueq(&server, &args)?.out();
         let lines: Vec<_> = said.lines().collect();
         assert!(lines[0].contains("late p99"), "{said}");
         // The test may run over the end of a slot.
@@ -51,7 +48,7 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
 
         let json = dueq(&server, &[&args[..], &["--json"]].concat())?;
         let mut sums = (0, 0);
-        for line in text(&json.stdout).lines() {
+        for line in json.out().lines() {
             let point: Value = serde_json::from_str(line)?;
             sums.0 += point["pushed"].as_u64().unwrap_or(0);
             sums.1 += point["lateness"]["count"].as_u64().unwrap_or(0);
@@ -61,7 +58,7 @@ fn history_shows_counts_and_lateness_of_each_slot() -> Result<()> {
                 assert_eq!(point["lateness"]["p50_us"], 724, "{line}");
             }
         }
-        assert_eq!(sums, (1, 2), "{}", text(&json.stdout));
+        assert_eq!(sums, (1, 2), "{}", json.out());
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use crate::{DUEQ, command, text};
+use crate::{DUEQ, Said, command};
 
 /// An id or a queue's name: turns the text red by the second set of control characters, and
 /// reverses the direction of writing.
@@ -46,7 +46,8 @@ pub(crate) fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
         .args(args)
         .output()?;
     harmless(&what, &output)?;
-    text(&output.stdout)
+    output
+        .out()
         .lines()
         .map(|line| serde_json::from_str(line).with_context(|| what.clone()))
         .collect()
@@ -169,11 +170,7 @@ fn file_contents_are_escaped_in_errors() -> Result<()> {
     ] {
         let output = command(&server).args(args).output()?;
         harmless(&file, &output)?;
-        assert!(
-            text(&output.stderr).contains("line 1"),
-            "{}",
-            text(&output.stderr)
-        );
+        assert!(output.err().contains("line 1"), "{}", output.err());
         both(&server, args)?;
     }
     Ok(())
@@ -238,7 +235,7 @@ fn server_errors_are_escaped() -> Result<()> {
                 .env("RUST_LOG", "debug");
             let output = command.output()?;
             harmless(&format!("{args:?}"), &output)?;
-            let said = text(&output.stderr);
+            let said = output.err();
             assert!(
                 !output.status.success() && said.contains("of course"),
                 "{args:?}: {said}"

@@ -9,8 +9,8 @@ use dueq_testkit::{Proxy, Server};
 use serde_json::Value;
 use sha1_smol::Sha1;
 
-use crate::operator::one_in_each_state;
-use crate::{DUEQ, dueq, text};
+use crate::queues::operator::one_in_each_state;
+use crate::{DUEQ, Said, dueq, words};
 
 pub(crate) const PUSH: &str = include_str!("../../../lua/dist/push.lua");
 pub(crate) const UNKNOWN: &str = "it may have been done";
@@ -47,30 +47,12 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     for (verb, args, look) in [
         (
             "upsert",
-            &[
-                "push",
-                "q",
-                "new",
-                "--id",
-                "waits",
-                "--on-conflict",
-                "replace",
-                "--delay",
-                "1h",
-            ][..],
+            &words("push q new --id waits --on-conflict replace --delay 1h")[..],
             "dueq show q waits",
         ),
         (
             "upsert",
-            &[
-                "push",
-                "q",
-                "new",
-                "--id",
-                "w 2",
-                "--on-conflict",
-                "reschedule",
-            ],
+            &words("push q new --id 'w 2' --on-conflict reschedule"),
             "dueq show q 'w 2'",
         ),
         (
@@ -90,9 +72,9 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
         let cuts = proxy.cuts();
         proxy.cut_reply_of(sha(&lua(verb)?));
         let output = through(&proxy, args)?;
-        let said = text(&output.stderr);
+        let said = output.err();
         assert_eq!(
-            (output.status.code(), proxy.cuts()),
+            (output.code(), proxy.cuts()),
             (Some(1), cuts + 1),
             "{args:?}: {said}"
         );
@@ -103,8 +85,7 @@ async fn lost_reply_is_reported_as_maybe_applied() -> Result<()> {
     }
     proxy.cut_reply_of("UNLINK");
     let output = through(&proxy, &["delete-queue", "q", "--yes", "--log", "json"])?;
-    let said: Value =
-        serde_json::from_slice(&output.stderr).with_context(|| text(&output.stderr))?;
+    let said: Value = serde_json::from_slice(&output.stderr).with_context(|| output.err())?;
     assert_eq!(said["applied"], "unknown", "{said}");
     assert!(
         said["message"]
@@ -134,8 +115,8 @@ fn lost_push_names_the_generated_id() -> Result<()> {
             &proxy,
             &[&["push", "q", "x", "--delay", "1h"], flags].concat(),
         )?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{said}");
         let id = said
             .split("--id ")
             .nth(1)
@@ -146,7 +127,7 @@ fn lost_push_names_the_generated_id() -> Result<()> {
             "{said}"
         );
         assert_eq!(
-            dueq(&server, &["show", "q", id])?.status.code(),
+            dueq(&server, &["show", "q", id])?.code(),
             Some(0),
             "it is there: {said}"
         );
@@ -154,29 +135,15 @@ fn lost_push_names_the_generated_id() -> Result<()> {
     // Without the replica's confirmation the user needs the id to wait again.
     let output = dueq(
         &server,
-        &[
-            "push",
-            "q",
-            "x",
-            "--delay",
-            "1h",
-            "--replicas",
-            "1",
-            "--durability-timeout",
-            "10ms",
-        ],
+        &words("push q x --delay 1h --replicas 1 --durability-timeout 10ms"),
     )?;
-    let said = text(&output.stderr);
+    let said = output.err();
     let id = said
         .split("--id ")
         .nth(1)
         .and_then(|rest| rest.split_whitespace().next())
         .context(said.clone())?;
-    assert_eq!(
-        dueq(&server, &["show", "q", id])?.status.code(),
-        Some(0),
-        "{said}"
-    );
+    assert_eq!(dueq(&server, &["show", "q", id])?.code(), Some(0), "{said}");
     Ok(())
 }
 
@@ -199,8 +166,8 @@ fn lost_reply_of_a_read_is_not_maybe_applied() -> Result<()> {
         server.command(&["SCRIPT", "LOAD", &lua])?;
         proxy.cut_reply_then_refuse(sha(&lua), "NOPERM no more");
         let output = through(&proxy, args)?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{args:?}: {said}");
         assert!(!said.contains("may have"), "{args:?}: {said}");
     }
     Ok(())
@@ -223,8 +190,8 @@ fn script_that_stops_halfway_is_not_called_refused() -> Result<()> {
         ),
     ] {
         let output = dueq(&server, args)?;
-        let said = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        let said = output.err();
+        assert_eq!(output.code(), Some(1), "{said}");
         assert!(
             said.contains("stopped halfway") && !said.contains("refused"),
             "{args:?}: {said}"
@@ -256,9 +223,9 @@ async fn replace_of_a_dead_or_leased_message_is_refused() -> Result<()> {
                 &server,
                 &["push", "q", "new", "--id", id, "--on-conflict", conflict],
             )?;
-            let said = text(&output.stderr);
-            assert_eq!(output.status.code(), Some(1), "{conflict} {id}: {said}");
-            assert_eq!(text(&output.stdout), format!("exists ({id}) {id}\n"));
+            let said = output.err();
+            assert_eq!(output.code(), Some(1), "{conflict} {id}: {said}");
+            assert_eq!(output.out(), format!("exists ({id}) {id}\n"));
             assert!(
                 said.contains("nothing was changed") && said.contains(advice),
                 "{conflict} {id}: {said}"
@@ -267,7 +234,7 @@ async fn replace_of_a_dead_or_leased_message_is_refused() -> Result<()> {
     }
     let kept = dueq(&server, &["push", "q", "new", "--id", "dead"])?;
     assert_eq!(
-        (kept.status.code(), text(&kept.stderr).as_str()),
+        (kept.code(), kept.err().as_str()),
         (Some(0), ""),
         "a plain push is a repetition"
     );
@@ -290,12 +257,12 @@ async fn replace_of_a_dead_or_leased_message_is_refused() -> Result<()> {
             "replace",
         ],
     )?;
-    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let report = output.json()?;
     assert_eq!(
-        (&report["exists"], &report["moved"], output.status.code()),
+        (&report["exists"], &report["moved"], output.code()),
         (&1.into(), &1.into(), Some(1))
     );
-    let said = text(&output.stderr);
+    let said = output.err();
     assert!(
         said.contains("line 1") && said.contains("nothing was changed"),
         "{said}"

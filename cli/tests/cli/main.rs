@@ -3,35 +3,23 @@
 mod absent;
 mod away;
 mod bench;
-mod counts;
-mod doctor;
-mod doctor_faults;
-mod ended_leases;
-mod foreign;
+mod examined;
 mod functions;
 mod guide;
 mod help;
 mod history;
 mod hostile;
-mod limits;
+mod import;
+mod keys;
 mod lost;
-mod lost_file;
-mod ndjson;
-mod ndjson_again;
-mod operator;
-mod pasted;
+mod push;
+mod queues;
 mod roles;
-mod schedule;
-mod schedule_changes;
-mod schedule_files;
-mod secrets;
-mod selections;
-mod serve;
-mod serve_killed;
+mod schedules;
+mod serving;
 mod streams;
-mod tls;
-mod within;
 mod words;
+mod work;
 mod zones;
 
 use std::io::{BufRead, BufReader, Write};
@@ -57,6 +45,44 @@ fn command(server: &Server) -> Command {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The words of a command line. One in single quotes may be empty or have spaces.
+fn words(line: &str) -> Vec<&str> {
+    let parts = line.split('\'').enumerate();
+    parts
+        .flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        })
+        .collect()
+}
+
+/// What a program said.
+trait Said {
+    fn out(&self) -> String;
+    fn err(&self) -> String;
+    fn code(&self) -> Option<i32>;
+    fn json(&self) -> Result<serde_json::Value>;
+}
+
+impl Said for Output {
+    fn out(&self) -> String {
+        text(&self.stdout)
+    }
+
+    fn err(&self) -> String {
+        text(&self.stderr)
+    }
+
+    fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// Of a program that prints one value.
+    fn json(&self) -> Result<serde_json::Value> {
+        serde_json::from_slice(&self.stdout).with_context(|| format!("{self:?}"))
+    }
 }
 
 /// A running `dueq work QUEUE --print --json`, stopped on drop.
@@ -142,12 +168,12 @@ fn push_without_dueq(
         .take()
         .context("its input")?
         .write_all(script.as_bytes())?;
-    let sha = text(&load.wait_with_output()?.stdout).trim().to_owned();
+    let sha = load.wait_with_output()?.out().trim().to_owned();
     let output = Command::new("redis-cli")
         .args(["-p", &port, "EVALSHA", &sha, "10"])
         .args(args)
         .output()?;
-    Ok(text(&output.stdout))
+    Ok(output.out())
 }
 
 #[test]
@@ -181,23 +207,22 @@ fn push_work_and_stats_agree() -> Result<()> {
     let server = Server::start(&[])?;
     let output = dueq(&server, &["push", "mail", "hello", "--id", "m:1", "--json"])?;
     assert_eq!(
-        text(&output.stdout),
+        output.out(),
         "{\"id\":\"m:1\",\"outcome\":\"created\",\"state\":null}\n"
     );
     let output = dueq(&server, &["push", "mail", "other", "--id", "m:1"])?;
-    assert_eq!(text(&output.stdout), "exists (scheduled) m:1\n");
+    assert_eq!(output.out(), "exists (scheduled) m:1\n");
     let output = dueq(
         &server,
         &["push", "mail", "later", "--id", "m:2", "--delay", "48h"],
     )?;
-    assert_eq!(text(&output.stdout), "created m:2\n");
+    assert_eq!(output.out(), "created m:2\n");
 
     let mut work = Work::start(&server, "mail")?;
     assert_eq!(work.delivery()?["payload_base64"], "aGVsbG8=");
     assert_eq!(work.stop()?, Some(0));
 
-    let stats: serde_json::Value =
-        serde_json::from_slice(&dueq(&server, &["stats", "mail", "--json"])?.stdout)?;
+    let stats = dueq(&server, &["stats", "mail", "--json"])?.json()?;
     for (name, value) in [
         ("scheduled", 1),
         ("ready", 0),
@@ -208,7 +233,11 @@ fn push_work_and_stats_agree() -> Result<()> {
     ] {
         assert_eq!(stats[name], value, "{name} of {stats}");
     }
-    assert!(text(&dueq(&server, &["stats", "mail"])?.stdout).contains("scheduled"));
+    assert!(
+        dueq(&server, &["stats", "mail"])?
+            .out()
+            .contains("scheduled")
+    );
     Ok(())
 }
 
@@ -242,28 +271,12 @@ fn wrong_values_exit_with_2_and_write_nothing() -> Result<()> {
             "no zone",
         ),
         (
-            &[
-                "push",
-                "q",
-                "x",
-                "--at",
-                "2027-03-14 02:30",
-                "--tz",
-                "America/New_York",
-            ],
+            &words("push q x --at '2027-03-14 02:30' --tz America/New_York"),
             2,
             "does not exist",
         ),
         (
-            &[
-                "push",
-                "q",
-                "x",
-                "--at",
-                "2026-10-25 02:30",
-                "--tz",
-                "Europe/Berlin",
-            ],
+            &words("push q x --at '2026-10-25 02:30' --tz Europe/Berlin"),
             2,
             "exists twice",
         ),
@@ -317,17 +330,8 @@ fn wrong_values_exit_with_2_and_write_nothing() -> Result<()> {
         (&["stats", "q", "--redis", "nonsense"], 2, "Redis URL"),
     ] {
         let output = dueq(&server, args)?;
-        assert_eq!(
-            output.status.code(),
-            Some(code),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        assert!(
-            text(&output.stderr).contains(reason),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
+        assert_eq!(output.code(), Some(code), "{args:?}: {}", output.err());
+        assert!(output.err().contains(reason), "{args:?}: {}", output.err());
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
     Ok(())
@@ -338,8 +342,8 @@ fn unreachable_server_is_named_without_the_password() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["--redis", "redis://me:secret@127.0.0.1:1/", "stats", "q"])
         .output()?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1));
+    let said = output.err();
+    assert_eq!(output.code(), Some(1));
     assert_eq!(said.lines().count(), 1, "one clear line: {said}");
     assert!(
         said.contains("127.0.0.1:1") && !said.contains("secret"),
@@ -353,8 +357,8 @@ fn no_arguments_print_the_help() -> Result<()> {
     let output = Command::new(DUEQ)
         .env("REDIS_URL", "redis://127.0.0.1:1/")
         .output()?;
-    assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stdout).contains("Usage:"));
+    assert_eq!(output.code(), Some(0));
+    assert!(output.out().contains("Usage:"));
     Ok(())
 }
 
@@ -370,9 +374,9 @@ fn unconfirmed_push_fails_and_names_its_message() -> Result<()> {
     .concat();
     for command in [push, [&["cancel", "mail", "m:1"], &waiting[..]].concat()] {
         let output = dueq(&server, &command)?;
-        let error = text(&output.stderr);
+        let error = output.err();
         assert_eq!(
-            (output.status.code(), text(&output.stdout).as_str()),
+            (output.code(), output.out().as_str()),
             (Some(1), ""),
             "{error}"
         );
@@ -382,13 +386,11 @@ fn unconfirmed_push_fails_and_names_its_message() -> Result<()> {
         );
     }
     assert_eq!(
-        text(&dueq(&server, &["cancel", "mail", "m:1"])?.stdout),
+        dueq(&server, &["cancel", "mail", "m:1"])?.out(),
         "cancelled m:1\n"
     );
     assert_eq!(
-        dueq(&server, &["push", "mail", "x", "--replicas", "0"])?
-            .status
-            .code(),
+        dueq(&server, &["push", "mail", "x", "--replicas", "0"])?.code(),
         Some(2)
     );
     Ok(())

@@ -5,11 +5,11 @@ use std::process::{Command, Output, Stdio};
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 
-use crate::{DUEQ, Work, dueq, text};
+use crate::{DUEQ, Said, Work, dueq};
 
 /// Creates the user by the printed command, and returns its URL.
 fn user(server: &Server, role: &str, queue: &str) -> Result<String> {
-    let line = text(&dueq(server, &["acl", role, queue, "--user", role])?.stdout);
+    let line = dueq(server, &["acl", role, queue, "--user", role])?.out();
     let line = line.trim().replace(">PASSWORD", ">secret");
     let words: Vec<&str> = line.split(' ').collect();
     assert_eq!(server.command(&words)?, "+OK\r\n", "{line}");
@@ -31,19 +31,19 @@ fn as_user(url: &str, args: &[&str]) -> Result<Output> {
 fn done(url: &str, args: &[&str]) -> Result<()> {
     let output = as_user(url, args)?;
     assert_eq!(
-        output.status.code(),
+        output.code(),
         Some(0),
         "{args:?}: {}{}",
-        text(&output.stdout),
-        text(&output.stderr)
+        output.out(),
+        output.err()
     );
     Ok(())
 }
 
 fn refused(url: &str, args: &[&str]) -> Result<()> {
     let output = as_user(url, args)?;
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {said}");
+    let said = output.err();
+    assert_eq!(output.code(), Some(1), "{args:?}: {said}");
     assert!(
         [
             "NOPERM",
@@ -146,13 +146,13 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
         &["purge", "orders", "--state", "scheduled", "--yes"],
     )?;
     done(&operator, &["doctor", "orders", "--repair"])?;
-    let said = text(&as_user(&operator, &["doctor", "orders"])?.stdout);
+    let said = as_user(&operator, &["doctor", "orders"])?.out();
     assert!(
         said.contains("not checked: when snapshots are made (CONFIG GET save)"),
         "{said}"
     );
     assert!(said.contains("nothing found, 2 not checked"), "{said}");
-    let said = text(&as_user(&producer, &["doctor", "orders"])?.stdout);
+    let said = as_user(&producer, &["doctor", "orders"])?.out();
     assert!(
         said.contains("not checked: the queue (verify, audit)"),
         "{said}"
@@ -165,15 +165,15 @@ fn names_that_no_acl_rule_can_hold_are_refused() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["acl", "producer", "a b"])
         .output()?;
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.code(), Some(2));
     let output = Command::new(DUEQ)
         .args(["acl", "producer", "q", "--user", "a b"])
         .output()?;
-    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(output.code(), Some(2));
     let output = Command::new(DUEQ)
         .args(["acl", "consumer", "q", "--json"])
         .output()?;
-    let object: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let object = output.json()?;
     assert_eq!(
         (object["user"].as_str(), object["rules"][0].as_str()),
         (Some("q-consumer"), Some("reset"))

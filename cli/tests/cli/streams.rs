@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::{DUEQ, command, dueq, text};
+use crate::{DUEQ, Said, command, dueq};
 
 #[test]
 fn closed_pipe_is_no_error() -> Result<()> {
@@ -32,7 +32,7 @@ fn closed_pipe_is_no_error() -> Result<()> {
         .env("REDIS_URL", server.url())
         .env("RUST_LOG", "error")
         .output()?;
-    assert_eq!(text(&output.stderr), "0\n");
+    assert_eq!(output.err(), "0\n");
     Ok(())
 }
 

@@ -6,9 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
-use serde_json::Value;
 
-use crate::{DUEQ, command, dueq, text};
+use crate::{DUEQ, Said, command, dueq};
 
 #[test]
 fn unreachable_default_server_is_explained() -> Result<()> {
@@ -19,7 +18,7 @@ fn unreachable_default_server_is_explained() -> Result<()> {
         .arg("stats")
         .env_remove("REDIS_URL")
         .output()?;
-    let complaint = text(&output.stderr);
+    let complaint = output.err();
     assert!(
         complaint.contains("neither --redis nor REDIS_URL is set"),
         "{complaint}"
@@ -31,11 +30,7 @@ fn unreachable_default_server_is_explained() -> Result<()> {
     let named = Command::new(DUEQ)
         .args(["stats", "--redis", "redis://127.0.0.1:1/"])
         .output()?;
-    assert!(
-        !text(&named.stderr).contains("neither"),
-        "{}",
-        text(&named.stderr)
-    );
+    assert!(!named.err().contains("neither"), "{}", named.err());
     Ok(())
 }
 
@@ -54,7 +49,7 @@ fn port_of_an_http_server_is_explained() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["stats", "--redis", &url])
         .output()?;
-    let complaint = text(&output.stderr);
+    let complaint = output.err();
     assert!(
         complaint.contains("does not speak Redis's protocol"),
         "{complaint}"
@@ -99,7 +94,7 @@ fn wrong_type_and_full_queue_name_the_command_to_run() -> Result<()> {
     let server = Server::start(&[])?;
     dueq(&server, &["configure", "q", "--max-messages", "1"])?;
     dueq(&server, &["push", "q", "x"])?;
-    let full = text(&dueq(&server, &["push", "q", "x"])?.stderr);
+    let full = dueq(&server, &["push", "q", "x"])?.err();
     for words in [
         "FULL",
         "may hold 1 messages",
@@ -109,15 +104,11 @@ fn wrong_type_and_full_queue_name_the_command_to_run() -> Result<()> {
     }
     server.command(&["DEL", "dueq:{q}:attrs"])?;
     server.command(&["SET", "dueq:{q}:attrs", "x"])?;
-    let wrong = text(&dueq(&server, &["push", "q", "x", "--max-attempts", "1"])?.stderr);
+    let wrong = dueq(&server, &["push", "q", "x", "--max-attempts", "1"])?.err();
     assert!(wrong.contains("dueq doctor"), "{wrong}");
     server.command(&["DEL", "dueq:{q}:ready"])?;
     let broken = dueq(&server, &["stats", "q"])?;
-    assert!(
-        text(&broken.stderr).contains("dueq doctor q"),
-        "{}",
-        text(&broken.stderr)
-    );
+    assert!(broken.err().contains("dueq doctor q"), "{}", broken.err());
     Ok(())
 }
 
@@ -128,11 +119,7 @@ fn wrong_password_is_reported_as_wrongpass() -> Result<()> {
     let output = Command::new(DUEQ)
         .args(["stats", "--redis", &url])
         .output()?;
-    assert!(
-        text(&output.stderr).contains("WRONGPASS"),
-        "{}",
-        text(&output.stderr)
-    );
+    assert!(output.err().contains("WRONGPASS"), "{}", output.err());
     Ok(())
 }
 
@@ -143,8 +130,7 @@ fn text_payload_is_text_in_json() -> Result<()> {
         &server,
         &["push", "q", "it's \"so\"", "--id", "a", "--delay", "1h"],
     )?;
-    let shown: Value =
-        serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
+    let shown = dueq(&server, &["show", "q", "a", "--json"])?.json()?;
     assert_eq!(shown["payload"], "it's \"so\"");
     let mut push = command(&server)
         .args(["push", "q", "-", "--id", "b"])
@@ -152,8 +138,7 @@ fn text_payload_is_text_in_json() -> Result<()> {
         .spawn()?;
     push.stdin.take().context("its input")?.write_all(b"\xff")?;
     push.wait()?;
-    let shown: Value =
-        serde_json::from_slice(&dueq(&server, &["show", "q", "b", "--json"])?.stdout)?;
+    let shown = dueq(&server, &["show", "q", "b", "--json"])?.json()?;
     assert_eq!(
         (shown.get("payload"), &shown["payload_base64"]),
         (None, &"/w==".into())
@@ -170,26 +155,19 @@ fn binary_ids_are_listed_ready_to_paste() -> Result<()> {
         .args(["-c", &script])
         .env("REDIS_URL", server.url())
         .output()?;
-    let word = text(&pushed.stdout)
+    let word = pushed
+        .out()
         .trim()
         .strip_prefix("created ")
         .context("an id")?
         .to_owned();
-    assert!(
-        text(&dueq(&server, &["ls", "q"])?.stdout).contains(&word),
-        "{word}"
-    );
+    assert!(dueq(&server, &["ls", "q"])?.out().contains(&word), "{word}");
     let script = format!("exec {DUEQ} cancel q {word}");
     let cancelled = Command::new("bash")
         .args(["-c", &script])
         .env("REDIS_URL", server.url())
         .output()?;
-    assert_eq!(
-        cancelled.status.code(),
-        Some(0),
-        "{}",
-        text(&cancelled.stdout)
-    );
+    assert_eq!(cancelled.code(), Some(0), "{}", cancelled.out());
     Ok(())
 }
 
@@ -200,8 +178,7 @@ fn at_accepts_unix_milliseconds() -> Result<()> {
         &server,
         &["push", "q", "x", "--id", "a", "--at", "1796126400000"],
     )?;
-    let shown: Value =
-        serde_json::from_slice(&dueq(&server, &["show", "q", "a", "--json"])?.stdout)?;
+    let shown = dueq(&server, &["show", "q", "a", "--json"])?.json()?;
     assert_eq!(shown["due_ms"], 1_796_126_400_000_u64);
     Ok(())
 }
@@ -219,12 +196,11 @@ fn retry_min_above_retry_max_is_wrong_usage() -> Result<()> {
             "1m",
         ])
         .output()?;
-    assert_eq!(
-        inverted.status.code(),
-        Some(2),
-        "{}",
-        text(&inverted.stderr)
+    assert_eq!(inverted.code(), Some(2), "{}", inverted.err());
+    assert!(
+        inverted
+            .err()
+            .contains("--retry-min must not be above --retry-max")
     );
-    assert!(text(&inverted.stderr).contains("--retry-min must not be above --retry-max"));
     Ok(())
 }

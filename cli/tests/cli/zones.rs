@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use dueq_testkit::Server;
 use serde_json::Value;
 
-use crate::serve::Serve;
-use crate::{DUEQ, text};
+use crate::serving::serve::Serve;
+use crate::{DUEQ, Said};
 
 /// Zones whose rules changed lately, or change often.
 const ZONES: [&str; 3] = ["America/Vancouver", "Africa/Casablanca", "Europe/Paris"];
@@ -37,12 +37,8 @@ fn answers(folder: &std::path::Path) -> Result<Vec<String>> {
     };
     let run = |args: &[&str]| -> Result<String> {
         let output = program().args(args).output().context("dueq")?;
-        ensure!(
-            output.status.success(),
-            "{args:?}: {}",
-            text(&output.stderr)
-        );
-        Ok(text(&output.stdout))
+        ensure!(output.status.success(), "{args:?}: {}", output.err());
+        Ok(output.out())
     };
     let due_ms = |id: &str| -> Result<u64> {
         let shown: Value = serde_json::from_str(&run(&["show", "q", id, "--json"])?)?;

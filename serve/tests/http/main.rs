@@ -1,48 +1,17 @@
-//! A server on real sockets and a real Redis.
+//! A server on real sockets and a real Redis: `/v1`, and the pages of the dashboard.
 
-mod audit;
-mod bodies;
-mod bypass;
-mod calls;
-mod captured;
+mod access;
 mod claims;
-mod cluster;
-mod conditions;
-mod declared;
-mod delete;
-mod document;
-mod early;
+mod dashboard;
+mod edge;
 mod embedded;
-mod ended_leases;
-mod faults;
+mod every;
 mod guide;
-mod history;
-mod hostile;
-mod hosts;
-mod instance;
-mod keys;
-mod limits;
-mod limits_routes;
-mod lists;
-mod matrix;
 mod messages;
-mod metrics;
-mod names;
-mod observe;
 mod operations;
-mod pages;
-mod paths;
-mod payloads;
-mod pressure;
-mod problems;
-mod proxies;
-mod proxy;
-mod pushes;
+mod queues;
 mod schedules;
-mod session;
 mod settlements;
-mod smuggling;
-mod stop;
-mod tls;
-mod tokens;
-mod words;
+mod support;
+
+use support::{calls, captured, instance};

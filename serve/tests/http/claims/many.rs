@@ -16,8 +16,8 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::{JSON, LIMIT, begin, deliveries, waiting};
+use crate::edge::pressure::until;
 use crate::instance::{Answer, Instance, to_end};
-use crate::pressure::until;
 
 const CALLERS: usize = 30;
 /// More messages than any partition needs for a claim of the largest size.
@@ -120,7 +120,7 @@ async fn many_claims_leave_every_handler_free() -> Result<()> {
         Err(_) => Ok(usual),
     };
     let (claims, beyond_ms) = (
-        number("DUEQ_CLAIMS", 1_000)?,
+        number("DUEQ_CLAIMS", 300)?,
         number("DUEQ_BEYOND_MS", 60_000)?,
     );
     let most = Duration::from_millis(beyond_ms as u64);

@@ -14,19 +14,16 @@ use anyhow::{Context, Result, ensure};
 use dueq::{Limits, Message, Queue, Stats};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
-use crate::instance::{Answer, Instance, request};
+use crate::instance::{Answer, Instance, JSON, LIMIT, request};
 
 const CLAIM: &str = "POST /v1/queues/orders/claims";
-const JSON: &str = "Content-Type: application/json";
-/// Far longer than anything takes.
-const LIMIT: Duration = Duration::from_secs(60);
 /// A claim that waits.
 const WAITS: &str = r#"{"wait_ms": 50000, "lease_ms": 600000}"#;
 
-/// More than the system buffers of a connection.
-const LARGE: usize = 14 << 20;
+/// More than the system buffers of a connection whose caller has asked for a small buffer.
+const LARGE: usize = 8 << 20;
 
 /// A message whose answer is larger than the buffers.
 async fn push_large(queue: &Queue) -> Result<()> {
@@ -56,7 +53,9 @@ fn one(answer: &Answer) -> Result<Value> {
 
 /// Sends a claim and leaves its connection open.
 async fn begin(instance: &Instance, headers: &[&str], body: &str) -> Result<TcpStream> {
-    let mut stream = instance.connect().await?;
+    let socket = TcpSocket::new_v4()?;
+    socket.set_recv_buffer_size(65_536)?;
+    let mut stream = socket.connect(instance.address).await?;
     let mut all = vec![JSON];
     all.extend(headers);
     let request = request(instance.address, CLAIM, &all, body);

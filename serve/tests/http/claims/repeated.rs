@@ -62,36 +62,6 @@ async fn callers_and_queues_do_not_share_claims() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_claims_at_once_with_one_id_get_one_grant() -> Result<()> {
-    let instance = Instance::with_tokens().await?;
-    let queue = instance.client.queue("orders")?;
-    queue
-        .push_message(Message::new("x").id("1").due(LIMIT))
-        .await?;
-    let claims = async {
-        let one = instance.ask_as("consumer", CLAIM, REPEATABLE);
-        let other = instance.ask_as("consumer", CLAIM, REPEATABLE);
-        tokio::join!(one, other)
-    };
-    let push = async {
-        super::waiting(&instance, 2).await?;
-        for id in ["2", "3"] {
-            queue.push_message(Message::new("x").id(id)).await?;
-        }
-        anyhow::Ok(())
-    };
-    let ((one, other), pushed) = tokio::join!(claims, push);
-    pushed?;
-    let (one, other) = (one?, other?);
-    // The second one reads what the first was granted.
-    assert_eq!(deliveries(&one)?, deliveries(&other)?);
-    let repeated = [&one, &other].map(|answer| answer.json().map(|json| json["repeated"].clone()));
-    let [one, other] = repeated;
-    assert_ne!(one?, other?);
-    Ok(())
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn extended_delivery_is_not_among_the_repeated() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;

@@ -1,7 +1,5 @@
 //! The stop while claims wait.
 
-use std::time::{Duration, Instant};
-
 use anyhow::Result;
 use tokio::io::AsyncReadExt;
 
@@ -18,13 +16,12 @@ async fn waiting_claims_end_empty_at_the_stop() -> Result<()> {
         claims.push(begin(&instance, &[], body).await?);
     }
     waiting(&instance, 2).await?;
-    let begun = Instant::now();
+    // They would wait longer than the grace, at the end of which they get no answer.
     instance.stop.cancel();
     for mut claim in claims {
         let answer = Answer::parse(&to_end(&mut claim).await?)?;
         assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
     }
-    assert!(begun.elapsed() < Duration::from_secs(25), "they waited");
     instance.stopped().await?;
     assert_eq!(queue.nodes().await?.len(), 0, "the node has left the queue");
     Ok(())

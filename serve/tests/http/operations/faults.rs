@@ -1,11 +1,11 @@
 //! Operations under faults: Redis goes away, a reply is lost, the queue is damaged or deleted.
 
-use std::time::Duration;
-
 use anyhow::Result;
 use serde_json::json;
 
 use super::{begun, dead, end_line, ended, push, requeue, until};
+use crate::assert_has;
+use crate::every::faults::{connections, unapplied};
 use crate::instance::Instance;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,11 +28,7 @@ async fn operation_goes_on_when_redis_is_back() -> Result<()> {
     );
     instance.redis.restart()?;
     let end = ended(&instance, &address).await?;
-    assert_eq!(
-        (&end["state"], &end["waiting"]),
-        (&json!("done"), &json!(null)),
-        "{end}"
-    );
+    assert_has!(end, { "state": "done", "waiting": null });
     let stats = queue.stats().await?;
     assert_eq!((stats.dead, stats.requeued), (0, 400));
     let (done, unknown) = (end["done"].as_u64(), end["unknown"].as_u64());
@@ -52,11 +48,7 @@ async fn lost_reply_is_counted_as_unknown() -> Result<()> {
     proxy.cut_reply_of("oldest");
     let end = ended(&other, &address).await?;
     assert_eq!(proxy.cuts(), 1);
-    assert_eq!(
-        (&end["state"], &end["done"], &end["unknown"]),
-        (&json!("done"), &json!(90), &json!(10)),
-        "{end}"
-    );
+    assert_has!(end, { "state": "done", "done": 90, "unknown": 10 });
     assert_eq!(queue.stats().await?.requeued, 100);
     Ok(())
 }
@@ -138,11 +130,7 @@ async fn operation_waits_while_the_memory_of_redis_is_full() -> Result<()> {
     assert_eq!(queue.stats().await?.requeued, 0);
     limit("0")?;
     let end = ended(&instance, &address).await?;
-    assert_eq!(
-        (&end["done"], &end["unknown"]),
-        (&json!(100), &json!(0)),
-        "{end}"
-    );
+    assert_has!(end, { "done": 100, "unknown": 0 });
     Ok(())
 }
 
@@ -158,11 +146,7 @@ async fn deleted_queue_stops_the_operation() -> Result<()> {
     queue.delete().await?;
     push(&queue, "new-", 1).await?;
     let end = ended(&instance, &address).await?;
-    assert_eq!(
-        (&end["state"], &end["reason"]),
-        (&json!("stopped"), &json!("the queue was deleted")),
-        "{end}"
-    );
+    assert_has!(end, { "state": "stopped", "reason": "the queue was deleted" });
     Ok(())
 }
 
@@ -170,14 +154,10 @@ async fn deleted_queue_stops_the_operation() -> Result<()> {
 async fn operation_without_redis_is_not_begun() -> Result<()> {
     let mut instance = Instance::open().await?;
     dead(&instance, 3).await?;
+    let connections = connections(&instance)?;
     instance.redis.kill()?;
-    let answer = super::begin(&instance, json!({ "kind": "requeue" })).await?;
-    assert!(matches!(answer.status, 503 | 504), "{answer:?}");
-    answer.code()?;
-    assert_eq!(answer.json()?["applied"], "no", "{answer:?}");
-    tokio::time::timeout(Duration::from_secs(60), async {
-        instance.stop.cancel();
-        instance.stopped().await
-    })
-    .await?
+    let requeue = async || super::begin(&instance, json!({ "kind": "requeue" })).await;
+    unapplied(connections, requeue).await?;
+    instance.stop.cancel();
+    instance.stopped().await
 }

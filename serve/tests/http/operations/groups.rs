@@ -6,30 +6,19 @@ use anyhow::{Context, Result};
 use dueq::{Queue, State};
 use serde_json::{Value, json};
 
-use super::{LIMIT, begun, bury, ended, lines_of, push, run, until};
+use super::{LIMIT, begun, bury, bury_as, ended, lines_of, push, run, until};
+use crate::assert_has;
 use crate::instance::Instance;
 
 /// The first call of a script has its text.
 const REQUEUE: &str = include_str!("../../../../lua/dist/requeue.lua");
 const ERRORS: [&str; 3] = ["timeout\nat line 3", "gone: <b>", ""];
 
-/// Buries so many messages that are due, each third with the same error.
-async fn bury_each(queue: &Queue, count: usize) -> Result<()> {
-    let mut buried = 0;
-    while buried < count {
-        for delivery in queue.claim(count - buried, LIMIT).await? {
-            let _ = delivery.bury(ERRORS[buried % ERRORS.len()]).await?;
-            buried += 1;
-        }
-    }
-    Ok(())
-}
-
 /// A queue with so many dead messages.
 async fn dead(instance: &Instance, count: usize) -> Result<Queue> {
     let queue = instance.client.queue("orders")?;
     push(&queue, "old-", count).await?;
-    bury_each(&queue, count).await?;
+    bury_as(&queue, count, &ERRORS).await?;
     Ok(queue)
 }
 
@@ -63,17 +52,10 @@ async fn group_is_requeued_and_others_stay_dead() -> Result<()> {
         let queue = dead(&instance, 750).await?;
         let dry = json!({ "kind": "requeue", "error": "timeout", "dry_run": true });
         let end = run(&instance, dry).await?;
-        assert_eq!((&end["done"], &end["of"]), (&json!(250), &json!(250)));
+        assert_has!(end, { "done": 250, "of": 250 });
         let end = run(&instance, group("timeout")).await?;
-        assert_eq!(
-            (&end["state"], &end["done"], &end["of"], &end["unknown"]),
-            (&json!("done"), &json!(250), &json!(250), &json!(0)),
-            "{end}"
-        );
-        assert_eq!(
-            (&end["error"], &end["crashed"]),
-            (&json!("timeout"), &json!(false))
-        );
+        assert_has!(end, { "state": "done", "done": 250, "of": 250, "unknown": 0 });
+        assert_has!(end, { "error": "timeout", "crashed": false });
         let lines = lines_of(&instance, &end)?;
         assert_eq!(lines[0]["operation"]["error"], "timeout", "{lines:?}");
         assert_eq!(due_and_dead(&queue).await?, [250, 500]);
@@ -106,7 +88,7 @@ async fn group_that_dies_again_is_requeued_once() -> Result<()> {
         other.worker().concurrency(64).run(handler, stopped).await
     });
     let end = run(&instance, group("timeout")).await?;
-    assert_eq!((&end["state"], &end["done"]), (&json!("done"), &json!(200)));
+    assert_has!(end, { "state": "done", "done": 200 });
     let until_all_died = std::time::Instant::now() + LIMIT;
     while queue.stats().await?.dead < 600 {
         anyhow::ensure!(std::time::Instant::now() < until_all_died, "not all died");
@@ -134,19 +116,9 @@ async fn canary_of_a_group_is_of_the_group() -> Result<()> {
     })
     .await?;
     assert_eq!(due_and_dead(&queue).await?, [10, 440]);
-    let mut buried = 0;
-    while buried < 10 {
-        for delivery in queue.claim(10 - buried, LIMIT).await? {
-            let _ = delivery.bury(ERRORS[1]).await?;
-            buried += 1;
-        }
-    }
+    bury_as(&queue, 10, &ERRORS[1..2]).await?;
     let end = ended(&instance, &address).await?;
-    assert_eq!(
-        (&end["state"], &end["done"]),
-        (&json!("stopped"), &json!(10)),
-        "{end}"
-    );
+    assert_has!(end, { "state": "stopped", "done": 10 });
     assert_eq!(queue.stats().await?.requeued, 10);
     Ok(())
 }
@@ -192,7 +164,7 @@ async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
             while queue.dues(&[]).await?.now_ms <= earlier {}
             began.push(queue.dues(&[]).await?.now_ms);
             push(&queue, name, 5).await?;
-            bury_each(&queue, 5).await?;
+            bury_as(&queue, 5, &ERRORS).await?;
         }
         let (after_ms, before_ms) = (began[1], began[2] - 1);
         for (body, done) in [
@@ -212,11 +184,7 @@ async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
         }
         let body = json!({ "kind": "requeue", "after_ms": after_ms, "before_ms": before_ms });
         let end = run(&instance, body).await?;
-        assert_eq!(
-            (&end["done"], &end["after_ms"]),
-            (&json!(5), &json!(after_ms)),
-            "{end}"
-        );
+        assert_has!(end, { "done": 5, "after_ms": after_ms });
         let left = queue.list(State::Dead, None, 100).await?.messages;
         let is_left = |name: &str| {
             left.iter()

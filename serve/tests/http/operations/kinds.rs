@@ -4,8 +4,8 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use super::{AT, JSON, begin, bury, dead, depths, push, run, scheduled};
-use crate::assert_refused;
 use crate::instance::Instance;
+use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dry_run_counts_and_changes_nothing() -> Result<()> {
@@ -68,10 +68,7 @@ async fn dry_run_counts_and_changes_nothing() -> Result<()> {
             "{end}"
         );
         let found = &end["audit"]["findings"][0];
-        assert_eq!(
-            (&found["code"], &found["subject"]),
-            (&json!("hollow"), &json!("later-1"))
-        );
+        assert_has!(found, { "code": "hollow", "subject": "later-1" });
     }
     assert_eq!(depths(&queue).await?, before);
     assert_eq!(
@@ -91,20 +88,12 @@ async fn purge_removes_what_was_selected() -> Result<()> {
     let due_ms = scheduled(&queue, 20).await?;
     let body = |state: &str, before_ms: Value| json!({ "kind": "purge", "state": state, "before_ms": before_ms, "pace": 100_000 });
     let end = run(&instance, body("dead", json!(before_ms))).await?;
-    assert_eq!(
-        (&end["done"], &end["messages"]),
-        (&json!(300), &json!("dead")),
-        "{end}"
-    );
+    assert_has!(end, { "done": 300, "messages": "dead" });
     assert_eq!(depths(&queue).await?, [20, 0, 0, 3]);
     let end = run(&instance, body("scheduled", json!(due_ms - 1))).await?;
     assert_eq!(end["done"], 0, "{end}");
     let end = run(&instance, body("scheduled", json!(due_ms))).await?;
-    assert_eq!(
-        (&end["done"], &end["before_ms"]),
-        (&json!(20), &json!(due_ms)),
-        "{end}"
-    );
+    assert_has!(end, { "done": 20, "before_ms": due_ms });
     push(&queue, "due-", 5).await?;
     // A claim fills the ready list with what it does not take.
     let mut released = false;
@@ -141,11 +130,7 @@ async fn cancel_tells_what_it_left_alone() -> Result<()> {
     ids.extend(["held", "old-0", "none", "~_w"].map(str::to_owned));
     let body = json!({ "kind": "cancel", "ids": ids, "pace": 100_000 });
     let end = run(&instance, body.clone()).await?;
-    assert_eq!(
-        (&end["done"], &end["of"]),
-        (&json!(301), &json!(304)),
-        "{end}"
-    );
+    assert_has!(end, { "done": 301, "of": 304 });
     assert_eq!(
         end["skipped"],
         json!({ "leased": 1, "dead": 1, "absent": 1 })
@@ -184,7 +169,7 @@ async fn repair_mends_what_the_audit_found() -> Result<()> {
     );
     let findings = end["audit"]["findings"].as_array().expect("a list");
     assert_eq!(findings.len(), 100, "the answer is bounded");
-    let listed = instance.ask(&format!("GET {AT}"), &[], "").await?.json()?;
+    let listed = instance.read(&format!("GET {AT}")).await?;
     assert_eq!(
         listed["operations"][0]["audit"],
         json!({ "found": 150, "repaired": 150 })
@@ -259,11 +244,11 @@ async fn wrong_operations_are_refused_and_not_begun() -> Result<()> {
         .await?;
     assert_refused!(form, 415, "unsupported_media_type");
     assert_eq!(depths(&queue).await?, [0, 0, 0, 3]);
-    let listed = instance.ask(&format!("GET {AT}"), &[], "").await?;
+    let listed = instance.call(&format!("GET {AT}")).await?;
     assert_eq!(listed.json()?, json!({ "operations": [] }));
     for id in ["none", "%00", "..", "~_w", &"x".repeat(5_000)] {
         for line in [format!("GET {AT}/{id}"), format!("POST {AT}/{id}/stop")] {
-            let answer = instance.ask(&line, &[], "").await?;
+            let answer = instance.call(&line).await?;
             assert!(matches!(answer.status, 400 | 404), "{line}: {answer:?}");
             answer.code()?;
         }

@@ -1,6 +1,5 @@
 //! Operations on whole queues.
 
-mod all;
 mod canaries;
 mod faults;
 mod groups;
@@ -16,11 +15,9 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::instance::{Answer, Instance};
+pub(crate) use crate::instance::{JSON, LIMIT};
 
-pub(crate) const JSON: &str = "Content-Type: application/json";
 pub(crate) const AT: &str = "/v1/queues/orders/operations";
-/// Far longer than anything takes that is awaited.
-pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 /// How many messages are dead at first: `make operations` sets 100,000.
 fn size() -> usize {
@@ -51,7 +48,7 @@ async fn until(
 ) -> Result<Value> {
     let end = Instant::now() + LIMIT;
     loop {
-        let answer = instance.ask(&format!("GET {address}"), &[], "").await?;
+        let answer = instance.call(&format!("GET {address}")).await?;
         ensure!(answer.status == 200, "{answer:?}");
         let shown = answer.json()?;
         if expected(&shown) {
@@ -82,20 +79,26 @@ async fn push(queue: &Queue, prefix: &str, count: usize) -> Result<()> {
     Ok(())
 }
 
-/// Buries so many messages that are due.
-async fn bury(queue: &Queue, count: usize) -> Result<()> {
+/// Buries so many messages that are due, one after another with the next of these errors.
+async fn bury_as(queue: &Queue, count: usize, errors: &[&'static str]) -> Result<()> {
     let mut buried = 0;
     while buried < count {
         let mut calls = JoinSet::new();
-        for delivery in queue.claim(1_000, LIMIT).await? {
-            calls.spawn(async move { delivery.bury("no\nsecond line").await.map(drop) });
+        for delivery in queue.claim((count - buried).min(1_000), LIMIT).await? {
+            let error = errors[buried % errors.len()];
+            calls.spawn(async move { delivery.bury(error).await.map(drop) });
+            buried += 1;
         }
         for ended in calls.join_all().await {
             ended?;
-            buried += 1;
         }
     }
     Ok(())
+}
+
+/// Buries so many messages that are due.
+async fn bury(queue: &Queue, count: usize) -> Result<()> {
+    bury_as(queue, count, &["no\nsecond line"]).await
 }
 
 /// A queue orders with so many dead messages, `old-0` and so on, and a time after they died.

@@ -1,11 +1,11 @@
-//! What the audit log says of operations.
+//! What the audit log and the list say of operations.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::{AT, begun, dead, depths, end_line, lines_of, requeue, run, until};
-use crate::assert_refused;
 use crate::instance::Instance;
+use crate::{assert_has, assert_refused};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
@@ -28,10 +28,7 @@ async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
         (&start["event"], &start["request"], &start["queue"]),
         (&json!("start"), &request["action"], &json!("orders"))
     );
-    assert_eq!(
-        (&start["principal"], &start["via"]),
-        (&json!("loopback"), &json!("loopback"))
-    );
+    assert_has!(start, { "principal": "loopback", "via": "loopback" });
     let expected =
         json!({ "kind": "requeue", "before_ms": before_ms, "dry_run": false, "pace": 10 });
     assert_eq!(start["operation"], expected);
@@ -40,19 +37,11 @@ async fn operation_has_a_line_before_it_and_one_at_its_end() -> Result<()> {
     })
     .await?;
     assert_eq!(lines_of(&instance, &shown)?.len(), 1, "it has no end yet");
-    instance
-        .ask(&format!("POST {address}/stop"), &[], "")
-        .await?;
+    instance.call(&format!("POST {address}/stop")).await?;
     let end = end_line(&instance, &shown).await?["operation"].clone();
     let last = super::ended(&instance, &address).await?;
-    assert_eq!(
-        (&end["state"], &end["done"]),
-        (&json!("stopped"), &last["done"])
-    );
-    assert_eq!(
-        (&end["reason"], &end["unknown"]),
-        (&last["reason"], &json!(0))
-    );
+    assert_has!(end, { "state": "stopped", "done": last["done"] });
+    assert_has!(end, { "reason": last["reason"], "unknown": 0 });
     Ok(())
 }
 
@@ -125,7 +114,37 @@ async fn operation_is_refused_if_its_line_cannot_be_written() -> Result<()> {
     let answer = super::begin(&instance, json!({ "kind": "requeue" })).await?;
     assert_refused!(&answer, 503, "audit_failed");
     assert_eq!(depths(&queue).await?, [0, 0, 0, 3]);
-    let listed = instance.ask(&format!("GET {AT}"), &[], "").await?;
+    let listed = instance.call(&format!("GET {AT}")).await?;
     assert_eq!(listed.json()?, json!({ "operations": [] }));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_has_those_on_queues_of_the_caller() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let audit = "{\"kind\": \"audit\"}";
+    for queue in ["orders", "other-1", "other 2"] {
+        instance.queue(queue).await?;
+        let segment = queue.replace(' ', "%20");
+        let line = format!("POST /v1/queues/{segment}/operations");
+        let begun = instance.ask_as("operator", &line, audit).await?;
+        assert_eq!(begun.status, 202, "{begun:?}");
+    }
+    for (name, expected) in [
+        ("viewer", &["other 2", "other-1", "orders"][..]),
+        ("foreigner", &["other 2", "other-1"]),
+    ] {
+        let list = instance.ask_as(name, "GET /v1/operations", "").await?;
+        let list = list.json()?;
+        let list = list["operations"].as_array().context("a list")?;
+        let queues: Vec<_> = list.iter().map(|one| one["queue"].as_str()).collect();
+        let expected: Vec<_> = expected.iter().copied().map(Some).collect();
+        assert_eq!(queues, expected, "{name}: the newest first");
+        for one in list {
+            let href = one["href"].as_str().context("an address")?;
+            let read = instance.ask_as(name, &format!("GET {href}"), "").await?;
+            assert_eq!(read.json()?["id"], one["id"], "{href}");
+        }
+    }
     Ok(())
 }

@@ -5,8 +5,8 @@ use dueq::{Cursor, Queue, State};
 use serde_json::json;
 
 use super::{AT, begin, begun, bury, dead, depths, end_line, ended, push, requeue, run, until};
-use crate::assert_refused;
 use crate::instance::Instance;
+use crate::{assert_has, assert_refused};
 
 /// All dead messages: id and when they died.
 async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
@@ -48,11 +48,7 @@ async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
     );
     push(&queue, "new-", size / 10).await?;
     let end = until(&instance, &address, |shown| shown["state"] != "running").await?;
-    assert_eq!(
-        (&end["state"], &end["done"], &end["of"], &end["unknown"]),
-        (&json!("done"), &json!(size), &json!(size), &json!(0)),
-        "{end}"
-    );
+    assert_has!(end, { "state": "done", "done": size, "of": size, "unknown": 0 });
     let all = size + size / 10 + 1;
     let until_all_died = std::time::Instant::now() + super::LIMIT;
     while queue.stats().await?.dead < all as u64 {
@@ -75,10 +71,7 @@ async fn requeue_leaves_what_dies_meanwhile() -> Result<()> {
     assert_eq!(between.map(|(_, ms)| *ms), Some(between_ms));
     // The same call again finds nothing.
     let again = run(&instance, requeue(before_ms, 100_000)).await?;
-    assert_eq!(
-        (&again["state"], &again["done"]),
-        (&json!("done"), &json!(0))
-    );
+    assert_has!(again, { "state": "done", "done": 0 });
     Ok(())
 }
 
@@ -95,16 +88,11 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
     .await?;
     // What dies from now on is untouched by the continuation too.
     queue.push("x").id("new").await?;
-    let stopped = instance
-        .ask(&format!("POST {address}/stop"), &[], "")
-        .await?;
+    let stopped = instance.call(&format!("POST {address}/stop")).await?;
     assert_eq!(stopped.status, 202, "{stopped:?}");
     let first = ended(&instance, &address).await?;
     let done = first["done"].as_u64().expect("a count");
-    assert_eq!(
-        (&first["state"], &first["reason"]),
-        (&json!("stopped"), &json!("\"loopback\" stopped it"))
-    );
+    assert_has!(first, { "state": "stopped", "reason": "\"loopback\" stopped it" });
     assert!((3..60).contains(&done), "{first}");
     assert_eq!(queue.stats().await?.requeued, done);
     bury(&queue, 1 + usize::try_from(done)?).await?;
@@ -113,9 +101,7 @@ async fn stopped_requeue_is_continued_by_the_same_call() -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!((stats.requeued, stats.dead), (60, done + 1));
     // To stop what has ended changes nothing.
-    let again = instance
-        .ask(&format!("POST {address}/stop"), &[], "")
-        .await?;
+    let again = instance.call(&format!("POST {address}/stop")).await?;
     assert_eq!((again.status, again.json()?), (202, first));
     Ok(())
 }
@@ -145,14 +131,12 @@ async fn one_operation_of_a_kind_runs_on_a_queue() -> Result<()> {
         .ask(line, &[super::JSON], "{\"kind\": \"requeue\"}")
         .await?;
     assert_eq!(answer.status, 202, "{answer:?}");
-    instance
-        .ask(&format!("POST {address}/stop"), &[], "")
-        .await?;
+    instance.call(&format!("POST {address}/stop")).await?;
     ended(&instance, &address).await?;
     let next = run(&instance, requeue(before_ms, 100_000)).await?;
     assert_eq!(next["state"], "done", "{next}");
     assert_eq!(depths(&queue).await?, [60, 0, 0, 0]);
-    let listed = instance.ask(&format!("GET {AT}"), &[], "").await?.json()?;
+    let listed = instance.read(&format!("GET {AT}")).await?;
     let all = listed["operations"].as_array().expect("a list").iter();
     let kinds: Vec<_> = all
         .map(|one| one["kind"].as_str().expect("a kind"))
@@ -177,12 +161,10 @@ async fn instance_runs_sixteen_operations_at_once() -> Result<()> {
         }
     }
     // A refused one takes no place, and one that has ended gives its place back.
-    let first = instance
-        .ask("GET /v1/queues/queue-0/operations", &[], "")
-        .await?;
+    let first = instance.call("GET /v1/queues/queue-0/operations").await?;
     let href = first.json()?["operations"][0]["href"].clone();
     let href = href.as_str().expect("an address");
-    instance.ask(&format!("POST {href}/stop"), &[], "").await?;
+    instance.call(&format!("POST {href}/stop")).await?;
     ended(&instance, href).await?;
     let line = "POST /v1/queues/queue-16/operations";
     let answer = instance
@@ -210,7 +192,7 @@ async fn two_instances_requeue_each_message_once() -> Result<()> {
     assert_eq!((stats.requeued, stats.dead), (2_000, 0));
     // Each instance knows its own operations.
     let id = one["id"].as_str().expect("an id");
-    let foreign = other.ask(&format!("GET {AT}/{id}"), &[], "").await?;
+    let foreign = other.call(&format!("GET {AT}/{id}")).await?;
     assert_refused!(foreign, 404, "no_such_operation");
     assert_eq!(
         end_line(&instance, &one).await?["operation"]["done"],

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::json;
 
-use super::{AT, JSON, ask, send};
+use super::{AT, JSON};
 use crate::assert_refused;
 use crate::instance::Instance;
 
@@ -17,13 +17,13 @@ async fn both_spellings_of_a_name_are_the_same_schedule() -> Result<()> {
         ("~Lg", ".", "~Lg"),
         ("a:b", "a:b", "~YTpi"),
     ] {
-        let made = send(&instance, &format!("PUT {AT}/{path}"), &body).await?;
+        let made = instance.send(&format!("PUT {AT}/{path}"), &body).await?;
         assert_eq!(
             (made.status, &made.json()?["schedule"]),
             (201, &json!(name)),
             "{path}"
         );
-        let read = ask(&instance, &format!("GET {AT}/{spelled}")).await?;
+        let read = instance.call(&format!("GET {AT}/{spelled}")).await?;
         assert_eq!(
             (read.status, &read.json()?["name"]),
             (200, &json!(name)),
@@ -51,9 +51,9 @@ async fn both_spellings_of_a_name_are_the_same_schedule() -> Result<()> {
         for method in ["GET", "PUT", "DELETE"] {
             let line = format!("{method} {AT}/{path}");
             let answer = if method == "PUT" {
-                send(&instance, &line, &body).await?
+                instance.send(&line, &body).await?
             } else {
-                ask(&instance, &line).await?
+                instance.call(&line).await?
             };
             assert_refused!(&answer, 400, "invalid_path", "{line}");
         }
@@ -164,12 +164,12 @@ async fn wrong_schedules_change_nothing() -> Result<()> {
         "set=a&set=b",
         "x=1",
     ] {
-        let answer = send(
-            &instance,
-            &format!("PUT {AT}/nightly?{query}"),
-            &json!({ "every": "1h" }),
-        )
-        .await?;
+        let answer = instance
+            .send(
+                &format!("PUT {AT}/nightly?{query}"),
+                &json!({ "every": "1h" }),
+            )
+            .await?;
         assert_refused!(&answer, 400, "invalid_input", "{query}");
     }
 
@@ -197,7 +197,7 @@ async fn wrong_schedules_change_nothing() -> Result<()> {
         ),
         (json!([]), "write an object"),
     ] {
-        let answer = send(&instance, &apply, &body).await?;
+        let answer = instance.send(&apply, &body).await?;
         assert_refused!(&answer, 400, "invalid_input", "{detail}");
         assert!(
             answer.body.contains(&detail.replace('"', "\\\"")),
@@ -213,7 +213,7 @@ async fn wrong_schedules_change_nothing() -> Result<()> {
     );
     let large = json!({ "every": "1h", "payload": "x".repeat(1 << 20) });
     assert_refused!(
-        send(&instance, &format!("PUT {AT}/nightly"), &large).await?,
+        instance.send(&format!("PUT {AT}/nightly"), &large).await?,
         413,
         "too_large"
     );
@@ -232,16 +232,13 @@ async fn queue_that_cannot_have_schedules_refuses_them() -> Result<()> {
         .configure(dueq::Limits::new().max_payload_bytes(3))
         .await?;
     let body = json!({ "every": "1h", "payload": "1234" });
-    let answer = send(&instance, &format!("PUT {AT}/sync"), &body).await?;
+    let answer = instance.send(&format!("PUT {AT}/sync"), &body).await?;
     assert_refused!(&answer, 400, "invalid_input");
     assert!(answer.body.contains("payload has 4 bytes"), "{answer:?}");
     queue.partition_into(2).await?;
-    let answer = send(
-        &instance,
-        &format!("PUT {AT}/sync"),
-        &json!({ "every": "1h" }),
-    )
-    .await?;
+    let answer = instance
+        .send(&format!("PUT {AT}/sync"), &json!({ "every": "1h" }))
+        .await?;
     assert_eq!(
         (answer.status, &answer.json()?["applied"]),
         (400, &json!("no")),

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{AT, ask, nightly, send};
+use super::{AT, nightly};
 use crate::assert_refused;
 use crate::instance::{Answer, Instance};
 
@@ -12,7 +12,9 @@ async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
     let instance = Instance::open().await?;
     let apply = async |query: &str, schedules: Value| {
         let line = format!("POST {AT}?{query}");
-        send(&instance, &line, &json!({ "schedules": schedules })).await
+        instance
+            .send(&line, &json!({ "schedules": schedules }))
+            .await
     };
     let two = json!([{ "name": "a", "every": "1h" }, { "name": "b", "every": "2h", "payload_json": { "x": 1 } }]);
     let words = |answer: &Answer| -> Result<Vec<String>> {
@@ -46,15 +48,17 @@ async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
         foreign.body.contains("belongs to the set billing"),
         "{foreign:?}"
     );
-    let own = send(&instance, &format!("PUT {AT}/a"), &json!({ "every": "1h" })).await?;
+    let own = instance
+        .send(&format!("PUT {AT}/a"), &json!({ "every": "1h" }))
+        .await?;
     assert_refused!(&own, 409, "other_set");
     assert!(own.body.contains("?set=billing"), "{own:?}");
-    let own = send(
-        &instance,
-        &format!("PUT {AT}/a?set=billing"),
-        &json!({ "every": "1h" }),
-    )
-    .await?;
+    let own = instance
+        .send(
+            &format!("PUT {AT}/a?set=billing"),
+            &json!({ "every": "1h" }),
+        )
+        .await?;
     assert_eq!((own.status, &own.json()?["outcome"]), (200, &json!("kept")));
 
     let dry = apply(
@@ -79,21 +83,15 @@ async fn set_is_declared_in_one_step_and_pruned() -> Result<()> {
 async fn pages_have_each_schedule_once() -> Result<()> {
     let instance = Instance::open().await?;
     let all: Vec<_> = (0..450).map(|number| json!({ "name": format!("s/{number:03}"), "every": "1h", "payload": "secret" })).collect();
-    send(
-        &instance,
-        &format!("POST {AT}?set=a"),
-        &json!({ "schedules": all }),
-    )
-    .await?;
-    send(
-        &instance,
-        &format!("PUT {AT}/z?set=b"),
-        &json!({ "every": "1h" }),
-    )
-    .await?;
+    instance
+        .send(&format!("POST {AT}?set=a"), &json!({ "schedules": all }))
+        .await?;
+    instance
+        .send(&format!("PUT {AT}/z?set=b"), &json!({ "every": "1h" }))
+        .await?;
     let (mut names, mut next) = (Vec::new(), Some(format!("{AT}?limit=150")));
     while let Some(page) = next {
-        let answer = ask(&instance, &format!("GET {page}")).await?;
+        let answer = instance.call(&format!("GET {page}")).await?;
         assert!(!answer.body.contains("secret"), "lists have no payloads");
         let list = answer.json()?;
         let page = list["schedules"].as_array().context("a list")?;
@@ -102,7 +100,7 @@ async fn pages_have_each_schedule_once() -> Result<()> {
             let href = schedule["href"].as_str().context("an address")?;
             names.push(schedule["name"].as_str().context("a name")?.to_owned());
             if names.len() % 100 == 1 {
-                let one = ask(&instance, &format!("GET {href}")).await?;
+                let one = instance.call(&format!("GET {href}")).await?;
                 assert_eq!(
                     (one.status, &one.json()?["name"]),
                     (200, &schedule["name"]),
@@ -127,10 +125,10 @@ async fn pages_have_each_schedule_once() -> Result<()> {
         "limit=1&limit=1",
         "lmit=1",
     ] {
-        let answer = ask(&instance, &format!("GET {AT}?{query}")).await?;
+        let answer = instance.call(&format!("GET {AT}?{query}")).await?;
         assert_refused!(&answer, 400, "invalid_input", "{query}");
     }
-    let page = ask(&instance, &format!("GET {AT}?limit=1")).await?.json()?;
+    let page = instance.call(&format!("GET {AT}?limit=1")).await?.json()?;
     let cursor = page["next"]
         .as_str()
         .and_then(|next| next.split("cursor=").nth(1))
@@ -144,13 +142,13 @@ async fn pages_have_each_schedule_once() -> Result<()> {
         &format!("{cursor}A"),
         &cursor[1..],
     ] {
-        let answer = ask(&instance, &format!("GET {AT}?cursor={wrong}")).await?;
+        let answer = instance.call(&format!("GET {AT}?cursor={wrong}")).await?;
         assert_refused!(&answer, 400, "invalid_cursor", "{wrong}");
     }
     let other = format!("GET /v1/queues/mail/schedules?cursor={cursor}");
-    assert_refused!(ask(&instance, &other).await?, 400, "invalid_cursor");
+    assert_refused!(instance.call(&other).await?, 400, "invalid_cursor");
     assert_refused!(
-        ask(&instance, "GET /v1/queues/mail/schedules").await?,
+        instance.call("GET /v1/queues/mail/schedules").await?,
         404,
         "no_such_queue"
     );
@@ -160,18 +158,22 @@ async fn pages_have_each_schedule_once() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn preview_shows_fires_and_clock_changes() -> Result<()> {
     let instance = Instance::open().await?;
-    send(&instance, &format!("PUT {AT}/nightly"), &nightly()).await?;
-    let next = ask(&instance, &format!("GET {AT}/nightly/next"))
+    instance
+        .send(&format!("PUT {AT}/nightly"), &nightly())
+        .await?;
+    let next = instance
+        .call(&format!("GET {AT}/nightly/next"))
         .await?
         .json()?;
-    let schedule = ask(&instance, &format!("GET {AT}/nightly")).await?.json()?;
+    let schedule = instance.call(&format!("GET {AT}/nightly")).await?.json()?;
     let fires = next["fires"].as_array().context("fires")?;
     assert_eq!((fires.len(), &next["zone"]), (10, &json!("Europe/Paris")));
     assert_eq!(fires[0]["nominal_ms"], schedule["next_ms"], "{next}");
     let spring = "from=2027-03-27T00:00:00%2B01:00&count=3";
     let of_rule = format!("GET /v1/fires?cron=30%202%20*%20*%20*&zone=Europe/Paris&{spring}");
-    let of_rule = ask(&instance, &of_rule).await?.json()?;
-    let stored = ask(&instance, &format!("GET {AT}/nightly/next?{spring}"))
+    let of_rule = instance.call(&of_rule).await?.json()?;
+    let stored = instance
+        .call(&format!("GET {AT}/nightly/next?{spring}"))
         .await?
         .json()?;
     for answer in [&of_rule, &stored] {
@@ -197,17 +199,16 @@ async fn preview_shows_fires_and_clock_changes() -> Result<()> {
             )
         );
     }
-    ask(&instance, &format!("PUT {AT}/nightly/pause")).await?;
-    let paused = ask(&instance, &format!("GET {AT}/nightly/next"))
+    instance.call(&format!("PUT {AT}/nightly/pause")).await?;
+    let paused = instance
+        .call(&format!("GET {AT}/nightly/next"))
         .await?
         .json()?;
     assert_eq!(paused["fires"], json!([]));
-    let every = ask(
-        &instance,
-        "GET /v1/fires?every=50ms&count=1000&from=1970-01-01T00:00:00Z",
-    )
-    .await?
-    .json()?;
+    let every = instance
+        .call("GET /v1/fires?every=50ms&count=1000&from=1970-01-01T00:00:00Z")
+        .await?
+        .json()?;
     assert_eq!(
         (&every["fires"][999]["nominal_ms"], &every["zone"]),
         (&json!(50_000), &json!("UTC"))
@@ -223,7 +224,9 @@ async fn preview_shows_fires_and_clock_changes() -> Result<()> {
         "from=",
         "n=5",
     ] {
-        let answer = ask(&instance, &format!("GET {AT}/nightly/next?{query}")).await?;
+        let answer = instance
+            .call(&format!("GET {AT}/nightly/next?{query}"))
+            .await?;
         assert_refused!(&answer, 400, "invalid_input", "{query}");
     }
     for query in [
@@ -242,7 +245,7 @@ async fn preview_shows_fires_and_clock_changes() -> Result<()> {
         "every=1h&every=1h",
         "every=1h&x=1",
     ] {
-        let answer = ask(&instance, &format!("GET /v1/fires?{query}")).await?;
+        let answer = instance.call(&format!("GET /v1/fires?{query}")).await?;
         assert_refused!(&answer, 400, "invalid_input", "{query}");
     }
     Ok(())

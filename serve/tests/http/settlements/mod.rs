@@ -8,11 +8,11 @@ use anyhow::{Context, Result};
 use dueq::{Delivery, Message, Queue, State};
 use serde_json::{Value, json};
 
-use crate::instance::{Answer, Instance};
+use crate::assert_has;
+use crate::instance::{Answer, Instance, JSON};
 
 const SETTLE: &str = "POST /v1/queues/orders/settlements";
 const EXTEND: &str = "POST /v1/queues/orders/extensions";
-const JSON: &str = "Content-Type: application/json";
 const LONG: Duration = Duration::from_secs(600);
 
 /// Pushes messages with these ids and claims them, in the order of the ids.
@@ -99,11 +99,7 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
     assert_eq!(stored("{push}/1").await?.payload, b"ship");
     // A repetition changes nothing, and says so.
     let (counts, results) = settle(&instance, items).await?;
-    assert_eq!(
-        (&counts["done"], &counts["lost"]),
-        (&json!(0), &json!(7)),
-        "{counts}"
-    );
+    assert_has!(counts, { "done": 0, "lost": 7 });
     assert_eq!(results[0]["outcome"], "gone");
     assert_eq!(results[1]["outcome"], "lost");
     assert_eq!(stored("retry").await?.failures, 1);
@@ -226,11 +222,7 @@ async fn extension_makes_a_lease_end_later() -> Result<()> {
     let answer = instance.ask(EXTEND, &[JSON], &body.to_string()).await?;
     assert_eq!(answer.status, 200, "{answer:?}");
     let (counts, results) = results(&answer)?;
-    assert_eq!(
-        (&counts["done"], &counts["lost"], &counts["refused"]),
-        (&json!(1), &json!(1), &json!(6)),
-        "{counts}"
-    );
+    assert_has!(counts, { "done": 1, "lost": 1, "refused": 6 });
     assert_eq!(
         (&results[0]["outcome"], &results[1]["outcome"]),
         (&json!("extended"), &json!("gone"))

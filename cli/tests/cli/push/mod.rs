@@ -1,0 +1,6 @@
+//! Pushes of lines of a file, and in business hours.
+
+pub(crate) mod again;
+pub(crate) mod lost_file;
+pub(crate) mod ndjson;
+pub(crate) mod within;

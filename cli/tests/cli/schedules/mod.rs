@@ -1,0 +1,5 @@
+//! `dueq schedule`.
+
+pub(crate) mod changes;
+pub(crate) mod files;
+pub(crate) mod schedule;

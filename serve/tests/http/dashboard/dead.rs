@@ -1,0 +1,301 @@
+//! `/queues/Q/dead`: groups, requeue, purge and the file.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Message, Queue};
+use serde_json::Value;
+
+use crate::dashboard::look::{claimed, led, look, submit};
+use crate::instance::{Answer, Instance};
+
+const AT: &str = "/queues/orders/dead";
+
+/// Messages that die with these errors; the ids are their numbers.
+async fn bury(queue: &Queue, errors: &[&str]) -> Result<()> {
+    for (number, error) in errors.iter().enumerate() {
+        let message = Message::new(format!("secret {number}")).id(number.to_string());
+        assert!(queue.push_message(message).await?.is_created());
+        for delivery in claimed(queue, 1).await? {
+            let _ = delivery.bury(error).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The operation that a form has begun, when it has ended.
+async fn ended(instance: &Instance, answer: &Answer) -> Result<Value> {
+    let to = answer
+        .header("location")
+        .with_context(|| answer.body.clone())?;
+    let id = to
+        .strip_prefix("/operations/orders/")
+        .context("an operation")?;
+    let id = id.strip_suffix("?did=begun").context("an id")?;
+    loop {
+        let line = format!("GET /v1/queues/orders/operations/{id}");
+        let operation = instance.read(&line).await?;
+        if operation["state"] != "running" {
+            return Ok(operation);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The value of a hidden field of a page.
+fn field<'a>(body: &'a str, name: &str) -> &'a str {
+    let value = body.split(&format!("name=\"{name}\" value=\"")).nth(1);
+    value
+        .and_then(|value| value.split('"').next())
+        .unwrap_or_default()
+}
+
+#[tokio::test]
+async fn groups_have_counts_and_crashes_are_apart() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let empty_queue = instance.queue("empty").await?;
+    bury(&queue, &["timeout\nat 1", "timeout\nat 2", "<b>refused"]).await?;
+    // Its leases run out more often than once.
+    queue.configure(dueq::Limits::new().max_crashes(0)).await?;
+    let past = dueq::Due::at_ms(1_700_000_000_000);
+    queue.push("x").id("crash").due(past).await?;
+    // A claim over HTTP makes the server attend the queue: it takes back what nobody settles.
+    let json = ["Content-Type: application/json"];
+    let claim = instance.ask("POST /v1/queues/orders/claims", &json, "{\"lease_ms\": 1}");
+    assert_eq!(claim.await?.status, 200);
+    while queue.stats().await?.dead < 4 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let shown = look(&instance, AT).await?;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    let (failed, crashed) = shown
+        .body
+        .split_once("<h2>Crashed</h2>")
+        .context("crashes")?;
+    assert!(
+        failed.contains("timeout") && failed.contains("<td>2</td>"),
+        "{failed}"
+    );
+    assert!(
+        failed.contains("refused") && !failed.contains("<b>"),
+        "{failed}"
+    );
+    assert!(crashed.contains("the lease ran out 1 times"), "{crashed}");
+    assert!(
+        crashed.contains("/queues/orders/messages/crash"),
+        "{crashed}"
+    );
+    assert!(!shown.body.contains("secret"), "{}", shown.body);
+    let none = look(&instance, "/queues/empty/dead").await?;
+    assert!(none.body.contains("No message is dead"), "{}", none.body);
+    drop(empty_queue);
+    assert_eq!(look(&instance, "/queues/none/dead").await?.status, 404);
+    Ok(())
+}
+
+#[tokio::test]
+async fn group_is_requeued_and_what_died_later_stays() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    bury(&queue, &["timeout\nat 1", "refused", " timeout"]).await?;
+    // The row leads to a form: nothing happens by one click.
+    let shown = look(&instance, AT).await?.body;
+    let link = "/queues/orders/dead?group=dGltZW91dA&amp;crashed=false#requeue";
+    assert!(shown.contains(link), "{shown}");
+    let at = format!("{AT}?group=dGltZW91dA&crashed=false");
+    let shown = look(&instance, &at).await?.body;
+    for part in [
+        "Requeue one error",
+        "timeout</strong>: 2.",
+        "Requeue this error",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    // A problem page leads back to the same form.
+    let action = "action=\"/queues/orders/dead?group=dGltZW91dA&amp;crashed=false\"";
+    assert!(shown.contains(action), "{shown}");
+    let broken = look(&instance, &format!("{AT}?group=%21")).await?;
+    assert_eq!(broken.status, 400, "{}", broken.body);
+    let (before_ms, key) = (field(&shown, "before_ms"), field(&shown, "error"));
+    let form = format!("action=requeue&before_ms={before_ms}&error={key}&crashed=false");
+    let done = async |form: &str| {
+        let answer = submit(&instance, None, AT, form).await?;
+        assert_eq!(answer.status, 303, "{}", answer.body);
+        Ok::<_, anyhow::Error>(ended(&instance, &answer).await?["done"].clone())
+    };
+    assert_eq!(
+        done(&form.replace("crashed=false", "crashed=true")).await?,
+        0
+    );
+    for before in ["2020-01-01T00:00Z", "1h+ago"] {
+        assert_eq!(done(&format!("{form}&until={before}")).await?, 0);
+    }
+    assert_eq!(
+        done(&format!("{form}&pace=1000&until=tomorrow+00:00")).await?,
+        2
+    );
+    assert_eq!(queue.stats().await?.dead, 1);
+    // A second click does nothing more, and what died again stays dead.
+    for delivery in claimed(&queue, 2).await? {
+        let _ = delivery.bury("timeout").await?;
+    }
+    assert_eq!(done(&form).await?, 0);
+    assert_eq!(queue.stats().await?.dead, 3);
+    for wrong in [
+        "error=%21&crashed=false",
+        "error=&until=soon",
+        "error=&until=soon+ago",
+    ] {
+        let body = format!("action=requeue&before_ms={before_ms}&{wrong}");
+        let answer = submit(&instance, None, AT, &body).await?;
+        assert_eq!(answer.status, 400, "{wrong}: {}", answer.body);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn requeue_of_all_is_an_operation_with_canary_and_pace() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    bury(&queue, &["a", "b"]).await?;
+    let shown = look(&instance, AT).await?.body;
+    let before_ms = field(&shown, "before_ms");
+    let form = format!("action=requeue&before_ms={before_ms}&canary=&pace=500");
+    let operation = ended(&instance, &submit(&instance, None, AT, &form).await?).await?;
+    assert_eq!(
+        (&operation["kind"], &operation["pace"]),
+        (&"requeue".into(), &500.into())
+    );
+    assert_eq!(
+        (&operation["done"], operation["before_ms"].to_string()),
+        (&2.into(), before_ms.to_owned())
+    );
+    assert_eq!(queue.stats().await?.dead, 0);
+    for form in [
+        "action=requeue",
+        "action=requeue&before_ms=x",
+        "action=requeue&before_ms=1&canary=101",
+        "action=requeue&before_ms=1&canary=1.5",
+        "action=drop&before_ms=1",
+        "action=group&before_ms=1&error=%3F",
+    ] {
+        assert_eq!(
+            submit(&instance, None, AT, form).await?.status,
+            400,
+            "{form}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn purge_needs_the_number_and_the_file_has_all_first() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    bury(&queue, &["a", "b", "c"]).await?;
+    // Longer than what a page shows, and no text.
+    let large = vec![0xff_u8; 100_000];
+    queue.push(large.clone()).id("large").await?;
+    for delivery in claimed(&queue, 1).await? {
+        let _ = delivery.bury("d").await?;
+    }
+    let bearer = instance.bearer("operator");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let shown = instance.ask(&format!("GET {AT}"), &headers, "").await?.body;
+    let (before_ms, count) = (field(&shown, "before_ms"), field(&shown, "count"));
+    assert_eq!(count, "4", "{shown}");
+    let file = instance
+        .ask(
+            &format!("GET /queues/orders/dead.ndjson?before_ms={before_ms}"),
+            &headers,
+            "",
+        )
+        .await?;
+    assert_eq!(file.header("content-type"), Some("application/x-ndjson"));
+    let chunks = dechunked(&file.body);
+    let lines = chunks.lines().map(serde_json::from_str::<Value>);
+    let lines = lines.collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(lines.len(), 5, "{}", chunks.len());
+    assert_eq!(
+        (&lines[0]["id"], &lines[0]["payload"]),
+        (&"0".into(), &"secret 0".into())
+    );
+    let encoded = lines[3]["payload_base64"].as_str().map(str::len);
+    assert_eq!(encoded, Some(large.len().div_ceil(3) * 4));
+    assert_eq!(
+        lines[4],
+        serde_json::json!({"exported": 4, "complete": true})
+    );
+    // Others: without payloads, or not at all.
+    for (token, status) in [
+        ("viewer", 403),
+        ("producer", 403),
+        ("foreigner", 403),
+        ("consumer", 200),
+    ] {
+        let bearer = instance.bearer(token);
+        let headers = ["Accept: text/html", bearer.as_str()];
+        let answer = instance
+            .ask("GET /queues/orders/dead.ndjson", &headers, "")
+            .await?;
+        assert_eq!(answer.status, status, "{token}");
+    }
+    let operator = Some("operator");
+    let form =
+        |typed: &str| format!("action=purge&before_ms={before_ms}&count={count}&typed={typed}");
+    for typed in ["", "3", "four", "-4"] {
+        let answer = submit(&instance, operator, AT, &form(typed)).await?;
+        assert_eq!(answer.status, 400, "{typed}");
+    }
+    for token in ["viewer", "producer", "consumer"] {
+        let forms = [
+            form("4"),
+            format!("action=requeue&before_ms={before_ms}"),
+            format!("action=requeue&before_ms={before_ms}&error=YQ&crashed=false"),
+        ];
+        for form in forms {
+            let answer = submit(&instance, Some(token), AT, &form).await?;
+            assert_eq!(answer.status, 403, "{token} {form}: {}", answer.body);
+        }
+    }
+    assert_eq!(queue.stats().await?.dead, 4);
+    let answer = submit(&instance, operator, AT, &form("4")).await?;
+    let to = answer.header("location").unwrap_or_default().to_owned();
+    assert!(to.starts_with("/operations/orders/"), "{}", answer.body);
+    while queue.stats().await?.dead > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    // A second click finds nothing left.
+    let again = submit(&instance, operator, AT, &form("4")).await?;
+    assert_eq!(again.status, 303, "{}", again.body);
+    let missing = submit(&instance, operator, "/queues/none/dead", &form("4")).await?;
+    assert_eq!(missing.status, 404, "{}", missing.body);
+    led(
+        &submit(
+            &instance,
+            operator,
+            "/queues/orders/messages",
+            "action=cancel",
+        )
+        .await?,
+        "/queues/orders/messages?did=nothing_selected",
+    );
+    Ok(())
+}
+
+/// The body without the lengths of its chunks.
+fn dechunked(body: &str) -> String {
+    let (mut rest, mut whole) = (body, String::new());
+    while let Some((length, after)) = rest.split_once("\r\n") {
+        let Ok(length) = usize::from_str_radix(length.trim(), 16) else {
+            return body.to_owned();
+        };
+        let Some((chunk, end)) = after.split_at_checked(length) else {
+            break;
+        };
+        whole.push_str(chunk);
+        rest = end.trim_start_matches("\r\n");
+    }
+    whole
+}

@@ -1,0 +1,205 @@
+//! `/queues/Q/messages/ID`: what it shows, and its actions.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Message, OnExpire};
+
+use crate::dashboard::look::{after, claimed, led, look, submit};
+use crate::instance::Instance;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const AT: &str = "/queues/orders/messages";
+
+#[tokio::test]
+async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let message = Message::new(r#"{"order": 42, "to": "<b>\u202e"}"#)
+        .id("a/b")
+        .due(HOUR)
+        .expires_after(HOUR)
+        .on_expire(OnExpire::Drop)
+        .max_attempts(7);
+    assert!(queue.push_message(message).await?.is_created());
+    let found = look(&instance, &format!("{AT}/~YS9i")).await?;
+    assert_eq!(found.status, 200, "{}", found.body);
+    for part in [
+        "a/b",
+        "state scheduled",
+        "It is due",
+        "in 59 min",
+        "It expires, and is dropped",
+        "of 7 attempts",
+        "{ 2 fields }",
+        "&#60;b&#62;",
+        "dueq run-now orders a/b",
+        "dueq cancel orders a/b",
+        "curl -sS -X DELETE",
+        "messages/~YS9i",
+        "/v1/queues/orders/messages/~YS9i/payload",
+    ] {
+        let is_there = found.body.contains(part)
+            || found
+                .body
+                .contains(&part.replace("&#60;", "&lt;").replace("&#62;", "&gt;"));
+        assert!(is_there, "{part}: {}", found.body);
+    }
+    for part in ["<b>", "Requeue", "value=\"remove\"", "style="] {
+        assert!(!found.body.contains(part), "{part}: {}", found.body);
+    }
+    // Dead: only what fits.
+    assert_eq!(queue.run_now("a/b").await?, dueq::RunNow::Moved);
+    for delivery in claimed(&queue, 1).await? {
+        let leased = look(&instance, &format!("{AT}/~YS9i")).await?;
+        assert!(leased.body.contains("The lease of its handler ends"));
+        assert!(leased.body.contains("End the lease"), "{}", leased.body);
+        assert!(!leased.body.contains("value=\"cancel\""), "{}", leased.body);
+        let _ = delivery.bury("<script>first\nsecond").await?;
+    }
+    let dead = look(&instance, &format!("{AT}/~YS9i")).await?.body;
+    for part in [
+        "state dead",
+        "It died",
+        "value=\"requeue\"",
+        "value=\"remove\"",
+        "script&#62;first\nsecond",
+    ] {
+        assert!(dead.contains(part), "{part}: {dead}");
+    }
+    assert!(
+        !dead.contains("<script>") && !dead.contains("value=\"cancel\""),
+        "{dead}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    queue.push("x").id("1").due(HOUR).await?;
+    let own = format!("{AT}/1");
+    let due_ms = queue.get("1").await?.context("it waits")?.time_ms;
+    let moved = format!("action=reschedule&when=48h&expected_due_ms={due_ms}");
+    led(
+        &submit(&instance, None, &own, &moved).await?,
+        &format!("{own}?did=moved"),
+    );
+    let later = queue.get("1").await?.context("it waits")?.time_ms;
+    assert!(later > due_ms + 40 * 3_600_000, "{later}");
+    // The same form again: the page was made before the move.
+    let again = submit(&instance, None, &own, &moved).await?;
+    assert_eq!(again.status, 409, "{}", again.body);
+    assert!(again.body.contains("due_changed") && again.body.contains("Nothing was changed"));
+    assert_eq!(queue.get("1").await?.context("it waits")?.time_ms, later);
+    // A time of clocks in the zone of the page.
+    let paris = submit(
+        &instance,
+        None,
+        &format!("{own}?tz=Europe/Paris"),
+        "action=reschedule&when=2099-12-01+20%3A00",
+    )
+    .await?;
+    led(&paris, &format!("{own}?did=moved"));
+    assert_eq!(
+        queue.get("1").await?.context("it waits")?.time_ms,
+        4_099_834_800_000
+    );
+    for (body, status) in [
+        ("action=reschedule&when=soon", 400),
+        ("action=reschedule", 400),
+        ("action=reschedule&when=1h&expected_due_ms=x", 400),
+        ("action=drop", 400),
+        ("", 400),
+        ("action=requeue", 409),
+        ("action=undo", 303),
+    ] {
+        assert_eq!(
+            submit(&instance, None, &own, body).await?.status,
+            status,
+            "{body}"
+        );
+    }
+    led(
+        &submit(&instance, None, &own, "action=run_now").await?,
+        &format!("{own}?did=due"),
+    );
+    led(
+        &submit(&instance, None, &own, "action=run_now").await?,
+        &format!("{own}?did=already"),
+    );
+    for delivery in claimed(&queue, 1).await? {
+        for action in ["run_now", "cancel", "reschedule&when=1h"] {
+            let answer = submit(&instance, None, &own, &format!("action={action}")).await?;
+            assert_eq!(answer.status, 409, "{action}: {}", answer.body);
+        }
+        let _ = delivery.bury("no").await?;
+    }
+    let answer = submit(&instance, None, &own, "action=cancel").await?;
+    assert_eq!(answer.status, 409, "{}", answer.body);
+    led(
+        &submit(&instance, None, &own, "action=requeue").await?,
+        &format!("{own}?did=requeued"),
+    );
+    assert_eq!(
+        submit(&instance, None, &own, "action=requeue")
+            .await?
+            .status,
+        409
+    );
+    for delivery in claimed(&queue, 1).await? {
+        let _ = delivery.bury("no").await?;
+    }
+    let removed = submit(&instance, None, &own, "action=remove").await?;
+    led(&removed, &format!("{own}?did=removed"));
+    assert!(
+        after(&instance, &removed)
+            .await?
+            .contains("cannot be brought back here")
+    );
+    assert_eq!(
+        submit(&instance, None, &own, "action=undo").await?.status,
+        404
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn unknown_ids_and_withheld_payloads_are_said() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.queue("orders").await?;
+    queue.push("secret text").id("2").due(HOUR).await?;
+    let bearer = instance.bearer("viewer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let shown = instance.ask(&format!("GET {AT}/2"), &headers, "").await?;
+    assert_eq!(shown.status, 200, "{}", shown.body);
+    assert!(shown.body.contains("Your role may not read payloads"));
+    assert!(!shown.body.contains("secret") && !shown.body.contains("name=\"action\""));
+    for action in [
+        "cancel",
+        "run_now",
+        "reschedule&when=1h",
+        "requeue",
+        "remove",
+    ] {
+        let own = format!("{AT}/2");
+        let answer = submit(&instance, Some("viewer"), &own, &format!("action={action}")).await?;
+        assert_eq!(answer.status, 403, "{action}: {}", answer.body);
+    }
+    assert!(queue.get("2").await?.is_some());
+    let unknown = instance
+        .ask(&format!("GET {AT}/none"), &headers, "")
+        .await?;
+    assert_eq!(unknown.status, 404);
+    assert!(unknown.body.contains("remembers none"), "{}", unknown.body);
+    let no_queue = instance
+        .ask("GET /queues/none/messages/1", &headers, "")
+        .await?;
+    assert_eq!(no_queue.status, 404);
+    let foreigner = instance.bearer("foreigner");
+    let headers = ["Accept: text/html", foreigner.as_str()];
+    let foreign = instance.ask(&format!("GET {AT}/2"), &headers, "").await?;
+    assert_eq!(foreign.status, 403, "{}", foreign.body);
+    Ok(())
+}

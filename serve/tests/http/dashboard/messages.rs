@@ -1,0 +1,276 @@
+//! `/queues/Q/messages`: tabs, times, pages, and actions on a selection.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Due, Message, Queue};
+use serde_json::Value;
+
+use crate::dashboard::look::{claimed, led, look, submit};
+use crate::instance::Instance;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const AT: &str = "/queues/orders/messages";
+const DUE_MS: u64 = 2_000_000_000_000;
+
+/// A queue with messages `0` to `n`, each due a second after the one before.
+async fn filled(instance: &Instance, n: u64) -> Result<Queue> {
+    let queue = instance.client.queue("orders")?;
+    let message = |k: u64| {
+        let due = Due::at_ms(DUE_MS + k * 1_000);
+        Message::new("secret").id(k.to_string()).due(due)
+    };
+    for receipt in queue.push_many((0..n).map(message)).await {
+        assert!(receipt?.is_created());
+    }
+    Ok(queue)
+}
+
+/// The ids on a page, in their order.
+fn ids(body: &str) -> Vec<String> {
+    let links = body.split("/queues/orders/messages/").skip(1);
+    let ids = links.filter_map(|link| link.split_once('"').map(|(id, _)| id.to_owned()));
+    ids.collect()
+}
+
+/// The ids of this page and all that follow.
+async fn all(instance: &Instance, address: &str) -> Result<Vec<String>> {
+    let (mut found, mut next) = (Vec::new(), Some(address.to_owned()));
+    while let Some(address) = next {
+        let shown = look(instance, &address).await?;
+        assert_eq!(shown.status, 200, "{}", shown.body);
+        found.extend(ids(&shown.body));
+        let link = shown
+            .body
+            .split_once("\" rel=\"next\"")
+            .map(|(before, _)| before);
+        next = link.and_then(|before| Some(before.rsplit_once('"')?.1.replace("&#38;", "&")));
+    }
+    Ok(found)
+}
+
+#[tokio::test]
+async fn pages_have_every_message_once_in_both_orders() -> Result<()> {
+    let instance = Instance::open().await?;
+    filled(&instance, 250).await?;
+    let mut expected: Vec<_> = (0..250).map(|k: u64| k.to_string()).collect();
+    assert_eq!(all(&instance, AT).await?, expected);
+    expected.reverse();
+    assert_eq!(
+        all(&instance, &format!("{AT}?state=scheduled&order=newest")).await?,
+        expected
+    );
+    let first = look(&instance, AT).await?;
+    for part in [
+        "state scheduled",
+        "250",
+        "Cancel the selected",
+        "2033-05-18 03:33:20 UTC",
+    ] {
+        assert!(first.body.contains(part), "{part}: {}", first.body);
+    }
+    assert!(!first.body.contains("secret") && !first.body.contains("Requeue the selected"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn bounds_of_a_bar_lead_to_exactly_its_messages() -> Result<()> {
+    let instance = Instance::open().await?;
+    filled(&instance, 250).await?;
+    let (from, before) = (DUE_MS + 10_000, DUE_MS + 240_000);
+    let mut expected: Vec<_> = (10..240).map(|k: u64| k.to_string()).collect();
+    let bounds = format!("from={from}&before={before}");
+    assert_eq!(all(&instance, &format!("{AT}?{bounds}")).await?, expected);
+    expected.reverse();
+    assert_eq!(
+        all(&instance, &format!("{AT}?order=newest&{bounds}")).await?,
+        expected
+    );
+    let address = format!("/v1/queues/orders/dues?times={from},{before}");
+    let dues = instance.read(&format!("GET {address}")).await?;
+    assert_eq!(dues["slots"][1]["count"], expected.len(), "{dues}");
+    // A time of clocks in the zone of the page; latest first it goes back from there.
+    let paris = format!("{AT}?tz=Europe/Paris&from=2033-05-18+05%3A35");
+    assert_eq!(all(&instance, &paris).await?.len(), 150);
+    let back = format!("{AT}?order=newest&from=2033-05-18T03:33:21Z");
+    assert_eq!(all(&instance, &back).await?, ["1", "0"]);
+    for query in [
+        "state=all",
+        "from=soon",
+        "before=soon",
+        "order=up",
+        "cursor=x",
+        "tz=Mars/Base",
+    ] {
+        let answer = look(&instance, &format!("{AT}?{query}")).await?;
+        assert_eq!(answer.status, 400, "{query}");
+    }
+    let empty = look(&instance, &format!("{AT}?before=2001-01-01T00:00:00Z")).await?;
+    assert!(
+        empty
+            .body
+            .contains("No message is scheduled within these times")
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn operator_cancels_a_selection_by_an_operation() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = filled(&instance, 5).await?;
+    queue.push("x").id("a/b").due(HOUR).await?;
+    let form = "action=cancel&id=0&id=~YS9i&id=none&back=state%3Dscheduled";
+    let answer = submit(&instance, None, AT, form).await?;
+    let to = answer.header("location").context("an address")?;
+    let id = to
+        .strip_prefix("/operations/orders/")
+        .context("an operation")?;
+    let id = id.strip_suffix("?did=begun").context("an id")?;
+    loop {
+        let line = format!("GET /v1/queues/orders/operations/{id}");
+        let operation: Value = instance.read(&line).await?;
+        if operation["state"] == "done" {
+            assert_eq!(
+                (&operation["done"], &operation["skipped"]["absent"]),
+                (&2.into(), &1.into())
+            );
+            break;
+        }
+        assert_eq!(operation["state"], "running", "{operation}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(queue.stats().await?.scheduled, 4);
+    // Nothing is selected, too much, or no id.
+    let none = submit(&instance, None, AT, "action=cancel&back=order%3Dnewest").await?;
+    led(&none, &format!("{AT}?order=newest&did=nothing_selected"));
+    let elsewhere = submit(&instance, None, AT, "action=cancel&back=%0d%0ax").await?;
+    led(&elsewhere, &format!("{AT}?did=nothing_selected"));
+    let many = format!("action=cancel{}", "&id=1".repeat(101));
+    for form in [
+        many.as_str(),
+        "action=drop&id=1",
+        "action=cancel&id=~%3F",
+        "id=1",
+    ] {
+        assert_eq!(
+            submit(&instance, None, AT, form).await?.status,
+            400,
+            "{form}"
+        );
+    }
+    assert_eq!(queue.stats().await?.scheduled, 4);
+    Ok(())
+}
+
+#[tokio::test]
+async fn selection_of_one_by_one_says_what_was_not_changed() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = filled(&instance, 2).await?;
+    // A producer begins no operation.
+    let form = "action=cancel&id=0&id=%3Cb%3E&back=state%3Dscheduled";
+    let answer = submit(&instance, Some("producer"), AT, form).await?;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    for part in [
+        "Cancelled 1 of 2",
+        "Not changed: 1",
+        "no message",
+        "state=scheduled",
+    ] {
+        assert!(answer.body.contains(part), "{part}: {}", answer.body);
+    }
+    assert!(!answer.body.contains("<b>"), "{}", answer.body);
+    for id in ["dead", "ready"] {
+        queue.push("x").id(id).await?;
+    }
+    for delivery in claimed(&queue, 2).await? {
+        if delivery.id() == "dead" {
+            let _ = delivery.bury("no").await?;
+        }
+    }
+    let form = "action=requeue&id=dead&id=ready&id=1&back=state%3Ddead";
+    let answer = submit(&instance, Some("operator"), AT, form).await?;
+    for part in [
+        "Requeued 1 of 3",
+        "is leased, not dead",
+        "is scheduled, not dead",
+    ] {
+        assert!(answer.body.contains(part), "{part}: {}", answer.body);
+    }
+    // A second click.
+    let answer = submit(&instance, Some("operator"), AT, form).await?;
+    assert!(answer.body.contains("Requeued 0 of 3"), "{}", answer.body);
+    for (token, form) in [
+        ("viewer", "action=cancel&id=1"),
+        ("viewer", "action=requeue&id=1"),
+        ("producer", "action=requeue&id=1"),
+        ("foreigner", "action=cancel&id=1"),
+    ] {
+        let answer = submit(&instance, Some(token), AT, form).await?;
+        assert_eq!(answer.status, 403, "{token} {form}: {}", answer.body);
+    }
+    assert!(queue.get("1").await?.is_some());
+    let bearer = instance.bearer("viewer");
+    let shown = instance
+        .ask(&format!("GET {AT}"), &["Accept: text/html", &bearer], "")
+        .await?;
+    assert!(!shown.body.contains("checkbox"), "{}", shown.body);
+    Ok(())
+}
+
+#[tokio::test]
+async fn hostile_ids_and_errors_are_text_and_a_lost_redis_is_said() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    let queue = instance.client.queue("<i>q")?;
+    let hostile = "\"><script>alert(1)</script>\u{202e}{{7*7}}";
+    queue.push("x").id(hostile).await?;
+    for delivery in claimed(&queue, 1).await? {
+        let _ = delivery.bury(hostile).await?;
+    }
+    let segment = dueq_input::id_path(b"<i>q");
+    for address in [
+        format!("/queues/{segment}/messages?state=dead"),
+        format!(
+            "/queues/{segment}/messages/{}",
+            dueq_input::id_path(hostile.as_bytes())
+        ),
+        format!("/queues/{segment}/dead"),
+        "/search?id=%22%3E%3Cscript%3Ealert%281%29%3C%2Fscript%3E%E2%80%AE%7B%7B7*7%7D%7D"
+            .to_owned(),
+    ] {
+        let shown = look(&instance, &address).await?;
+        assert_eq!(shown.status, 200, "{}", shown.body);
+        assert!(
+            !shown.body.contains("<script>alert") && !shown.body.contains("<i>q"),
+            "{address}"
+        );
+        assert!(
+            !shown.body.contains('\u{202e}'),
+            "{address}: {}",
+            shown.body
+        );
+        let has_text =
+            shown.body.contains("script&#62;alert(1)") || shown.body.contains("script&gt;alert(1)");
+        assert!(
+            has_text && shown.body.contains("{{7*7}}"),
+            "{address}: {}",
+            shown.body
+        );
+    }
+    let address = format!("/queues/{segment}/messages");
+    assert_eq!(look(&instance, &address).await?.status, 200);
+    instance.redis.kill()?;
+    for address in [
+        address,
+        format!("/queues/{segment}/dead"),
+        "/search?id=1".to_owned(),
+    ] {
+        let lost = look(&instance, &address).await?;
+        assert!(
+            matches!(lost.status, 503 | 504),
+            "{address}: {}",
+            lost.status
+        );
+        assert!(lost.body.starts_with("<!DOCTYPE html>"), "{}", lost.body);
+    }
+    Ok(())
+}

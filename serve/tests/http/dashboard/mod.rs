@@ -1,0 +1,16 @@
+//! The pages of the dashboard, as a browser without JavaScript gets them.
+
+mod audit;
+mod basics;
+mod dead;
+mod look;
+mod message;
+mod messages;
+mod operations;
+mod queue;
+mod queues;
+mod search;
+mod server;
+mod truth;
+mod undo;
+mod workers;

@@ -1,0 +1,141 @@
+//! `/`: all queues.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::Due;
+
+use crate::dashboard::look::{HOSTILE_IN_FORM, look, look_as, look_until, rows};
+use crate::instance::Instance;
+
+/// Queues of each kind of trouble: late, paused, dead, calm.
+async fn troubled(instance: &Instance) -> Result<()> {
+    let calm = instance.client.queue("a-calm")?;
+    for minutes in [2, 2, 7, 59, 90] {
+        let delay = Duration::from_secs(minutes * 60);
+        calm.push("x").delay(delay).await?;
+    }
+    let late = instance.client.queue("z-late")?;
+    late.push("x").id("1").due(Due::at_ms(1)).await?;
+    let paused = instance.queue("m-paused").await?;
+    paused.pause().await?;
+    let dead = instance.client.queue("b-dead")?;
+    dead.push("x").id("1").await?;
+    for delivery in dead.claim(1, Duration::from_secs(60)).await? {
+        let _ = delivery.bury("no").await?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn trouble_is_first_and_rows_say_what_is_known() -> Result<()> {
+    let instance = Instance::open().await?;
+    troubled(&instance).await?;
+    let is_known = |page: &str| rows(page).len() == 4 && !page.contains("…");
+    let page = look_until(&instance, "/", is_known).await?;
+    let found = rows(&page);
+    let starts = ["z-late", "m-paused paused", "b-dead", "a-calm"];
+    for (row, start) in found.iter().zip(starts) {
+        assert!(row.starts_with(start), "{found:?}");
+    }
+    // Due between 5 and 10 minutes: one message of the five; after an hour: one.
+    let label = "due within an hour, each 5 minutes: 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1";
+    assert!(page.contains(label), "{page}");
+    let words = "4 queues · 1 overdue · 1 paused · 1 dead message";
+    let summary = crate::dashboard::look::text(&page);
+    assert!(summary.contains(words), "{summary}");
+    // Pushed in the last hour, ended, cancelled: no worker has recorded anything yet.
+    assert!(found[3].contains("– – 0 0 –"), "{found:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn order_filter_and_pages_are_in_the_address() -> Result<()> {
+    let instance = Instance::open().await?;
+    troubled(&instance).await?;
+    let page = look_until(&instance, "/?sort=name", |page| rows(page).len() == 4).await?;
+    let found = rows(&page);
+    assert!(found[0].starts_with("a-calm"), "{found:?}");
+    let page = look(&instance, "/?name=LATE").await?;
+    assert_eq!(rows(&page.body).len(), 1, "{}", page.body);
+    let page = look(&instance, &format!("/?name={HOSTILE_IN_FORM}")).await?;
+    assert_eq!(page.status, 200);
+    assert!(!page.body.contains("<script>alert"), "{}", page.body);
+    assert!(
+        page.body.contains("No queue has this text"),
+        "{}",
+        page.body
+    );
+    for number in 0..100 {
+        let queue = instance.client.queue(&format!("more-{number:03}"))?;
+        queue
+            .push("x")
+            .id("1")
+            .delay(Duration::from_secs(60))
+            .await?;
+    }
+    let second = |page: &str| page.contains("Page 2 of 2") && rows(page).len() == 4;
+    let page = look_until(&instance, "/?page=2", second).await?;
+    let found = rows(&page);
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert!(found[3].starts_with("more-099"), "{found:?}");
+    assert!(page.contains("href=\"/?page=1\""), "{page}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn empty_page_says_what_to_run() -> Result<()> {
+    let instance = Instance::open().await?;
+    let page = look_until(&instance, "/", |page| page.contains("There is no queue")).await?;
+    assert!(page.contains("dueq push orders"), "{page}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_see_their_own_queues_only() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    for name in ["orders", "other-1"] {
+        instance.queue(name).await?;
+    }
+    let end = std::time::Instant::now() + crate::dashboard::look::LIMIT;
+    loop {
+        // The viewer's look reads both queues; the foreigner sees nothing of the one.
+        let all = look_as(&instance, "viewer", "/").await?.body;
+        let own = look_as(&instance, "foreigner", "/").await?.body;
+        assert!(!own.contains("orders</a>"), "{own}");
+        if rows(&all).len() == 2 && rows(&own).len() == 1 {
+            return Ok(());
+        }
+        anyhow::ensure!(std::time::Instant::now() < end, "{all}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn broken_queue_is_a_row_with_its_error() -> Result<()> {
+    let instance = Instance::open().await?;
+    instance.queue("calm").await?;
+    instance.queue("broken").await?;
+    let keys = dueq::queue_keys("broken")?;
+    let scheduled = keys.first().context("a key")?;
+    instance.redis.command(&["DEL", scheduled])?;
+    instance.redis.command(&["SET", scheduled, "x"])?;
+    let broken = |page: &str| page.contains("cannot be read");
+    let page = look_until(&instance, "/", broken).await?;
+    let found = rows(&page);
+    assert!(found[0].starts_with("broken cannot be read"), "{found:?}");
+    assert!(found[1].starts_with("calm"), "{found:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_counts_stay_while_redis_is_away() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    instance.queue("orders").await?;
+    look_until(&instance, "/", |page| rows(page).len() == 1).await?;
+    instance.redis.kill()?;
+    let away = |page: &str| page.contains("Redis does not answer");
+    let page = look_until(&instance, "/", away).await?;
+    assert_eq!(rows(&page).len(), 1, "{page}");
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Undo of a cancel.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dueq::{Due, Message, OnExpire, State};
+
+use crate::dashboard::look::{after, claimed, led, look, submit};
+use crate::instance::{Answer, Instance};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const AT: &str = "/queues/orders/messages";
+
+#[tokio::test]
+async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
+    let instance = Instance::with_tokens().await?;
+    let queue = instance.client.queue("orders")?;
+    let payload = b"\xff\x00".to_vec();
+    let message = Message::new(payload.clone())
+        .id(b"\xffid")
+        .due(HOUR)
+        .expires_after(HOUR)
+        .on_expire(OnExpire::Drop)
+        .window(HOUR)
+        .cost(3)
+        .max_attempts(7);
+    assert!(queue.push_message(message).await?.is_created());
+    let before = queue.get(b"\xffid").await?.context("it waits")?;
+    let own = format!("{AT}/{}", dueq_input::id_path(b"\xffid"));
+    // A producer cancels it without a right to its payload.
+    let producer = Some("producer");
+    let cancelled = submit(&instance, producer, &own, "action=cancel").await?;
+    led(&cancelled, &format!("{own}?did=cancelled"));
+    assert!(queue.get(b"\xffid").await?.is_none());
+    // A second click.
+    led(
+        &submit(&instance, producer, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    let bearer = instance.bearer("producer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let ended = instance.ask(&format!("GET {own}"), &headers, "").await?;
+    assert_eq!(ended.status, 200, "{}", ended.body);
+    for part in [
+        "was cancelled",
+        "Undo the cancel",
+        "remembers its id begins again",
+    ] {
+        assert!(ended.body.contains(part), "{part}: {}", ended.body);
+    }
+    // A viewer sees how it ended, and cannot undo it.
+    let bearer = instance.bearer("viewer");
+    let headers = ["Accept: text/html", bearer.as_str()];
+    let seen = instance.ask(&format!("GET {own}"), &headers, "").await?;
+    assert!(seen.body.contains("was cancelled") && !seen.body.contains("value=\"undo\""));
+    assert_eq!(
+        submit(&instance, Some("viewer"), &own, "action=undo")
+            .await?
+            .status,
+        403
+    );
+    // Two clicks at once: one stores it, and the other finds it.
+    let (one, other) = tokio::join!(
+        submit(&instance, producer, &own, "action=undo"),
+        submit(&instance, producer, &own, "action=undo")
+    );
+    for answer in [one?, other?] {
+        let to = answer.header("location").unwrap_or_default().to_owned();
+        let known = [format!("{own}?did=undone"), format!("{own}?did=there")];
+        assert!(known.contains(&to), "{answer:?}");
+    }
+    let back = queue.get(b"\xffid").await?.context("it is back")?;
+    assert_eq!(back, before);
+    assert_eq!(back.payload, payload);
+    assert_eq!(back.state, State::Scheduled);
+    // Later: the queue has it.
+    led(
+        &submit(&instance, producer, &own, "action=undo").await?,
+        &format!("{own}?did=there"),
+    );
+    assert_eq!(queue.stats().await?.scheduled, 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
+    let instance = Instance::open().await?;
+    let beside = instance.beside().await?;
+    let queue = instance.client.queue("orders")?;
+    let own = format!("{AT}/1");
+    queue.push("first").id("1").due(HOUR).await?;
+    led(
+        &submit(&instance, None, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    // Another instance has not kept it.
+    let elsewhere = look(&beside, &own).await?;
+    assert!(
+        elsewhere.body.contains("cannot be brought back here"),
+        "{}",
+        elsewhere.body
+    );
+    let answer = submit(&beside, None, &own, "action=undo").await?;
+    assert_eq!(answer.status, 404, "{}", answer.body);
+    assert!(
+        answer.body.contains("cannot be brought back"),
+        "{}",
+        answer.body
+    );
+    // Another caller was told that it is cancelled.
+    assert_eq!(queue.cancel("1").await?, dueq::Cancelled::Cancelled);
+    let answer = submit(&instance, None, &own, "action=undo").await?;
+    led(&answer, &format!("{own}?did=used"));
+    assert!(
+        after(&instance, &answer)
+            .await?
+            .contains("Nothing was changed")
+    );
+    // The id is in use again.
+    queue.push("second").id("1").due(HOUR).await?;
+    let answer = submit(&instance, None, &own, "action=undo").await?;
+    led(&answer, &format!("{own}?did=there"));
+    assert!(
+        after(&instance, &answer)
+            .await?
+            .contains("Nothing was changed")
+    );
+    assert_eq!(
+        queue.get("1").await?.context("it waits")?.payload,
+        b"second"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    let message = Message::new("").id("1").due(Due::at_ms(1_700_000_000_123));
+    assert!(queue.push_message(message).await?.is_created());
+    let own = format!("{AT}/1");
+    submit(&instance, None, &own, "action=cancel").await?;
+    led(
+        &submit(&instance, None, &own, "action=undo").await?,
+        &format!("{own}?did=undone"),
+    );
+    let back = queue.get("1").await?.context("it is back")?;
+    assert_eq!((back.time_ms, back.payload_bytes), (1_700_000_000_123, 0));
+    let shown = look(&instance, &own).await?.body;
+    assert!(shown.contains("0 bytes: it is empty"), "{shown}");
+    queue.configure(dueq::Limits::new().layout3()).await?;
+    // Under a lease only the one that follows can be cancelled.
+    for _delivery in claimed(&queue, 1).await? {
+        let next = Message::new("")
+            .id("1")
+            .on_conflict(dueq::OnConflict::Next)
+            .due(HOUR);
+        queue.push_message(next).await?;
+        let shown = look(&instance, &own).await?.body;
+        assert!(shown.contains("Cancel the next"), "{shown}");
+        let answer = submit(&instance, None, &own, "action=cancel").await?;
+        led(&answer, &format!("{own}?did=next_cancelled"));
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.client.queue("orders")?;
+    for round in 0..20 {
+        let own = format!("{AT}/{round}");
+        let message = Message::new("x").id(round.to_string()).due(Duration::ZERO);
+        assert!(queue.push_message(message).await?.is_created());
+        led(
+            &submit(&instance, None, &own, "action=cancel").await?,
+            &format!("{own}?did=cancelled"),
+        );
+        let handled = async {
+            for delivery in claimed(&queue, 1).await? {
+                anyhow::ensure!(delivery.ack().await? == dueq::Settled::Done);
+            }
+            anyhow::Ok(())
+        };
+        let (one, other, handled) = tokio::join!(
+            submit(&instance, None, &own, "action=undo"),
+            submit(&instance, None, &own, "action=undo"),
+            handled
+        );
+        handled?;
+        let to = |answer: &Answer| answer.header("location").unwrap_or_default().to_owned();
+        let known = ["undone", "there", "used"].map(|did| format!("{own}?did={did}"));
+        let reached = [one?, other?].map(|answer| to(&answer));
+        assert!(reached.iter().all(|to| known.contains(to)), "{reached:?}");
+        let undone = reached.iter().filter(|to| **to == known[0]).count();
+        assert_eq!(undone, 1, "{reached:?}");
+        // A third one, later.
+        led(
+            &submit(&instance, None, &own, "action=undo").await?,
+            &format!("{own}?did=used"),
+        );
+        let stats = queue.stats().await?;
+        let left = stats.scheduled + stats.ready + stats.leased;
+        assert_eq!(left, 0, "round {round}: it would be delivered again");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn long_payload_is_kept_only_if_there_is_memory_for_it() -> Result<()> {
+    let instance = Instance::start(|config, _| {
+        // The payload, its copy, and the answer that has it.
+        config.max_body_bytes = 225_000;
+        Ok(Vec::new())
+    })
+    .await?;
+    let queue = instance.client.queue("orders")?;
+    for (id, length, is_kept) in [("fits", 70_000, true), ("large", 80_000, false)] {
+        queue.push(vec![1_u8; length]).id(id).due(HOUR).await?;
+        let own = format!("{AT}/{id}");
+        led(
+            &submit(&instance, None, &own, "action=cancel").await?,
+            &format!("{own}?did=cancelled"),
+        );
+        let shown = look(&instance, &own).await?.body;
+        assert_eq!(shown.contains("Undo the cancel"), is_kept, "{id}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn largest_payload_is_cut_downloaded_and_undone() -> Result<()> {
+    let instance = Instance::start(|_, _| Ok(Vec::new())).await?;
+    let queue = instance.client.queue("orders")?;
+    let limits = dueq::Limits::new().max_payload_bytes(16 << 20);
+    queue.configure(limits).await?;
+    // Each of these bytes is six in JSON.
+    let payload = vec![1_u8; 16 << 20];
+    queue.push(payload.clone()).id("1").due(HOUR).await?;
+    let own = format!("{AT}/1");
+    let shown = look(&instance, &own).await?;
+    assert!(
+        shown.body.contains("16,777,216 bytes"),
+        "{}",
+        &shown.body[..2_000]
+    );
+    assert!(shown.body.contains("the first 65,536 are shown"));
+    assert!(shown.body.len() < 1_000_000, "{}", shown.body.len());
+    led(
+        &submit(&instance, None, &own, "action=cancel").await?,
+        &format!("{own}?did=cancelled"),
+    );
+    led(
+        &submit(&instance, None, &own, "action=undo").await?,
+        &format!("{own}?did=undone"),
+    );
+    let back = queue.get("1").await?.context("it is back")?;
+    assert!(back.payload == payload);
+    Ok(())
+}

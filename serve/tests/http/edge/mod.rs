@@ -1,0 +1,12 @@
+//! Connections, requests and their limits.
+
+mod bodies;
+mod early;
+mod hosts;
+mod limits;
+mod paths;
+pub(crate) mod pressure;
+mod problems;
+mod smuggling;
+mod stop;
+mod tls;

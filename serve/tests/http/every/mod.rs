@@ -1,0 +1,8 @@
+//! What holds for every operation of the OpenAPI document.
+
+pub(crate) mod declared;
+mod document;
+pub(crate) mod faults;
+mod hostile;
+mod matrix;
+mod words;

@@ -1,0 +1,69 @@
+//! An operator ends the lease of a message.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+
+use crate::assert_refused;
+use crate::instance::Instance;
+
+const AT: &str = "/v1/queues/orders/messages";
+const LEASE: Duration = Duration::from_secs(60);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_ends_a_lease_once_on_record() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    let _ = queue.run_now("1").await?;
+    let held = queue.claim(1, LEASE).await?;
+    let shown = instance.read(&format!("GET {AT}/1")).await?;
+    let lease = json!({ "lease": shown["lease"] }).to_string();
+    let line = format!("POST {AT}/1/end-lease");
+    let headers = ["Content-Type: application/json"];
+    let wrong = "{\"lease\": \"0123456789abcdef\"}";
+    assert_refused!(
+        instance.ask(&line, &headers, wrong).await?,
+        409,
+        "not_leased"
+    );
+    assert_refused!(
+        instance.ask(&line, &headers, "{\"lease\": \"x\"}").await?,
+        400,
+        "invalid_input"
+    );
+    let answer = instance.ask(&line, &headers, &lease).await?;
+    assert_eq!(
+        (answer.status, &answer.json()?["outcome"]),
+        (200, &json!("ended"))
+    );
+    // The repetition leaves the next lease alone.
+    let next = queue.claim(1, LEASE).await?;
+    assert_refused!(
+        instance.ask(&line, &headers, &lease).await?,
+        409,
+        "not_leased"
+    );
+    for (delivery, settled) in held.into_iter().zip([dueq::Settled::Lost]) {
+        assert_eq!(delivery.ack().await?, settled);
+    }
+    for delivery in next {
+        assert_eq!(
+            (delivery.attempt(), delivery.ack().await?),
+            (2, dueq::Settled::Done)
+        );
+    }
+    assert_refused!(
+        instance.ask(&line, &headers, &lease).await?,
+        404,
+        "no_such_message"
+    );
+    let audit = instance.audit()?;
+    assert!(
+        audit
+            .iter()
+            .any(|line| line.to_string().contains("end-lease")),
+        "{audit:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,255 @@
+//! The list of queues with their counts.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::assert_refused;
+use crate::instance::{Instance, LIMIT};
+
+/// Asks for the list until it is as expected.
+pub(crate) async fn list_until(
+    instance: &Instance,
+    expected: impl Fn(&Value) -> bool,
+) -> Result<Value> {
+    let end = std::time::Instant::now() + LIMIT;
+    loop {
+        let answer = instance.call("GET /v1/queues").await?;
+        let list = answer.json()?;
+        if answer.status == 200 && expected(&list) {
+            return Ok(list);
+        }
+        anyhow::ensure!(std::time::Instant::now() < end, "the list stays {list}");
+    }
+}
+
+fn of<'a>(list: &'a Value, queue: &str) -> Option<&'a Value> {
+    let mut all = list["queues"].as_array()?.iter();
+    all.find(|listed| listed["queue"] == queue)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
+    let instance = Instance::open().await?;
+    for name in ["orders", "f\u{fc}r", "a b"] {
+        instance.queue(name).await?;
+    }
+    let list = instance.read("GET /v1/queues").await?;
+    let names: Vec<_> = list["queues"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .collect();
+    assert_eq!(names.len(), 3, "{list}");
+    assert_eq!(names[0]["queue"], "a b", "sorted: {list}");
+    for listed in names {
+        assert_eq!(listed["counts"]["scheduled"], 1, "{list}");
+        assert!(
+            listed["age_ms"].as_u64().is_some_and(|age| age < 60_000),
+            "{list}"
+        );
+    }
+    assert_eq!(
+        (&list["complete"], &list["next"]),
+        (&Value::Bool(true), &Value::Null)
+    );
+    Ok(())
+}
+
+/// A list and a search are complete as of the beginning of the last scan.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
+    let instance = Instance::open().await?;
+    instance.queue("q-0").await?;
+    list_until(&instance, |list| list["complete"] == true).await?;
+    for number in 1..4 {
+        let name = format!("q-{number}");
+        instance.queue(&name).await?;
+        let created = std::time::Instant::now();
+        // Whether the scan began after the queue was created.
+        let is_later = |answer: &Value| {
+            let age = answer["names_age_ms"].as_u64().map(Duration::from_millis);
+            age.is_some_and(|age| age < created.elapsed() / 2)
+        };
+        loop {
+            let found = instance.read("GET /v1/search?id=1").await?;
+            let is_asked = found["asked"] == number + 1;
+            assert!(
+                is_asked || found["complete"] != true || !is_later(&found),
+                "{created:?}: {found}"
+            );
+            if is_asked {
+                break;
+            }
+        }
+        list_until(&instance, |list| {
+            let is_later = is_later(list);
+            let is_listed = of(list, &name).is_some();
+            assert!(
+                is_listed || list["complete"] != true || !is_later,
+                "{created:?}: {list}"
+            );
+            is_listed && is_later
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A scan with pauses takes minutes.
+#[tokio::test(flavor = "multi_thread")]
+async fn old_and_new_queues_are_listed_among_foreign_keys() -> Result<()> {
+    let redis = dueq_testkit::Server::start(&["--enable-debug-command", "yes"])?;
+    redis.command(&["DEBUG", "POPULATE", "1000000", "foreign"])?;
+    let instance = Instance::start_on(redis, |_, _| Ok(Vec::new())).await?;
+    let mut names = Vec::new();
+    // The first ones before the poller begins.
+    for number in 0..20 {
+        names.push(format!("q-{number}"));
+        instance.queue(&names[number]).await?;
+        if number >= 9 {
+            let all = |list: &Value| names.iter().all(|name| of(list, name).is_some());
+            list_until(&instance, all).await?;
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_have_each_queue_once() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..7 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    let (mut seen, mut address) = (Vec::new(), "/v1/queues?limit=3".to_owned());
+    loop {
+        let answer = instance.call(&format!("GET {address}")).await?;
+        let page = answer.json()?;
+        let queues = page["queues"].as_array().context("a list")?;
+        assert!(queues.len() <= 3, "{page}");
+        seen.extend(
+            queues
+                .iter()
+                .filter_map(|one| Some(one["queue"].as_str()?.to_owned())),
+        );
+        match page["next"].as_str() {
+            Some(next) => {
+                let link = format!("<{next}>; rel=\"next\"");
+                assert_eq!(answer.header("link"), Some(&*link));
+                address = next.to_owned();
+            }
+            None => break,
+        }
+    }
+    let expected: Vec<_> = (0..7).map(|number| format!("q-{number}")).collect();
+    assert_eq!(seen, expected);
+    let beyond = instance.read("GET /v1/queues?after=zzz").await?;
+    assert_eq!(beyond["queues"], serde_json::json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_parameters_are_refused() -> Result<()> {
+    let instance = Instance::open().await?;
+    for query in [
+        "limit=0",
+        "limit=1001",
+        "limit=-1",
+        "limit=1e3",
+        "limit=NaN",
+        "limit=",
+        "limit=1&limit=2",
+        "limt=5",
+        "after=a&after=b",
+        "limit=99999999999999999999",
+    ] {
+        let answer = instance.call(&format!("GET /v1/queues?{query}")).await?;
+        assert_refused!(&answer, 400, "invalid_input", "{query}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_follows_created_broken_and_deleted_queues() -> Result<()> {
+    let instance = Instance::open().await?;
+    let queue = instance.queue("orders").await?;
+    list_until(&instance, |list| of(list, "orders").is_some()).await?;
+    instance.queue("later").await?;
+    instance
+        .redis
+        .command(&["SET", "dueq:{orders}:scheduled", "x"])?;
+    let list = list_until(&instance, |list| {
+        of(list, "later").is_some()
+            && of(list, "orders").is_some_and(|one| one["error"].is_string())
+    })
+    .await?;
+    let broken = of(&list, "orders").context("it is listed")?;
+    assert_eq!(
+        broken["counts"]["scheduled"], 1,
+        "the last counts stay: {list}"
+    );
+    assert!(
+        of(&list, "later").context("listed")?["error"].is_null(),
+        "{list}"
+    );
+    instance
+        .redis
+        .command(&["DEL", "dueq:{orders}:scheduled"])?;
+    queue.delete().await?;
+    list_until(&instance, |list| of(list, "orders").is_none()).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_before_the_first_answer_of_redis_is_refused() -> Result<()> {
+    let mut instance = Instance::open().await?;
+    instance.redis.kill()?;
+    let answer = instance.call("GET /v1/queues").await?;
+    assert_refused!(&answer, 503, "redis_unavailable");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hundred_viewers_cost_redis_as_much_as_one() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..20 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    list_until(&instance, |list| of(list, "q-7").is_some()).await?;
+    let calls = || -> Result<u64> {
+        let info = instance.redis.command(&["INFO", "commandstats"])?;
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_evalsha"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+        Ok(calls.context("calls of scripts")?.parse()?)
+    };
+    let (before, begun) = (calls()?, std::time::Instant::now());
+    let viewers = (0..100).map(|_| instance.call("GET /v1/queues"));
+    let mut viewers: Vec<_> = viewers.map(Box::pin).collect();
+    for viewer in &mut viewers {
+        assert_eq!(viewer.await?.status, 200);
+    }
+    let most = 100.0 * begun.elapsed().as_secs_f64() + 20.0;
+    let more = calls()? - before;
+    assert!(more as f64 <= most, "{more} calls in {:?}", begun.elapsed());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wait_for_counts_is_bounded_and_kept_in_the_next_page() -> Result<()> {
+    let instance = Instance::open().await?;
+    for name in ["a", "b"] {
+        instance.queue(name).await?;
+    }
+    list_until(&instance, |list| of(list, "b").is_some()).await?;
+    let page = instance.read("GET /v1/queues?limit=1&wait_ms=0").await?;
+    assert_eq!(page["next"], "/v1/queues?limit=1&wait_ms=0&after=a");
+    for wait in ["2001", "-1", "x", "18446744073709551616"] {
+        let line = format!("GET /v1/queues?wait_ms={wait}");
+        let answer = instance.call(&line).await?;
+        assert_refused!(&answer, 400, "invalid_input", "{wait}");
+    }
+    Ok(())
+}

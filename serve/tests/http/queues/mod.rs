@@ -1,0 +1,11 @@
+//! Whole queues.
+
+mod cluster;
+mod conditions;
+mod delete;
+mod history;
+mod limits;
+pub(crate) mod lists;
+mod metrics;
+mod names;
+mod observe;

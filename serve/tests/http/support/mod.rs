@@ -1,0 +1,5 @@
+//! The server of a test, its calls and its log.
+
+pub(crate) mod calls;
+pub(crate) mod captured;
+pub(crate) mod instance;
