@@ -22,7 +22,7 @@ help:
 	@echo 'make conformance  tests dueq serve against its OpenAPI document as each role: SECONDS=120 in all'
 	@echo 'make conformance-long  the same for 20 minutes'
 	@echo '               (Schemathesis from PyPI and redocly from npm, which it installs below target/)'
-	@echo 'make chaos     runs the queue under faults: SEED=1 DURATION=60 (seconds) unless set; chaos/README.md describes it'
+	@echo 'make chaos     runs the queue under faults: SEED=1 DURATION=60 (seconds) unless set; proof/README.md describes it'
 	@echo '               ARGS="--rate 5000 --faults worker_kill,net_cut" passes options on'
 	@echo 'make chaos-cluster       runs fifty queues on a cluster of six servers under faults, with five seeds of a minute each'
 	@echo 'make chaos-cluster-long  the same with SEED=1 for a quarter of an hour'
@@ -33,13 +33,13 @@ help:
 	@echo '               ARGS="--scripts DIR --rounds 4" passes options on'
 	@echo 'make poison    handles 100,000 messages by batches of 100, one poison in 10,000, by dueq work --exec and in-process; 5 minutes'
 	@echo '               fails if an innocent message dies; ARGS="--messages 10000 --one-in 1000 --only exec" passes options on'
-	@echo 'make limits    proves rate, max_leased, breaks and expiry while nodes are killed and the master fails over; 15 minutes'
+	@echo 'make limits    proves rate and max_leased under kills and failovers, breaks and expiry; 15 minutes'
 	@echo '               ARGS="--only rate --minutes 2 --json" passes options on'
 	@echo 'make schedules proves recurring schedules under kills, stops and failovers, and their previews; 15 minutes'
 	@echo '               ARGS="--only preview --patterns 1000 --fires 1000" passes options on'
 	@echo 'make serve     measures dueq serve: what reads cost Redis beside 10,000,000 messages, memory, pushes, claims; 15 minutes'
 	@echo '               ARGS="--only bounds --waiting 1000000 --queues 99" passes options on'
-	@echo 'make uniqueness proves windows, debounces, next messages and chains of follow-ups under lost replies and kills; 10 minutes'
+	@echo 'make uniqueness proves windows, debounces and next messages under lost replies and kills; 10 minutes'
 	@echo '               fails if a judgement does; ARGS="--only window --pushes 100000" passes options on'
 	@echo 'make operations requeues 100,000 dead messages over HTTP while others die, with all other tests of operations; 3 minutes'
 	@echo '               DUEQ_OPERATIONS_DEAD=1000000 sets another number'
@@ -112,24 +112,24 @@ SEED ?= 1
 DURATION ?= 60
 chaos:
 	@echo 'dueq chaos: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then runs for DURATION seconds'
-	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@cargo build --target-dir target --release --locked --package dueq-proof
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	target/release/dueq-chaos run --seed $(SEED) --duration $(DURATION) $(ARGS)
+	target/release/dueq-proof chaos --seed $(SEED) --duration $(DURATION) $(ARGS)
 
 CLUSTER_SEEDS ?= 1 2 3 4 5
 chaos-cluster:
 	@echo 'dueq chaos-cluster: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then takes 7 minutes'
-	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@cargo build --target-dir target --release --locked --package dueq-proof
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
 	for seed in $(CLUSTER_SEEDS); do \
-		target/release/dueq-chaos run --cluster --seed $$seed --duration 60 $(ARGS) || exit; \
+		target/release/dueq-proof chaos --cluster --seed $$seed --duration 60 $(ARGS) || exit; \
 	done
 
 chaos-cluster-long:
 	@echo 'dueq chaos-cluster-long: finds a Redis server, compiles a release build (1 to 3 minutes the first time), then takes 16 minutes'
-	@cargo build --target-dir target --release --locked --package dueq-chaos
+	@cargo build --target-dir target --release --locked --package dueq-proof
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	target/release/dueq-chaos run --cluster --seed $(SEED) --duration 900 $(ARGS)
+	target/release/dueq-proof chaos --cluster --seed $(SEED) --duration 900 $(ARGS)
 
 fuzz:
 	@scripts/fuzz '$(TARGET)' $(DURATION)
@@ -156,12 +156,12 @@ poison:
 	@echo 'dueq poison: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 5 minutes'
 	@cargo build --target-dir target --release --locked --package dueq-cli
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	cargo run --target-dir target --release --locked --package dueq-bench -- poison $(ARGS)
+	cargo run --target-dir target --release --locked --package dueq-proof -- poison $(ARGS)
 
 uniqueness:
 	@echo 'dueq uniqueness: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 10 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	cargo run --target-dir target --release --locked --package dueq-bench -- uniqueness $(ARGS)
+	cargo run --target-dir target --release --locked --package dueq-proof -- uniqueness $(ARGS)
 
 operations:
 	@echo 'dueq operations: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 3 minutes'
@@ -179,12 +179,12 @@ limits:
 	@echo 'dueq limits: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
 	@cargo build --target-dir target --release --locked --package dueq-cli
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	cargo run --target-dir target --release --locked --package dueq-bench -- limits $(ARGS)
+	cargo run --target-dir target --release --locked --package dueq-proof -- limits $(ARGS)
 
 schedules:
 	@echo 'dueq schedules: finds a Redis server, compiles a release build (1 to 5 minutes the first time), then runs for about 15 minutes'
 	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} && export DUEQ_TEST_SERVERS && \
-	cargo run --target-dir target --release --locked --package dueq-bench -- schedules $(ARGS)
+	cargo run --target-dir target --release --locked --package dueq-proof -- schedules $(ARGS)
 
 MESSAGES ?= 10000
 curl-consumers:
