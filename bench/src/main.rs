@@ -5,15 +5,9 @@ mod curves;
 mod drive;
 mod instructions;
 mod interrupt;
-mod limits;
 mod peers;
 mod plot;
-mod poison;
-mod process;
-mod schedules;
 mod serve;
-mod soak;
-mod uniqueness;
 mod wheel;
 
 use anyhow::Result;
@@ -41,27 +35,15 @@ enum What {
     Concurrency(curves::concurrency::Arguments),
     Storm(curves::storm::Arguments),
     Instructions(instructions::Arguments),
-    Soak(soak::Arguments),
-    Poison(poison::Arguments),
-    Limits(limits::Arguments),
-    Uniqueness(uniqueness::Arguments),
-    Schedules(schedules::Arguments),
+    Ticks(instructions::ticks::Arguments),
     Serve(serve::Arguments),
     Plot(plot::Arguments),
     #[command(hide = true)]
     ManyQueuesNode(curves::queues::node::Arguments),
     #[command(hide = true)]
-    PoisonWorker(poison::WorkerArguments),
-    #[command(hide = true)]
-    LimitsNode(limits::NodeArguments),
-    #[command(hide = true)]
-    UniquenessWorker(uniqueness::WorkerArguments),
-    #[command(hide = true)]
     ServeFloor(serve::FloorArguments),
     #[command(hide = true)]
     Drive(drive::Arguments),
-    #[command(hide = true)]
-    SoakRole(soak::roles::Arguments),
 }
 
 fn main() -> Result<()> {
@@ -79,18 +61,10 @@ fn main() -> Result<()> {
         What::Concurrency(arguments) => curves::concurrency::run(&arguments),
         What::Storm(arguments) => curves::storm::run(&arguments),
         What::Instructions(arguments) => instructions::run(&arguments),
-        What::Soak(arguments) => soak::run(&arguments),
-        What::Poison(arguments) => poison::run(&arguments),
-        What::PoisonWorker(arguments) => poison::run_worker(&arguments),
-        What::Limits(arguments) => limits::run(&arguments),
-        What::LimitsNode(arguments) => limits::run_node(&arguments),
-        What::Uniqueness(arguments) => uniqueness::run(&arguments),
-        What::Schedules(arguments) => schedules::run(&arguments),
+        What::Ticks(arguments) => instructions::ticks::run(&arguments),
         What::Serve(arguments) => serve::run(&arguments),
         What::ServeFloor(arguments) => serve::run_floor(&arguments),
-        What::UniquenessWorker(arguments) => uniqueness::run_worker(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
-        What::SoakRole(arguments) => soak::roles::run(&arguments),
     }
 }

@@ -15,7 +15,10 @@ mod fuzz;
 mod installed;
 mod loading;
 mod port;
+pub mod process;
 mod proxy;
+pub mod report;
+pub mod scripts;
 mod sentinel;
 
 use std::ffi::OsStr;

@@ -8,7 +8,7 @@ const SOURCES: [&str; 12] = [
     "src",
     "bench/src",
     "bench/driver",
-    "chaos",
+    "proof",
     "cli",
     "fuzz/src",
     "fuzz/fuzz_targets",

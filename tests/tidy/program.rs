@@ -84,7 +84,7 @@ fn time_zones_have_one_source_of_rules() {
         "cli/src",
         "input/src",
         "serve/src",
-        "chaos/src",
+        "proof/src",
         "bench/src",
     ] {
         for (name, text) in files(folder, "rs") {

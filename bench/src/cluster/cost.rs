@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{partitioned, replicated};
 use crate::curves::{Output, median};
-use crate::process::cpu_us;
+use dueq_testkit::process::cpu_us;
 
 const LEASE: Duration = Duration::from_secs(60);
 /// How long the servers of a round are watched while nothing calls them.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Output, message};
 use crate::peers::server::{Server, number};
-use crate::process::cpu_us;
+use dueq_testkit::process::cpu_us;
 
 /// How long the nodes settle in, and how long each figure is measured.
 const SETTLING: Duration = Duration::from_secs(3);

@@ -2,7 +2,8 @@
 //! change this figure.
 
 mod calls;
-pub(crate) mod counter;
+mod counter;
+pub(crate) mod ticks;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

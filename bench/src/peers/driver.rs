@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
 
-use crate::process::status_bytes;
+use dueq_testkit::process::status_bytes;
 
 /// A running driver, ended when it is dropped.
 pub(crate) struct Driver {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use redis::aio::MultiplexedConnection;
 
 use super::systems::root;
-use crate::process::status_bytes;
+use dueq_testkit::process::status_bytes;
 
 pub(crate) enum Server {
     Redis {
@@ -78,12 +78,6 @@ impl Server {
             Self::Redis { url, .. } => url.clone(),
             Self::Beanstalkd { address, .. } => address.clone(),
         }
-    }
-
-    /// Its process; Redis on this machine only.
-    pub(crate) async fn pid(&mut self) -> Result<u32> {
-        let info = self.info("server").await?.context("INFO of a Redis")?;
-        Ok(number(&info, "process_id")? as u32)
     }
 
     /// The name of the server, Redis or Valkey, and its version.

@@ -14,7 +14,7 @@ use super::fill::{MAIN, fill};
 use super::http::Connection;
 use super::judge::{Measured, judge};
 use super::process::{Process, thread_us};
-use crate::limits::report::Report;
+use dueq_testkit::report::Report;
 
 /// The other server has so many waiting messages.
 const FEW: u64 = 10_000;

@@ -20,7 +20,7 @@ use super::process::Process;
 use super::push::floor_of;
 use crate::curves::median;
 use crate::drive::floor::{Calls, id};
-use crate::limits::report::{Report, rounded};
+use dueq_testkit::report::{Report, rounded};
 
 /// Consumers, each with a connection.
 const CONSUMERS: usize = 8;
@@ -99,7 +99,10 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
                 "floor" => fill_floor(&calls, round).await?,
                 _ => fill(&queue).await?,
             }
-            let (cpu, of_redis) = (process.cpu_us()?, crate::process::cpu_us(redis.pid())?);
+            let (cpu, of_redis) = (
+                process.cpu_us()?,
+                dueq_testkit::process::cpu_us(redis.pid())?,
+            );
             let wall = match *name {
                 "worker" => by_worker(&queue).await?,
                 _ => by_http(process.address).await?,
@@ -107,7 +110,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             let each = |us: f64| us / MESSAGES as f64;
             let cost = Cost {
                 cpu: each(process.cpu_us()? - cpu),
-                redis: each(crate::process::cpu_us(redis.pid())? - of_redis),
+                redis: each(dueq_testkit::process::cpu_us(redis.pid())? - of_redis),
                 wall: each(wall.as_secs_f64() * 1e6),
             };
             // The first round opens connections and loads scripts.

@@ -11,7 +11,7 @@ use super::Arguments;
 use super::fill::MAIN;
 use super::load::Bodies;
 use super::process::Process;
-use crate::limits::report::Report;
+use dueq_testkit::report::Report;
 
 /// The parts of the body after which it is cut off.
 const CUTS: [f64; 3] = [0.3, 0.6, 0.9];

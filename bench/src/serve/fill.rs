@@ -8,7 +8,7 @@ use dueq_bench_driver::unix_us;
 use redis::Value;
 use tokio::task::JoinSet;
 
-use crate::schedules::raw::{Raw, texts};
+use dueq_testkit::scripts::{Raw, texts};
 
 /// The queue with the waiting messages.
 pub(super) const MAIN: &str = "main";

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::calls::Calls;
 use super::document::Read;
 use crate::curves::median;
-use crate::limits::report::{Report, rounded};
+use dueq_testkit::report::{Report, rounded};
 
 /// Calls of a request, at most.
 const MOST_CALLS: usize = 8;

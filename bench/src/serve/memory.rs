@@ -11,7 +11,7 @@ use super::Arguments;
 use super::http::Connection;
 use super::load::{Bodies, pushes};
 use super::process::Process;
-use crate::limits::report::Report;
+use dueq_testkit::report::Report;
 
 const CYCLES: usize = 4;
 /// Single pushes of a cycle.
@@ -122,7 +122,7 @@ fn judge(report: &mut Report, after: &[u64]) {
     );
     let (second, last) = (after.get(1).copied(), after.last().copied());
     let growth = last.unwrap_or(0) as f64 / second.unwrap_or(1) as f64;
-    let growth = crate::limits::report::rounded(growth);
+    let growth = dueq_testkit::report::rounded(growth);
     report.rule(
         "growth after the second cycle, times",
         growth,
@@ -132,7 +132,7 @@ fn judge(report: &mut Report, after: &[u64]) {
 }
 
 fn mib(bytes: u64) -> f64 {
-    crate::limits::report::rounded(bytes as f64 / f64::from(1 << 20))
+    dueq_testkit::report::rounded(bytes as f64 / f64::from(1 << 20))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use clap::ValueEnum;
 pub(crate) use floor::{Arguments as FloorArguments, run as run_floor};
 
 use crate::interrupt::unless_interrupted;
-use crate::limits::report::Report;
+use dueq_testkit::report::Report;
 
 /// Measures what `dueq serve` costs.
 ///
@@ -112,11 +112,5 @@ async fn all(arguments: &Arguments) -> Result<()> {
         }
         result.with_context(|| scenario.name())?;
     }
-    match arguments.json {
-        true => println!("{:#}", report.json()),
-        false => println!("{}", report.table()),
-    }
-    let failures = report.failures(arguments.strict);
-    ensure!(failures.is_empty(), "not met: {}", failures.join("; "));
-    Ok(())
+    report.print(arguments.json, arguments.strict)
 }

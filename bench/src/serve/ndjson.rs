@@ -12,7 +12,7 @@ use super::fill::MAIN;
 use super::load::{Bodies, body};
 use super::process::Process;
 use crate::curves::median;
-use crate::limits::report::{Report, rounded};
+use dueq_testkit::report::{Report, rounded};
 
 const LINES: usize = 200_000;
 const ROUNDS: usize = 5;

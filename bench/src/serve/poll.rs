@@ -14,7 +14,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Arguments;
 use super::consume::Consumer;
 use super::process::Process;
-use crate::limits::report::{Report, ms, quantile};
+use dueq_testkit::report::{Report, ms, quantile};
 
 const POLLED: &str = "polled";
 const WORKED: &str = "worked";

@@ -9,7 +9,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::http::Connection;
-use crate::process::{cpu_us, status_bytes};
+use dueq_testkit::process::{cpu_us, status_bytes};
 
 /// A server process. Drop kills it.
 pub(super) struct Process {

@@ -14,7 +14,7 @@ use super::fill::MAIN;
 use super::load::pushes;
 use super::process::Process;
 use crate::curves::median;
-use crate::limits::report::{Report, rounded};
+use dueq_testkit::report::{Report, rounded};
 
 const CONNECTIONS: usize = 64;
 /// Pushes of a round, for each.
@@ -62,7 +62,10 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             };
             let method = if name.ends_with("PUT") { "PUT" } else { "POST" };
             let prefix = format!("p{round}-");
-            let (cpu, of_redis) = (process.cpu_us()?, crate::process::cpu_us(redis.pid())?);
+            let (cpu, of_redis) = (
+                process.cpu_us()?,
+                dueq_testkit::process::cpu_us(redis.pid())?,
+            );
             let wall = match *name {
                 "library" => by_library(&library).await?,
                 _ => pushes(process.address, CONNECTIONS, PUSHES, &prefix, method).await?,
@@ -70,7 +73,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
             let each = |us: f64| us / PUSHES as f64;
             let cost = Cost {
                 cpu: each(process.cpu_us()? - cpu),
-                redis: each(crate::process::cpu_us(redis.pid())? - of_redis),
+                redis: each(dueq_testkit::process::cpu_us(redis.pid())? - of_redis),
                 wall: each(wall.as_secs_f64() * 1e6),
             };
             // The first round opens connections and loads scripts.

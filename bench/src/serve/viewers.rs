@@ -13,7 +13,7 @@ use super::fill::fill;
 use super::http::Connection;
 use super::process::Process;
 use crate::curves::median;
-use crate::limits::report::{Report, rounded};
+use dueq_testkit::report::{Report, rounded};
 
 const VIEWERS: u64 = 100;
 /// Each viewer follows so many queues, and reads the list and the metrics each second.
@@ -85,14 +85,14 @@ async fn view(mut events: Connection, mut pages: Connection, number: u64) -> Res
 /// What Redis does for some seconds, while these viewers look.
 async fn cost(redis: &Server, viewers: &mut JoinSet<Result<()>>) -> Result<Cost> {
     let mut control = cluster::connection(redis.port()).await?;
-    let (begin, cpu) = (Instant::now(), crate::process::cpu_us(redis.pid())?);
+    let (begin, cpu) = (Instant::now(), dueq_testkit::process::cpu_us(redis.pid())?);
     let before = Usage::read(&mut control).await?;
     tokio::select! {
         () = tokio::time::sleep(PHASE) => {}
         Some(ended) = viewers.join_next() => ended?.context("a viewer")?,
     }
     let (calls, us) = Usage::read(&mut control).await?.of_scripts_since(&before);
-    let cpu_us = crate::process::cpu_us(redis.pid())? - cpu;
+    let cpu_us = dueq_testkit::process::cpu_us(redis.pid())? - cpu;
     let seconds = begin.elapsed().as_secs_f64();
     Ok(Cost {
         calls: calls as f64 / seconds,

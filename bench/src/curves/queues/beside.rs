@@ -10,7 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::node::Node;
 use super::{Arguments, percentiles, push_one, timed};
 use crate::peers::server::{Server, number};
-use crate::process::status_bytes;
+use dueq_testkit::process::status_bytes;
 
 /// How long a node settles in.
 const SETTLING: Duration = Duration::from_secs(5);

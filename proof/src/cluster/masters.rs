@@ -1,0 +1,256 @@
+//! Masters that die, freeze, cannot be reached, or join and leave.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dueq_testkit::cluster::{self, SlotMove};
+use fastrand::Rng;
+use rustix::process::Signal;
+
+use super::nodes::Node;
+use super::{Scene, slots};
+use crate::faults::{Mark, last, process_state, target, until};
+use crate::history::{Event, now_us};
+use crate::kit::proxy::{Direction, Mode};
+
+/// How many slots a new master gets.
+const SLOTS_OF_NEW: usize = 3;
+
+/// A master, and the replica that replaces it.
+struct Failover {
+    old: Arc<Node>,
+    new: Arc<Node>,
+    queues: Vec<String>,
+    /// `incarnation` and `seq` of each queue before the fault.
+    before: Vec<(String, u64)>,
+    since_us: u64,
+}
+
+impl Failover {
+    async fn plan(scene: &Scene, rng: &mut Rng) -> Result<Self> {
+        let old = chosen(scene, rng).await?;
+        let new = target("replica in step", async || {
+            scene.nodes.replica_in_step(&old).await
+        })
+        .await?;
+        let queues = scene.queues_of(&old).await?;
+        ensure!(!queues.is_empty(), "{} serves no queue", old.name);
+        let before = found(&old, &queues).await?;
+        Ok(Self {
+            old,
+            new,
+            queues,
+            before,
+            since_us: now_us(),
+        })
+    }
+
+    /// Waits until the other masters have promoted the replica, and records which changes of its
+    /// queues it lacks. No client reaches it before that.
+    async fn promoted(&self, scene: &Scene) -> Result<u64> {
+        until("a replica that is the master", async || {
+            Ok(self.new.is_master().await?.then_some(()))
+        })
+        .await?;
+        let (survived, mut lost) = (found(&self.new, &self.queues).await?, 0);
+        for (((queue, before), (incarnation, survived)), (_, known)) in self
+            .queues
+            .iter()
+            .zip(&self.before)
+            .zip(&survived)
+            .zip(&self.before)
+        {
+            ensure!(
+                before.0 == *incarnation,
+                "{queue} was {before:?} and is {incarnation}"
+            );
+            // Later answers of the old master are then between the two.
+            let meta = format!("dueq:{{{queue}}}:meta");
+            let raise = ["HINCRBY", &*meta, "seq", "1000000"];
+            let next = until("a master that takes writes", async || {
+                Ok(self.new.command::<u64>(&raise).await.ok())
+            });
+            scene.log.write(&Event::Undone {
+                queue: queue.clone(),
+                incarnation: incarnation.clone(),
+                survived: *survived,
+                next: next.await?,
+            });
+            scene.log.write(&Event::Replaced {
+                queue: queue.clone(),
+                incarnation: incarnation.clone(),
+                survived: *survived,
+                master: format!("127.0.0.1:{}", self.old.proxy.port()),
+            });
+            lost += known.saturating_sub(*survived);
+        }
+        Ok(lost)
+    }
+
+    fn words(&self) -> String {
+        let Self {
+            old, new, queues, ..
+        } = self;
+        format!(
+            "{} with {} queues, replica {}",
+            old.name,
+            queues.len(),
+            new.name
+        )
+    }
+}
+
+/// `incarnation` and `seq` of queues, read from their master.
+async fn found(node: &Node, queues: &[String]) -> Result<Vec<(String, u64)>> {
+    let mut found = Vec::new();
+    for queue in queues {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        let read = ["HMGET", &*meta, "incarnation", "seq"];
+        let pair = until("the state of a queue", async || {
+            Ok(node.command(&read).await.ok())
+        });
+        found.push(pair.await?);
+    }
+    Ok(found)
+}
+
+pub(super) async fn chosen(scene: &Scene, rng: &mut Rng) -> Result<Arc<Node>> {
+    let masters = scene.nodes.masters().await?;
+    Ok(Arc::clone(rng.choice(&masters).context("no masters")?))
+}
+
+/// The former master is a replica with all data; without one the next failover would lose more.
+async fn rejoined(old: &Node) -> Result<()> {
+    until("the former master as a replica", async || {
+        Ok((!old.is_master().await?).then_some(()))
+    })
+    .await?;
+    cluster::follows(old.port).await
+}
+
+/// kill -9.
+pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let failover = Failover::plan(scene, rng).await?;
+    mark.begin(&failover.words());
+    let Failover { old, new, .. } = &failover;
+    new.proxy.set(Mode::Away);
+    old.kill()?;
+    let lost = failover.promoted(scene).await;
+    new.proxy.set(Mode::Pass);
+    let lost = lost?;
+    last(rng, 0..1_500).await;
+    old.restart().await?;
+    rejoined(old).await?;
+    mark.trace(&format!(
+        "{} was promoted; {lost} changes or more are lost",
+        new.name
+    ));
+    scene.touched(failover.queues.clone(), failover.since_us);
+    mark.end(&failover.words());
+    Ok(())
+}
+
+/// Frozen until the replica has replaced it. When it continues, it still believes to be the master
+/// until another server tells it.
+pub(super) async fn freeze(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let failover = Failover::plan(scene, rng).await?;
+    mark.begin(&failover.words());
+    let Failover { old, new, .. } = &failover;
+    new.proxy.set(Mode::Away);
+    let pid = old.pid()?;
+    old.signal(Signal::STOP)?;
+    let lost = async {
+        until("a stopped server", async || {
+            Ok((process_state(pid)? == 'T').then_some(()))
+        })
+        .await?;
+        failover.promoted(scene).await
+    };
+    let lost = lost.await;
+    new.proxy.set(Mode::Pass);
+    last(rng, 0..1_500).await;
+    old.signal(Signal::CONT)?;
+    let lost = lost?;
+    rejoined(old).await?;
+    mark.trace(&format!(
+        "{} was promoted; {lost} changes or more are lost",
+        new.name
+    ));
+    scene.touched(failover.queues.clone(), failover.since_us);
+    mark.end(&failover.words());
+    Ok(())
+}
+
+/// Clients and its replica cannot reach it; the other masters can.
+pub(super) async fn cut(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    let node = chosen(scene, rng).await?;
+    let direction = if rng.bool() {
+        Direction::Requests
+    } else {
+        Direction::Replies
+    };
+    let mode = match rng.u32(0..4) {
+        0 => Mode::Away,
+        1 => Mode::HalfOpen,
+        2 => Mode::Drop(direction),
+        _ => Mode::Cut(direction, rng.u64(1..20_000)),
+    };
+    let (before, since_us) = (node.proxy.done(), now_us());
+    let queues = scene.queues_of(&node).await?;
+    mark.begin(&format!("{}: {mode:?}", node.name));
+    node.proxy.set(mode);
+    let seen = target("traffic to disturb", async || {
+        let now = node.proxy.done();
+        Ok((now > before).then_some(()))
+    });
+    let seen = seen.await;
+    last(rng, 1_000..4_500).await;
+    node.proxy.set(Mode::Pass);
+    scene.touched(queues, since_us);
+    mark.end(&node.name);
+    seen?;
+    mark.trace(&format!("{} times", node.proxy.done() - before));
+    Ok(())
+}
+
+/// A master joins, gets some slots, and serves them; then it gives them back and leaves.
+pub(super) async fn add(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Result<()> {
+    mark.begin("a new master");
+    let since_us = now_us();
+    let node = scene.nodes.add().await?;
+    let mut queues = scene.queues.clone();
+    rng.shuffle(&mut queues);
+    let (mut moves, mut touched) = (Vec::new(), Vec::new());
+    for (queue, slot) in queues.into_iter().take(SLOTS_OF_NEW) {
+        touched.push(queue);
+        let from = scene.nodes.owner(slot).await?;
+        let (from, to) = (from.port, node.port);
+        let slot = SlotMove { slot, from, to };
+        slots::by_keys(&slot, rng).await?;
+        moves.push(slot);
+    }
+    let served = async || -> Result<u64> {
+        let stats = node.info("commandstats", "cmdstat_evalsha").await?;
+        let calls = stats
+            .split(',')
+            .find_map(|word| word.strip_prefix("calls="));
+        Ok(calls.map_or(Ok(0), str::parse)?)
+    };
+    let seen = target("call of a script", async || {
+        let calls = served().await?;
+        Ok((calls > 0).then_some(calls))
+    });
+    let seen = seen.await;
+    last(rng, 500..2_500).await;
+    for slot in moves {
+        slots::by_keys(&slot.reversed(), rng).await?;
+    }
+    // Until its former slots are known everywhere, its leaving would be a failure.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    scene.nodes.remove(&node).await?;
+    scene.touched(touched, since_us);
+    mark.end("a new master");
+    mark.trace(&format!("it served {} calls of scripts", seen?));
+    Ok(())
+}

@@ -1,0 +1,341 @@
+//! The server of a run: starts, kills, freezes and restarts it, and reads from it past the proxies.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use dueq_testkit::Server;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, FromRedisValue};
+use rustix::process::{Pid, Signal};
+
+use super::shim::Control;
+use crate::faults::rights;
+
+/// Without fsync: the harness kills processes, and a killed process has handed its writes to the
+/// kernel. With `everysec` Redis may acknowledge a write before it hands it over, while a sync is
+/// under way: kill -9 would lose it. With `always` Redis exits when the disk is full.
+const ARGUMENTS: [&str; 12] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "no",
+    "--maxmemory-policy",
+    "noeviction",
+    "--maxclients",
+    "15000",
+    "--aof-load-truncated",
+    "yes",
+    // A joining replica waits for no other replica.
+    "--repl-diskless-sync-delay",
+    "0",
+];
+/// Raises `seq` by so much where the last writes are lost: far more than their number.
+const SEQ_STEP: u64 = 1_000_000;
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+pub struct Store {
+    /// Names its log and the file of its shim.
+    name: String,
+    program: PathBuf,
+    server: Arc<Mutex<Server>>,
+    pub shim: Control,
+    url: String,
+    pub port: u16,
+    folder: PathBuf,
+    offset_ms: AtomicI64,
+    /// The append-only file, and the size up to which it must not be truncated.
+    fence: Mutex<(PathBuf, u64)>,
+}
+
+/// The state of a queue after a restart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    pub incarnation: String,
+    pub seq: u64,
+}
+
+impl Store {
+    /// Starts a server; `folder` is for the file of its shim.
+    pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
+        let shim = Control::new(library, &folder.join(format!("{name}.shim")))?;
+        let environment: Vec<_> = shim
+            .environment()
+            .iter()
+            .map(|(name, value)| (&**name, &**value))
+            .collect();
+        let arguments = [&ARGUMENTS[..], &rights::ARGUMENTS].concat();
+        let server = Server::start_on(program, &arguments, &environment)?;
+        let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
+        let server = Arc::new(Mutex::new(server));
+        let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());
+        let (name, program) = (name.to_owned(), program.to_owned());
+        Ok(Self {
+            name,
+            program,
+            server,
+            shim,
+            url,
+            port,
+            folder,
+            offset_ms,
+            fence,
+        })
+    }
+
+    /// Starts another, empty server with the same program and the same clock offset.
+    pub async fn start_another(
+        &self,
+        name: String,
+        library: PathBuf,
+        folder: PathBuf,
+    ) -> Result<Self> {
+        let program = self.program.clone();
+        let starting =
+            tokio::task::spawn_blocking(move || Self::start(&program, &name, &library, &folder));
+        let another = starting.await??;
+        another.step_clock(self.offset_ms())?;
+        Ok(another)
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pid(&self) -> Result<Pid> {
+        let pid = i32::try_from(self.server().pid())?;
+        Pid::from_raw(pid).context("no process")
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        crate::kit::process::signal(self.pid()?, signal)
+    }
+
+    /// How it ended, if the harness did not end it.
+    pub fn ended(&self) -> Result<Option<String>> {
+        Ok(self.server().ended()?.map(|status| status.to_string()))
+    }
+
+    /// Kills it by SIGKILL.
+    pub fn kill(&self) -> Result<()> {
+        self.server().kill()
+    }
+
+    /// Starts it again; returns when it has loaded its file and answers.
+    pub async fn restart(&self) -> Result<()> {
+        let server = Arc::clone(&self.server);
+        tokio::task::spawn_blocking(move || {
+            server
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .restart()
+        })
+        .await?
+    }
+
+    /// A connection past the proxies.
+    pub async fn connection(&self) -> Result<MultiplexedConnection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(ANSWER_LIMIT))
+            .set_response_timeout(Some(ANSWER_LIMIT));
+        Ok(redis::Client::open(&*self.url)?
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?)
+    }
+
+    /// Sends one command on a new connection.
+    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
+        let mut connection = self.connection().await?;
+        let (name, arguments) = words.split_first().context("no command")?;
+        redis::cmd(name)
+            .arg(arguments)
+            .query_async(&mut connection)
+            .await
+            .with_context(|| words.join(" "))
+    }
+
+    /// A field of INFO; 0 if it is absent.
+    pub async fn info(&self, section: &str, field: &str) -> Result<String> {
+        let info: String = self.command(&["INFO", section]).await?;
+        let value = info
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        Ok(value.unwrap_or("0").trim().to_owned())
+    }
+
+    /// How many errors of this code the server has returned since its start.
+    pub async fn errors(&self, code: &str) -> Result<u64> {
+        let value = self
+            .info("errorstats", &format!("errorstat_{code}"))
+            .await?;
+        Ok(value.trim_start_matches("count=").parse()?)
+    }
+
+    pub async fn version(&self) -> Result<String> {
+        let valkey = self.info("server", "valkey_version").await?;
+        let redis = self.info("server", "redis_version").await?;
+        Ok(if valkey == "0" {
+            format!("Redis {redis}")
+        } else {
+            format!("Valkey {valkey}")
+        })
+    }
+
+    pub async fn time_ms(&self) -> Result<i64> {
+        let (seconds, micros): (i64, i64) = self.command(&["TIME"]).await?;
+        Ok(seconds * 1_000 + micros / 1_000)
+    }
+
+    /// How far its clock is off.
+    pub fn offset_ms(&self) -> i64 {
+        self.offset_ms.load(Ordering::SeqCst)
+    }
+
+    pub fn step_clock(&self, step_ms: i64) -> Result<()> {
+        let offset_ms = self.offset_ms.fetch_add(step_ms, Ordering::SeqCst) + step_ms;
+        self.shim.set_clock(offset_ms)
+    }
+
+    /// `incarnation` and `seq` of a queue, if it exists.
+    pub async fn found(&self, queue: &str) -> Result<Option<Found>> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        let (incarnation, seq): (Option<String>, Option<u64>) = self
+            .command(&["HMGET", &meta, "incarnation", "seq"])
+            .await?;
+        Ok(incarnation.map(|incarnation| Found {
+            incarnation,
+            seq: seq.unwrap_or(0),
+        }))
+    }
+
+    /// A field of a queue's meta hash.
+    pub async fn field(&self, queue: &str, name: &str) -> Result<Option<String>> {
+        self.command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
+            .await
+    }
+
+    /// A counter of a queue; 0 if it is absent.
+    pub async fn counter(&self, queue: &str, name: &str) -> Result<u64> {
+        let value: Option<u64> = self
+            .command(&["HGET", &format!("dueq:{{{queue}}}:meta"), name])
+            .await?;
+        Ok(value.unwrap_or(0))
+    }
+
+    /// The incarnation of the queue of this name, and its number of pushed messages.
+    pub async fn born_and_pushed(&self, queue: &str) -> Result<(Option<String>, u64)> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        let (incarnation, pushed): (_, Option<u64>) = self
+            .command(&["HMGET", &meta, "incarnation", "pushed"])
+            .await?;
+        Ok((incarnation, pushed.unwrap_or(0)))
+    }
+
+    /// Raises `seq` beyond every earlier answer; returns the new value.
+    pub async fn raise_seq(&self, queue: &str) -> Result<u64> {
+        self.raise_seq_by(queue, SEQ_STEP).await
+    }
+
+    /// Counts changes of a queue that exists, which nobody made.
+    pub async fn raise_seq_by(&self, queue: &str, changes: u64) -> Result<u64> {
+        let meta = format!("dueq:{{{queue}}}:meta");
+        self.command(&["HINCRBY", &meta, "seq", &changes.to_string()])
+            .await
+    }
+
+    /// Protects all present writes from truncation.
+    pub fn fence(&self) -> Result<()> {
+        let file = self.tail()?;
+        let size = fs::metadata(&file)?.len();
+        *self.fence.lock().unwrap_or_else(PoisonError::into_inner) = (file, size);
+        Ok(())
+    }
+
+    /// How many bytes of its append-only file may be truncated.
+    pub fn cuttable(&self) -> Result<u64> {
+        let file = self.tail()?;
+        let size = fs::metadata(&file)?.len();
+        let fence = self.fence.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(if fence.0 == file {
+            size.saturating_sub(fence.1)
+        } else {
+            size
+        })
+    }
+
+    /// Truncates its append-only file by so many bytes, while it is not running.
+    pub fn cut(&self, bytes: u64) -> Result<()> {
+        let file = fs::File::options().write(true).open(self.tail()?)?;
+        Ok(file.set_len(file.metadata()?.len().saturating_sub(bytes))?)
+    }
+
+    /// The file that it appends to: the last one in its manifest.
+    fn tail(&self) -> Result<PathBuf> {
+        let folder = self.folder.join("appendonlydir");
+        let manifest = fs::read_to_string(folder.join("appendonly.aof.manifest"))?;
+        // Redis 8 writes more fields after the name.
+        let last = manifest
+            .lines()
+            .rfind(|line| line.contains(" type i"))
+            .context("no tail")?;
+        let name = last
+            .strip_prefix("file ")
+            .and_then(|rest| rest.split(' ').next())
+            .context("a strange manifest")?;
+        Ok(folder.join(name))
+    }
+
+    /// Makes it a replica of the server on this port, or a master again.
+    pub async fn follow(&self, port: Option<u16>) -> Result<()> {
+        match port {
+            Some(port) => {
+                self.command(&["REPLICAOF", "127.0.0.1", &port.to_string()])
+                    .await
+            }
+            None => self.command(&["REPLICAOF", "NO", "ONE"]).await,
+        }
+    }
+
+    /// Whether it has received all of its master's writes, and its append-only file contains them.
+    pub async fn is_in_step(&self) -> Result<bool> {
+        Ok(
+            self.info("replication", "master_link_status").await? == "up"
+                && self.is_file_whole().await?,
+        )
+    }
+
+    /// Whether its append-only file is complete and no rewrite is under way.
+    pub async fn is_file_whole(&self) -> Result<bool> {
+        let wanted = [
+            ("aof_enabled", "1"),
+            ("aof_rewrite_scheduled", "0"),
+            ("aof_rewrite_in_progress", "0"),
+            ("aof_last_bgrewrite_status", "ok"),
+        ];
+        for (field, value) in wanted {
+            if self.info("persistence", field).await? != value {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Copies its log, because the server's folder is removed.
+    pub fn keep_log(&self, folder: &Path) -> Result<()> {
+        ensure!(
+            fs::copy(
+                self.folder.join("log"),
+                folder.join(&self.name).with_extension("log")
+            )? > 0,
+            "the server wrote no log"
+        );
+        Ok(())
+    }
+}

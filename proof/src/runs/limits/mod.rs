@@ -1,0 +1,73 @@
+//! The limits of a queue: under faults by the checker of chaos, and breaks and expiry to the
+//! millisecond.
+
+mod expiry;
+mod meter;
+mod receiver;
+mod throttle;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use clap::ValueEnum;
+
+use super::chaos::{Preset, preset};
+use crate::faults::Kind;
+use crate::kit::scenarios::{self, Ending};
+
+/// Proves the limits of a queue: rate and leased messages under faults, breaks and expiry.
+///
+/// Exits with 1 if a rule is broken. Goals of times depend on the machine: they are reported, and
+/// fail the run only with `--strict`.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Only these scenarios
+    #[arg(
+        long,
+        value_delimiter = ',',
+        value_name = "NAME,...",
+        default_value = "faults,throttle,expiry"
+    )]
+    only: Vec<Scenario>,
+    #[command(flatten)]
+    preset: Preset,
+    /// Expired messages of `expiry`
+    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
+    messages: u64,
+    /// The program of `throttle`
+    #[arg(long, value_name = "FILE", default_value = "target/release/dueq")]
+    dueq: PathBuf,
+    #[command(flatten)]
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Scenario {
+    Faults,
+    Throttle,
+    Expiry,
+}
+
+/// What costs a queue with a limit the answers of its claims, its leases or its server.
+const FAULTS: [Kind; 6] = [
+    Kind::WorkerKill,
+    Kind::WorkerStop,
+    Kind::OperatorKill,
+    Kind::NetCut,
+    Kind::ServerKill,
+    Kind::Failover,
+];
+
+pub async fn run(arguments: &Arguments) -> Result<()> {
+    ensure!(arguments.messages > 0, "--messages must be above zero");
+    scenarios::run(
+        &arguments.only,
+        arguments.ending,
+        async |scenario, report| match scenario {
+            Scenario::Faults => preset(&arguments.preset, &FAULTS, "limits", report).await,
+            Scenario::Throttle => throttle::run(arguments, report).await,
+            Scenario::Expiry => expiry::run(arguments, report).await,
+        },
+    )
+    .await
+}

@@ -1,0 +1,9 @@
+//! The proofs.
+
+pub mod broken;
+pub mod chaos;
+pub mod limits;
+pub mod poison;
+pub mod schedules;
+pub mod soak;
+pub mod uniqueness;
