@@ -23,6 +23,12 @@ pub struct Arguments {
     /// Also those that are left out by default, to save time
     #[arg(long, conflicts_with = "names")]
     all: bool,
+    /// Only so many of them: those of --turn
+    #[arg(long, value_name = "NUMBER", conflicts_with = "names")]
+    some: Option<usize>,
+    /// Which ones: each turn begins behind those of the turn before
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, requires = "some")]
+    turn: usize,
     /// Print the names of all variants and what is broken in each
     #[arg(long)]
     list: bool,
@@ -74,6 +80,9 @@ pub async fn run(options: &Arguments) -> Result<bool> {
             names => names.iter().any(|name| name == broken.name()),
         })
         .collect();
+    let some = options.some.unwrap_or(chosen.len()).min(chosen.len());
+    let first = options.turn * some % chosen.len().max(1);
+    let chosen: Vec<_> = chosen.into_iter().cycle().skip(first).take(some).collect();
     let (count, left) = (chosen.len(), Rc::new(RefCell::new(chosen.into_iter())));
     // Each job takes one variant after the other from the same list.
     let jobs = LocalSet::new();
