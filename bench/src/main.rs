@@ -11,14 +11,17 @@ mod serve;
 mod wheel;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 /// Measures dueq beside its peers, in one run on this machine.
 #[derive(Parser)]
-#[command(version)]
+#[command(version, arg_required_else_help = true)]
 struct Arguments {
+    /// Print the names of all measurements
+    #[arg(long)]
+    list: bool,
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
 }
 
 #[derive(Subcommand)]
@@ -47,7 +50,17 @@ enum What {
 }
 
 fn main() -> Result<()> {
-    match Arguments::parse().what {
+    let arguments = Arguments::parse();
+    let Some(what) = arguments.what.filter(|_| !arguments.list) else {
+        let measurements = Arguments::command();
+        for one in measurements.get_subcommands() {
+            if !one.is_hide_set() {
+                println!("{}", one.get_name());
+            }
+        }
+        return Ok(());
+    };
+    match what {
         What::Wheel(arguments) => wheel::run(&arguments),
         What::Peers(arguments) => peers::run(&arguments),
         What::Scale(arguments) => curves::scale::run(&arguments),

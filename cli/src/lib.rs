@@ -6,22 +6,17 @@
 #[cfg(any(test, feature = "harness"))]
 pub mod checks;
 mod commands;
-mod durable;
 mod existing;
-mod expiry;
 mod failure;
+mod flags;
 mod group;
 mod log;
 mod ndjson;
 mod output;
-mod password;
-mod reach;
 mod server;
 mod shown;
 mod signals;
 mod source;
-mod unique;
-mod when;
 
 use std::ffi::OsString;
 use std::path::PathBuf;

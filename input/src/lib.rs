@@ -33,14 +33,14 @@ mod path_id;
 mod rate;
 mod schedule;
 pub mod time;
-mod unique;
 mod unreadable;
 mod when;
-mod wording;
 
 pub use clock_changes::ClockChanges;
 pub use defaults::{Clock, Defaults, ServerClock};
 pub use error::Error;
+pub use error::Wording;
+pub use expiry::Unique;
 pub use expiry::{Expiry, Last, expiring};
 pub use message::{MAX_BYTES, MAX_DEPTH, message, message_of};
 pub use path_id::{id_path, path_id};
@@ -50,7 +50,5 @@ pub use schedule::{
     schedules_json,
 };
 pub use time::{delay, moment, period, zone};
-pub use unique::Unique;
 pub use unreadable::{in_plain_words, is_json, unreadable};
 pub use when::{Timing, When};
-pub use wording::Wording;

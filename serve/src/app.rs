@@ -15,13 +15,13 @@ use crate::claims::Claims;
 use crate::config::Config;
 use crate::dashboard::Overview;
 use crate::dashboard::Undo;
-use crate::error::Error;
 use crate::events::Streams;
-use crate::life::Life;
 use crate::metrics::Meters;
 use crate::operations::Operations;
 use crate::poll::Poller;
 use crate::routes::{Doctor, RedisProbe, Searches};
+use crate::server::Error;
+use crate::server::Life;
 
 /// What all handlers share: the state of the router.
 pub(crate) type Shared = Arc<App>;

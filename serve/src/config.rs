@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::auth::{Access, PublicUrl, QueuePattern, TrustedProxy};
-use crate::error::Error;
+use crate::server::Error;
 use crate::tls::TlsFiles;
 
 /// How the queue is served. `Config::default()` is for people on this machine.

@@ -17,10 +17,10 @@ use crate::app::{App, Shared};
 use crate::auth::{Access, Hosts, front, open_front};
 use crate::config::Config;
 use crate::dashboard;
-use crate::error::Error;
 use crate::metrics::counted;
 use crate::problem::everywhere;
 use crate::routes;
+use crate::server::Error;
 
 /// A router with all routes, to mount in another service: `app.nest_service("/dueq", router)`.
 ///

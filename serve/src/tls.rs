@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::auth::{Stamp, stamp};
-use crate::error::Error;
+use crate::server::Error;
 
 /// The files of a server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]

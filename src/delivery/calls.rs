@@ -1,5 +1,5 @@
 //! The calls of consumers for one granted message: of a delivery, or of its handle in another
-//! process.
+//! process. An ack may bring messages that follow.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Examines the server.
+//! Examines the server, or each master of a cluster.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What a queue holds and has done.
+//! What a queue holds and has done: its counts, due times, partitions and nodes.
 
 use crate::model::rate::Rate;
 

@@ -1,4 +1,5 @@
-//! The leases of one claim: which deliveries to extend, and when each lease ends.
+//! The leases of one claim, and of all claims of a node: which deliveries to extend, and when each
+//! lease ends.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! What a node knows of the handler of a queue.
+//! What a node knows of the handler of a queue, and what becomes of its panic.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
-//! The coordinator's part of pulls, which take the place of a handler.
+//! The coordinator's part of pulls, which take the place of a handler, and which wake-up tokens it
+//! takes or gives back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

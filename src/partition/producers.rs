@@ -1,4 +1,4 @@
-//! The batchers of producers' calls, a set for each durability.
+//! Producers' calls: a message as an item, and the batchers, a set for each durability.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

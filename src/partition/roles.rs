@@ -1,4 +1,4 @@
-//! The calls of a node that keep a queue going: beat, promote, reap.
+//! The calls of a node that keep a queue going: beat, promote, reap, claim.
 
 use std::time::Duration;
 

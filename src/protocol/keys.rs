@@ -1,4 +1,5 @@
-//! The names of a queue's keys: the only place that builds them.
+//! The names of a queue's keys and their hash slots: the only place that builds them. The ids of
+//! nodes.
 
 use crate::error::Error;
 use crate::protocol::limits;

@@ -1,4 +1,5 @@
-//! Reading a whole queue: when its messages are due, and which nodes live.
+//! Reading a whole queue: when its messages are due, which nodes live, its history and its
+//! partitions.
 
 use crate::error::Error;
 use crate::model::codec::Codec;

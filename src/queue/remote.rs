@@ -1,4 +1,4 @@
-//! Settling a delivery by its handle, from any process.
+//! Settling a delivery by its handle, from any process; handing one on to another queue.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Copies of the map: each partition has one.
+//! Copies of the map: each partition has one. In a cluster, the first read of the map asks for
+//! them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! The partitions of a queue by one map.
+//! The partitions of a queue by one map, and their deletion.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

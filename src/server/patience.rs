@@ -1,4 +1,4 @@
-//! How long, and after which pauses, a failed call is repeated.
+//! How long, and after which pauses, a failed call is repeated; the time limits of one call.
 
 use std::time::{Duration, Instant};
 

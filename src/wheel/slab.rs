@@ -1,4 +1,4 @@
-//! The timers, at indices that do not change.
+//! The timers, at indices that do not change; their keys, and the error of a wheel that is full.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,5 @@
-//! Builds the examples of the repository for the tests that run them.
+//! Builds the examples of the repository for the tests that run them, runs those of the pages, and
+//! finds programs that are put beside dueq.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,4 +41,57 @@ pub fn example(name: &str) -> Result<PathBuf> {
         .status()?;
     ensure!(built.success(), "cargo build --examples: {built}");
     Ok(FOLDER.get_or_init(|| profile.join("examples")).join(name))
+}
+
+/// Runs an example as `async` code on a server of its own. `?` works in it for any error.
+///
+/// The names between the bars become variables: `client` (connected), `orders` (a queue),
+/// `delivery` (a claimed message of `orders` with the id `order:42` and the payload `42`) and
+/// `worker` (a handle of a running worker of `orders`).
+///
+/// The crate that has the example needs the dependencies `dueq` and `tokio`.
+#[macro_export]
+macro_rules! doctest {
+    (|$($name:ident),*| { $($example:tt)* }) => {
+        let server = $crate::Server::start(&[]).expect("a server");
+        let example = async {
+            let connected = ::dueq::Client::connect(&server.url()).await?;
+            $(let $name = $crate::doctest!(@$name connected);)*
+            $($example)*
+            Ok::<(), Box<dyn ::std::error::Error + Send + Sync>>(())
+        };
+        let runtime = ::tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(example).expect("the example succeeds");
+    };
+    (@client $client:ident) => { $client.clone() };
+    (@orders $client:ident) => { $client.queue("orders")? };
+    (@delivery $client:ident) => {{
+        let orders = $client.queue("orders")?;
+        orders.push("42").id("order:42").await?;
+        let claim = || orders.claim(1, ::std::time::Duration::from_secs(60));
+        loop {
+            // The message is due from the next millisecond on.
+            if let Some(delivery) = claim().await?.pop() {
+                break delivery;
+            }
+        }
+    }};
+    (@worker $client:ident) => {
+        $client.worker().queue(&$client.queue("orders")?, |_: ::dueq::Delivery| async {}).spawn()
+    };
+}
+
+/// The path of a program: that of the variable `DUEQ_NAME`, such as `DUEQ_NGINX`, which `.ci/run`
+/// sets; or a place where packages put it. Without the program it prints which tests are skipped.
+pub fn installed(name: &str) -> Option<PathBuf> {
+    let given = std::env::var_os(format!("DUEQ_{}", name.to_uppercase()));
+    let folders = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    let places = folders.map(|folder| Path::new(folder).join(name));
+    let found = given
+        .map(PathBuf::from)
+        .or_else(|| places.into_iter().find(|place| place.exists()));
+    if found.is_none() {
+        eprintln!("SKIPPED: what needs {name}: `apt-get install {name}` installs it");
+    }
+    found
 }

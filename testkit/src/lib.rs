@@ -9,10 +9,8 @@
 //! ([`fuzz`]), and loses replies in a proxy ([`Proxy`]).
 
 pub mod cluster;
-mod doctest;
 mod examples;
 mod fuzz;
-mod installed;
 mod loading;
 mod port;
 pub mod process;
@@ -32,9 +30,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 
-pub use examples::example;
+pub use examples::{example, installed};
 pub use fuzz::{corpus, fuzz};
-pub use installed::installed;
 pub use port::Port;
 pub use proxy::Proxy;
 pub use sentinel::{Failover, SERVICE, is_master};

@@ -32,7 +32,7 @@ fn every_public_method_of_the_api_has_an_example() {
                 let opening = doc.lines().find(|line| line.starts_with("/// ```"));
                 assert!(
                     opening == Some("/// ```"),
-                    "{name}: {code} needs an example that runs: see testkit/src/doctest.rs"
+                    "{name}: {code} needs an example that runs: see testkit/src/examples.rs"
                 );
             }
             match code.starts_with("///") || code.starts_with("#[") {

@@ -6,12 +6,11 @@
 
 mod ndjson;
 mod redisson;
-mod schedules;
 mod text;
 
 pub use self::ndjson::ndjson;
 pub use self::redisson::redisson;
-pub use self::schedules::schedules;
+pub use self::redisson::schedules;
 pub use self::text::shown;
 use crate::shown::steers;
 

@@ -1,10 +1,13 @@
-//! Elements of Redisson.
+//! Elements of Redisson, and files of schedules.
+
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::value::RawValue;
 
 use super::check_reason;
 use crate::commands::import::codec::Codec;
 use crate::commands::import::frame;
+use crate::commands::schedule::read_file;
 use crate::shown::visible;
 
 /// Elements of Redisson: only a complete frame is accepted, and JSON without Java's types is still
@@ -58,5 +61,23 @@ fn mentions_class(value: &serde_json::Value) -> bool {
             properties.contains_key("@class") || properties.values().any(mentions_class)
         }
         _ => false,
+    }
+}
+
+/// A file of schedules is accepted, or each fault has a line of the file and a reason.
+pub fn schedules(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let Err(faults) = read_file(text, now) else {
+        return;
+    };
+    assert!(!faults.is_empty(), "{text:?}");
+    let lines = 1 + text.matches('\n').count();
+    for fault in faults {
+        let line = fault.place;
+        assert!((1..=lines).contains(&line), "{line} of {lines}: {text:?}");
+        check_reason(&fault.reason, text);
     }
 }

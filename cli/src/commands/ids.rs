@@ -8,9 +8,9 @@ use dueq::{Cancelled, Lease, Queue, Requeued, Retried, RunNow as Ran, State};
 use jiff::tz::TimeZone;
 
 use crate::commands::inspect::PAGE;
-use crate::durable::Durable;
+use crate::flags::Durable;
 use crate::output::Outcome;
-use crate::{Common, existing, output, reach, time};
+use crate::{Common, existing, flags, output, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -146,7 +146,7 @@ pub(crate) struct Requeue {
 
 impl Requeue {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let ms = |text: &String| reach::moment_ms(text, self.tz.as_ref());
+        let ms = |text: &String| flags::moment_ms(text, self.tz.as_ref());
         let before_ms = self.before.as_ref().map(ms).transpose()?;
         let after_ms = self.after.as_ref().map(ms).transpose()?;
         let (client, queue) = common.client_and_queue(&self.queue).await?;
@@ -156,7 +156,7 @@ impl Requeue {
             let count = match (after_ms, before_ms) {
                 (Some(ms), _) => {
                     let steps = queue.requeue_steps(before_ms.unwrap_or(u64::MAX));
-                    reach::since(steps, ms).await?
+                    flags::since(steps, ms).await?
                 }
                 (None, Some(ms)) => queue.requeue_before(ms).await?,
                 (None, None) => queue.requeue_all().await?,

@@ -13,7 +13,7 @@ use dueq::{Cursor, Lease, Listed, OnExpire, State, Stored};
 use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
-use crate::{Common, existing, output, reach, time};
+use crate::{Common, existing, flags, output, time};
 
 /// The most messages that one call of the protocol lists.
 pub(super) const PAGE: usize = 1_000;
@@ -211,7 +211,7 @@ impl Ls {
             None => None,
         };
         if let Some(text) = &self.from {
-            cursor = Some(Cursor::at_ms(reach::moment_ms(text, self.tz.as_ref())?));
+            cursor = Some(Cursor::at_ms(flags::moment_ms(text, self.tz.as_ref())?));
         }
         let (queue, mut left) = (
             common.existing_queue_to_read(&self.queue).await?,

@@ -21,6 +21,5 @@ pub(crate) mod queues;
 pub(crate) mod reschedule;
 pub(crate) mod schedule;
 pub(crate) mod serve;
-mod snippets;
 pub(crate) mod stats;
 pub(crate) mod work;

@@ -12,12 +12,12 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::push_file::FileFlags;
-use crate::durable::Durable;
-use crate::expiry::ExpiryFlags;
 use crate::failure::dueq;
+use crate::flags::Durable;
+use crate::flags::ExpiryFlags;
+use crate::flags::UniqueFlags;
+use crate::flags::{WhenFlags, default_timing, resolve, timing};
 use crate::output::{Outcome, Usage};
-use crate::unique::UniqueFlags;
-use crate::when::{WhenFlags, default_timing, resolve, timing};
 use crate::{Common, output, time};
 
 #[derive(Args)]

@@ -7,7 +7,7 @@ use dueq::{State, Unused};
 use jiff::tz::TimeZone;
 
 use crate::output::Outcome;
-use crate::{Common, existing, output, reach, time};
+use crate::{Common, existing, flags, output, time};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -153,7 +153,7 @@ pub(crate) struct Purge {
 
 impl Purge {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let ms = |text: &String| reach::moment_ms(text, self.tz.as_ref());
+        let ms = |text: &String| flags::moment_ms(text, self.tz.as_ref());
         let before_ms = self.before.as_ref().map(ms).transpose()?;
         let after_ms = self.after.as_ref().map(ms).transpose()?;
         let queue = common.existing_queue(&self.queue).await?;
@@ -182,7 +182,7 @@ impl Purge {
         let count = match (after_ms, before_ms) {
             (Some(ms), _) => {
                 let steps = queue.purge_steps(state, before_ms.unwrap_or(u64::MAX))?;
-                reach::since(steps, ms).await?
+                flags::since(steps, ms).await?
             }
             (None, Some(ms)) => queue.purge_before(state, ms).await?,
             (None, None) => queue.purge(state).await?,

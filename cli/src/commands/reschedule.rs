@@ -6,9 +6,9 @@ use std::os::unix::ffi::OsStringExt;
 use clap::Args;
 use dueq::Rescheduled;
 
-use crate::durable::Durable;
+use crate::flags::Durable;
+use crate::flags::{WhenFlags, resolve, timing};
 use crate::output::Outcome;
-use crate::when::{WhenFlags, resolve, timing};
 use crate::{Common, existing, output};
 
 #[derive(Args)]

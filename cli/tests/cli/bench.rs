@@ -10,7 +10,7 @@ use crate::{Said, command, dueq};
 
 #[test]
 fn bench_measures_and_removes_its_queue() -> Result<()> {
-    let server = Server::start(&[])?;
+    let server = Server::start(&["--maxmemory", "1gb"])?;
     let output = dueq(&server, &["bench", "--for", "1s", "--rate", "50", "--json"])?;
     assert_eq!(output.code(), Some(0), "{}", output.err());
     let report = output.json()?;
@@ -36,6 +36,32 @@ fn bench_measures_and_removes_its_queue() -> Result<()> {
             && late["p99"].as_f64() <= late["max"].as_f64(),
         "{late}"
     );
+    let waiting = &report["waiting"];
+    let bytes = waiting["message_bytes"].as_u64().context("its memory")?;
+    // The payload alone has 100.
+    assert!((100..2_000).contains(&bytes), "{waiting}");
+    assert_eq!(waiting["messages_per_gib"], (1 << 30) / bytes);
+    let [most, used, room] = [
+        "maxmemory_bytes",
+        "used_memory_bytes",
+        "messages_until_maxmemory",
+    ]
+    .map(|name| waiting[name].as_u64().unwrap_or_default());
+    assert_eq!((most, room), (1 << 30, (most - used) / bytes), "{waiting}");
+    for (name, per_s) in [
+        ("throughput_cost", "life_per_s"),
+        ("rate_cost", "rate_per_s"),
+    ] {
+        let cost = &report[name];
+        assert_eq!(cost["per_s"].as_f64(), report[per_s].as_f64(), "{report}");
+        let us = cost["redis_us_per_message"].as_f64().context("its time")?;
+        let percent = cost["core_percent"].as_f64().context("its share")?;
+        assert!(us > 0.0, "{report}");
+        assert!(
+            (percent - us * number(per_s)? / 1e4).abs() <= 0.051,
+            "{report}"
+        );
+    }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n", "the queue is gone");
     Ok(())
 }

@@ -5,15 +5,13 @@
 //! for longer.
 
 mod message;
-mod path_id;
 mod rate;
-mod schedule;
 mod time;
 
 pub use self::message::message;
-pub use self::path_id::path_id;
+pub use self::rate::path_id;
 pub use self::rate::rate;
-pub use self::schedule::schedule;
+pub use self::rate::schedule;
 pub use self::time::{delay, hours, moment};
 use crate::Error;
 

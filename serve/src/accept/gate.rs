@@ -13,8 +13,8 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::accept::connection::Linger;
 use crate::accept::head::{self, Framing, MAX_HEAD_BYTES, Wrong};
-use crate::accept::linger::Linger;
 use crate::accept::timed::{Phase, Timed};
 use crate::problem::{Code, MEDIA_TYPE, Problem};
 

@@ -6,7 +6,6 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod head;
-mod linger;
 mod room;
 mod timed;
 

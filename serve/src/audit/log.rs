@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::error::Error;
+use crate::server::Error;
 use crate::shown::steers;
 
 /// The audit log.

@@ -9,10 +9,10 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
-use crate::auth::ended::EndedSessions;
+use crate::auth::session::EndedSessions;
 use crate::auth::{Principal, TrustedProxy, Via, Watched, session};
-use crate::error::Error;
 use crate::problem::{Code, Problem};
+use crate::server::Error;
 
 /// Who has access, besides the users that a [`TrustedProxy`] names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,10 +1,12 @@
-//! The extractor of JSON bodies.
+//! The extractor of JSON bodies, and lists with a bound.
+
+use std::fmt;
+use std::marker::PhantomData;
 
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::CONTENT_TYPE;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, SeqAccess, Visitor};
 
 use crate::app::Shared;
 use crate::body::whole;
@@ -73,5 +75,54 @@ pub(crate) fn code_of(text: &[u8]) -> Code {
     match dueq_input::is_json(text) {
         true => Code::InvalidInput,
         false => Code::BadRequest,
+    }
+}
+
+/// A list of at most `MAX` items. The item after them ends the reading: a body with millions of small
+/// items takes no more memory than its bytes.
+#[derive(Debug)]
+pub(crate) struct Bounded<T, const MAX: usize>(pub(crate) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Items(PhantomData))
+    }
+}
+
+struct Items<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> {
+    type Value = Bounded<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a list of up to {MAX} items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut list = Vec::new();
+        while let Some(item) = items.next_element()? {
+            if list.len() == MAX {
+                return Err(A::Error::custom(format!(
+                    "the list is too long: it has up to {MAX} items"
+                )));
+            }
+            list.push(item);
+        }
+        Ok(Bounded(list))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reading_ends_at_the_first_item_too_many() {
+        let read = serde_json::from_str::<Bounded<u8, 2>>;
+        assert_eq!(read("[1, 2]").expect("it fits").0, [1, 2]);
+        // What follows is not read: it is no JSON.
+        let error = read("[1, 2, 3, NaN").expect_err("it is too long");
+        assert!(error.is_data(), "{error}");
+        assert!(read("{}").expect_err("no list").is_data());
     }
 }

@@ -6,12 +6,11 @@
 
 mod files;
 mod heads;
-mod operations;
 mod paths;
 
 pub use self::files::{http_pattern, http_tokens};
 pub use self::heads::http_head;
-pub use self::operations::http_operation;
+pub use self::paths::http_operation;
 pub use self::paths::{http_path, http_query};
 use crate::problem::Problem;
 pub use crate::routes::checks::{

@@ -1,12 +1,15 @@
-//! Names in paths, and parameters.
+//! Names in paths, parameters, and bodies of operations.
 
 use axum::http::Uri;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dueq::State;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-use crate::auth::query;
+use crate::auth::front::no_token_in;
+use crate::body::parse_json;
 use crate::checks::check_problem;
+use crate::operations::{Plan, Request};
 use crate::path::{decode, queue_named};
 use crate::routes::checks::read_parameters;
 
@@ -48,7 +51,7 @@ pub fn http_query(bytes: &[u8]) {
     for problem in read_parameters(&uri) {
         check_problem(&problem);
     }
-    if let Err(problem) = query::check(&uri) {
+    if let Err(problem) = no_token_in(&uri) {
         check_problem(&problem);
         return;
     }
@@ -62,9 +65,30 @@ pub fn http_query(bytes: &[u8]) {
     ] {
         let more = more.replace("TOKEN", &token);
         if let Ok(uri) = Uri::try_from(format!("{uri}{more}")) {
-            let problem = query::check(&uri).expect_err("a token is refused");
+            let problem = no_token_in(&uri).expect_err("a token is refused");
             check_problem(&problem);
             assert!(!problem.reason().1.contains(&token));
         }
     }
+}
+
+const NOW_MS: u64 = 1_800_000_000_000;
+
+/// The body of an operation: a plan within its limits, which the same body asks for again.
+pub fn http_operation(bytes: &[u8]) {
+    let plan = || Plan::new(parse_json::<Request>(bytes)?, NOW_MS);
+    let (plan, again) = match (plan(), plan()) {
+        (Ok(plan), Ok(again)) => (plan, again),
+        (Err(problem), Err(_)) => return check_problem(&problem),
+        other => panic!("{other:?}"),
+    };
+    assert!(plan.is_wished_by(&again));
+    assert!((1..=100_000).contains(&plan.pace) && plan.ids.count <= 10_000);
+    if plan.selected() != State::Scheduled {
+        assert!(plan.before_ms.is_none_or(|before_ms| before_ms <= NOW_MS));
+    }
+    let canary = plan.canary.map(|canary| (canary.messages, canary.wait_ms));
+    assert!(canary.is_none_or(|(messages, wait_ms)| {
+        (1..=100).contains(&messages) && (1..=600_000).contains(&wait_ms)
+    }));
 }

@@ -4,8 +4,6 @@
 mod attended;
 #[cfg(test)]
 mod attended_tests;
-mod outbox;
-mod token;
 mod turns;
 mod unreceived;
 
@@ -17,10 +15,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 
 pub(crate) use attended::{Attended, Attention};
-pub(crate) use outbox::{Outbox, Unsent};
-pub(crate) use token::lease_token;
+pub(crate) use turns::lease_token;
 pub(crate) use turns::{Place, Turns};
 pub(crate) use unreceived::Unreceived;
+pub(crate) use unreceived::{Outbox, Unsent};
 
 use crate::metrics::{Gauge, One};
 use crate::problem::{Code, Problem};

@@ -1,9 +1,13 @@
-//! A grant that nobody has received yet.
+//! A grant that nobody has received yet, and answers that are being written.
+
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dueq::{Delivery, DeliveryHandle, Queue};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
+
+use crate::body::Reserved;
 
 /// Deliveries that nobody has received yet. Dropped, it releases them, which charges no attempt.
 pub(crate) struct Unreceived {
@@ -53,5 +57,48 @@ async fn release(queue: Queue, handles: Vec<DeliveryHandle>) {
         if let Ok(Err(error)) = released {
             tracing::warn!(name: "dueq_serve.not_released", queue = queue.name(), %error, "a message that nobody received stays leased");
         }
+    }
+}
+
+/// The deliveries of a response that is not sent yet, and the memory of its body. Dropped, it
+/// releases the deliveries.
+pub(crate) struct Unsent {
+    pub(crate) deliveries: Option<Unreceived>,
+    pub(crate) _memory: Reserved,
+}
+
+impl Unsent {
+    /// The whole response was handed to the system.
+    pub(crate) fn sent(self) {
+        if let Some(deliveries) = self.deliveries {
+            deliveries.received();
+        }
+    }
+}
+
+/// Between a response and its connection. A response puts its deliveries here when its last byte
+/// is on the way; they were sent at the connection's next flush, and were not if it ends before.
+#[derive(Clone, Default)]
+pub(crate) struct Outbox(Arc<Mutex<Vec<Unsent>>>);
+
+impl Outbox {
+    pub(crate) fn put(&self, unsent: Unsent) {
+        self.lock().push(unsent);
+    }
+
+    /// The connection has handed all bytes to the system.
+    pub(crate) fn flushed(&self) {
+        let sent = std::mem::take(&mut *self.lock());
+        sent.into_iter().for_each(Unsent::sent);
+    }
+
+    /// The connection has ended.
+    pub(crate) fn closed(&self) {
+        let unsent = std::mem::take(&mut *self.lock());
+        drop(unsent);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Unsent>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,6 @@ mod api;
 mod assets;
 mod chart;
 mod findings;
-mod form;
 mod frame;
 mod overview;
 mod page;

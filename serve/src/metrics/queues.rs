@@ -6,7 +6,7 @@ use std::time::Duration;
 use dueq::Stats;
 
 use crate::auth::Principal;
-use crate::metrics::text::Text;
+use crate::metrics::Text;
 use crate::poll::{Entry, Snapshot};
 
 /// How many queues have series of their own: the first by name.

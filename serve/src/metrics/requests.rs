@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use crate::app::Shared;
-use crate::metrics::text::Text;
+use crate::metrics::Text;
 use crate::problem::Code;
 
 /// The classes of statuses: 1xx to 5xx.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dueq::{Applied, Error, Queue, State, Stored};
 
 use crate::operations::progress::CanaryProgress;
-use crate::operations::steps::Steps;
+use crate::operations::run::Steps;
 use crate::shown::shown;
 
 /// The pauses between two looks at the messages of a canary.

@@ -7,7 +7,7 @@ use dueq::{Applied, Cursor, Error, Queue, Requeued, State, Stored};
 use tokio::task::JoinSet;
 
 use crate::operations::plan::{Group, Plan};
-use crate::operations::steps::Stepped;
+use crate::operations::run::Stepped;
 use crate::operations::work::End;
 
 /// How many dead messages a call reads.

@@ -6,13 +6,11 @@
 
 mod canary;
 mod cancel;
-mod count;
 mod group;
 mod pace;
 mod plan;
 mod progress;
 mod run;
-mod steps;
 mod work;
 
 use std::collections::VecDeque;

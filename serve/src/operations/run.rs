@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::{Applied, Error, Queue};
+use dueq::{Applied, BulkEnd, BulkSteps, Error, Queue};
 
 use crate::app::Shared;
 use crate::audit::now_ms;
 use crate::operations::Operation;
 use crate::operations::canary::{Release, Verdict};
+use crate::operations::group::GroupSteps;
 use crate::operations::pace::{Pace, Patience};
 use crate::operations::plan::Canary;
 use crate::operations::progress::Phase;
-use crate::operations::steps::Steps;
 use crate::operations::work::{End, Step, Work};
 use crate::problem::{Code, Failure, Problem};
 
@@ -188,6 +188,56 @@ impl Operation {
             reason = self.stopped() => Err(Outcome::Stopped(reason)),
             () = tokio::time::sleep(pause), if pause > Duration::ZERO => Ok(()),
             () = std::future::ready(()), if pause == Duration::ZERO => Ok(()),
+        }
+    }
+}
+
+/// The steps of a requeue or a purge.
+pub(super) enum Steps {
+    /// A script selects the messages and changes them, in one call.
+    All(BulkSteps),
+    /// The server selects, and there is a call for each message.
+    Group(GroupSteps),
+}
+
+/// What is known after a step.
+pub(super) struct Stepped {
+    /// How many messages there are in all.
+    pub(super) of: Option<u64>,
+    pub(super) end: Option<End>,
+}
+
+impl Steps {
+    /// How many messages are done.
+    pub(super) fn done(&self) -> u64 {
+        match self {
+            Self::All(steps) => steps.done(),
+            Self::Group(steps) => steps.done(),
+        }
+    }
+
+    /// The first messages of the next step. A step of at most `count` right after it changes no others.
+    pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
+        match self {
+            Self::All(steps) => steps.peek(count).await,
+            Self::Group(steps) => steps.peek(count).await,
+        }
+    }
+
+    /// The next step, of at most `limit` messages.
+    pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
+        match self {
+            Self::All(steps) => {
+                let stepped = steps.step(limit).await?;
+                Ok(Stepped {
+                    of: stepped.left.map(|left| stepped.done + left),
+                    end: stepped.end.map(|end| match end {
+                        BulkEnd::QueueGone => End::QueueGone,
+                        _ => End::Done,
+                    }),
+                })
+            }
+            Self::Group(steps) => steps.step(limit).await,
         }
     }
 }

@@ -3,11 +3,11 @@
 use dueq::{AuditSteps, Queue, State};
 
 use crate::operations::cancel::Cancels;
-use crate::operations::count::Count;
 use crate::operations::group::GroupSteps;
 use crate::operations::plan::{Kind, Plan};
+use crate::operations::progress::Count;
 use crate::operations::progress::Progress;
-use crate::operations::steps::Steps;
+use crate::operations::run::Steps;
 
 /// What an operation goes through, step by step.
 pub(super) enum Work {

@@ -2,7 +2,6 @@
 
 mod code;
 mod everywhere;
-mod library;
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};

@@ -12,9 +12,9 @@ use utoipa_axum::routes;
 use crate::app::Shared;
 use crate::auth::Principal;
 use crate::events::{Stream, body};
+use crate::path::Query;
 use crate::path::queue_named;
 use crate::problem::{Code, Problem};
-use crate::query::Query;
 
 /// How many queues a stream has at most.
 const MAX_QUEUES: usize = 20;

@@ -1,17 +1,21 @@
-//! Health: for load balancers and supervisors, without a token.
+//! Health: for load balancers and supervisors, without a token. Metrics for Prometheus.
 
 use std::time::{Duration, Instant};
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use dueq::Client;
 use serde::Serialize;
 use tokio::sync::Mutex;
 use utoipa::ToSchema;
-use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::app::Shared;
+use crate::auth::Principal;
+use crate::metrics::page;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::declared::declared;
 
@@ -103,4 +107,25 @@ async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
         ));
     }
     Ok(OK)
+}
+
+pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
+    vec![routes!(metrics)]
+}
+
+/// Read metrics for Prometheus
+///
+/// In the text format. The series of the queues that the caller may use, at most 1,000, are from the
+/// server's poller, so a scrape makes no call to Redis. They vanish when Redis has been away for
+/// 30 s. Those of the server itself follow.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "about",
+    responses((status = 200, description = "Prometheus' text format", body = String, content_type = "text/plain; version=0.0.4; charset=utf-8")),
+)]
+async fn metrics(State(app): State<Shared>, principal: Principal) -> Response {
+    let snapshot = app.poller.looked().await;
+    let kind = "text/plain; version=0.0.4; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], page(&app, &principal, &snapshot)).into_response()
 }

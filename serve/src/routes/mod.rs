@@ -7,7 +7,6 @@
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
 mod claims;
-mod conditions;
 mod declared;
 mod doctor;
 mod document;
@@ -16,8 +15,6 @@ mod group;
 mod health;
 mod limits;
 mod messages;
-mod metrics;
-mod openapi;
 mod operations;
 mod overview;
 mod paged;
@@ -48,9 +45,9 @@ use crate::routes::group::Group;
 /// All groups of routes.
 fn groups() -> Vec<Group> {
     vec![
-        Group::new(Right::Read, openapi::routes()),
+        Group::new(Right::Read, document::routes()),
         Group::new(Right::Read, queues::routes()),
-        Group::new(Right::Read, metrics::routes()),
+        Group::new(Right::Read, health::reads()),
         Group::new(Right::Read, events::routes()),
         Group::new(Right::Read, overview::routes()),
         Group::new(Right::Read, search::routes()),
@@ -85,7 +82,7 @@ pub(crate) fn open() -> OpenApiRouter<Shared> {
 
 /// All other routes behind their guards, and the OpenAPI document of all.
 pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
-    let mut all = OpenApiRouter::with_openapi(openapi::document(app));
+    let mut all = OpenApiRouter::with_openapi(document::document(app));
     for group in groups() {
         all = all.merge(group.guarded(app));
     }

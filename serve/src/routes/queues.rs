@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::routes::conditions::Tags;
+use crate::routes::declared::Tags;
 use crate::shown::quoted;
 
 mod delete;

@@ -2,13 +2,11 @@
 
 mod apply;
 mod change;
-mod cursor;
 mod declare;
 mod fires;
 mod list;
 mod read;
 mod schema;
-mod shown;
 
 use serde::Serialize;
 use utoipa::ToSchema;

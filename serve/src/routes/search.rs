@@ -20,8 +20,8 @@ use utoipa_axum::routes;
 
 use crate::app::Shared;
 use crate::auth::Principal;
+use crate::path::Query;
 use crate::problem::{Code, Problem};
-use crate::query::Query;
 use crate::routes::known;
 
 /// How many queues a search asks.

@@ -1,4 +1,4 @@
-//! Building a schedule: its ticks, and its policies.
+//! Building a schedule: its ticks, and its policies; what a declaration did.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! The replies to an operator's calls: of a step of a requeue or purge, of the deletion of an unused queue.
+//! The replies to an operator's calls: of a step of a requeue or purge, of the
+//! deletion of an unused queue, of a new map. The replies to the roles of a node.
 
 use crate::error::Error;
 use crate::model::outcomes::{Kept, Unused};

@@ -1,4 +1,4 @@
-//! The replies to get, peek and stats.
+//! The replies to get, peek, stats, dues, nodes and history.
 
 use crate::error::Error;
 use crate::model::expiry::Expires;

@@ -1,4 +1,4 @@
-//! The sorted map that the wheel is checked against.
+//! The sorted map that the wheel is checked against, and random numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,6 @@
 //! The workloads.
 
-mod burst;
-mod bytes;
 mod cost;
-mod lateness;
 mod life;
 mod order;
 pub(crate) mod push;
@@ -108,14 +105,14 @@ impl Workload {
         match self {
             Self::Push => push::single(system).await,
             Self::Bulk => push::bulk(system).await,
-            Self::Life => life::run(system).await,
+            Self::Life => life::life(system).await,
             Self::Cost => cost::immediate(system).await,
             Self::DelayedCost if stage == 0 => cost::push_delayed(system, plan).await,
             Self::DelayedCost => cost::deliver_delayed(system).await,
-            Self::Lateness => lateness::run(system, 1_000, if plan.quick { 4 } else { 10 }).await,
-            Self::Lateness10 => lateness::run(system, 10, if plan.quick { 10 } else { 30 }).await,
-            Self::Burst => burst::run(system).await,
-            Self::Bytes => bytes::run(system).await,
+            Self::Lateness => life::lateness(system, 1_000, if plan.quick { 4 } else { 10 }).await,
+            Self::Lateness10 => life::lateness(system, 10, if plan.quick { 10 } else { 30 }).await,
+            Self::Burst => life::burst(system).await,
+            Self::Bytes => push::bytes(system).await,
             Self::Order => order::run(system).await,
         }
     }

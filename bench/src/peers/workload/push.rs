@@ -1,4 +1,4 @@
-//! Pushes of messages due in an hour, by single calls and in bulk.
+//! Pushes of messages due in an hour, by single calls and in bulk; the memory of such a message.
 
 use anyhow::Result;
 use dueq_bench_driver::{Dues, Request, unix_us};
@@ -50,4 +50,33 @@ pub(crate) fn in_an_hour() -> Dues {
         at_ms: unix_us() / 1_000 + 3_600_000,
         ..Dues::default()
     }
+}
+
+/// The number of messages, unless that takes too long.
+/// The waste of hash tables depends on the number: here they are three quarters full.
+const WAITING: u64 = 100_000;
+const LONGEST_S: f64 = 15.0;
+
+/// The server's memory for a waiting message, with a payload of 100 bytes and an id of the system's
+/// own.
+pub(crate) async fn bytes(system: &mut System) -> Result<()> {
+    let n = WAITING.min(enough_for(
+        system.measured.push_bulk_per_s.about(),
+        LONGEST_S,
+    ));
+    system.open().await?;
+    let before = system.server.data_bytes().await?;
+    system
+        .ask(&Request::Bulk {
+            n,
+            batch: 0,
+            due: in_an_hour(),
+        })
+        .await?;
+    let after = system.server.data_bytes().await?;
+    system
+        .measured
+        .bytes_per_message
+        .add((after - before) / n as f64);
+    system.close().await
 }

@@ -1,13 +1,15 @@
 //! `dueq schedule ls` and `show`.
 
 use std::io;
+use std::time::Duration;
 
 use clap::Args;
 use comfy_table::CellAlignment;
 use dueq::{Queue, ScheduleInfo};
+use jiff::SignedDuration;
 use serde_json::Value;
 
-use crate::commands::schedule::{absent, rule, table};
+use crate::commands::schedule::{absent, table};
 use crate::output::Outcome;
 use crate::{Common, output};
 
@@ -78,7 +80,7 @@ fn print(infos: &[ScheduleInfo]) -> io::Result<()> {
             info.name.clone(),
             info.set.clone(),
             info.state.to_string(),
-            output::visible(rule::shown(info).as_bytes()),
+            output::visible(shown(info).as_bytes()),
             info.next_ms.map_or("-".to_owned(), output::moment),
         ];
         let counts = [info.made, info.missed, info.overlapped, info.paused];
@@ -98,7 +100,7 @@ fn object(info: &ScheduleInfo) -> Value {
         "name": info.name,
         "set": info.set,
         "state": info.state.as_str(),
-        "every_ms": rule::every_ms(info),
+        "every_ms": every_ms(info),
         "cron": Some(&info.pattern).filter(|pattern| !pattern.is_empty()),
         "zone": info.zone,
         "spec": info.spec,
@@ -153,18 +155,18 @@ impl Show {
             ("name", info.name.clone()),
             ("set", info.set.clone()),
             ("state", info.state.to_string()),
-            ("rule", output::visible(rule::shown(&info).as_bytes())),
+            ("rule", output::visible(shown(&info).as_bytes())),
             ("next fire", info.next_ms.map_or("-".to_owned(), time)),
             ("counted until", time(info.last_ms)),
         ] {
             table.add_row([name, &value]);
         }
         let of_rule = ["set", "every", "zone"];
-        for (name, value) in rule::words(&info.spec).filter(|(name, _)| !of_rule.contains(name)) {
+        for (name, value) in words(&info.spec).filter(|(name, _)| !of_rule.contains(name)) {
             table.add_row([name, &policy(name, value)]);
         }
         let options = info.options();
-        for (name, value) in rule::words(&options) {
+        for (name, value) in words(&options) {
             let value = value
                 .strip_prefix('+')
                 .map_or_else(|| value.to_owned(), length_of);
@@ -202,5 +204,31 @@ fn policy(name: &str, value: &str) -> String {
 }
 
 fn length_of(ms: &str) -> String {
-    ms.parse().map_or_else(|_| ms.to_owned(), rule::length)
+    ms.parse().map_or_else(|_| ms.to_owned(), length)
+}
+
+/// The words of a schedule's spec: names and values.
+pub(super) fn words(spec: &str) -> impl Iterator<Item = (&str, &str)> {
+    spec.split(' ').filter_map(|word| word.split_once('='))
+}
+
+/// The time of `every` in milliseconds; `None` for a cron.
+pub(super) fn every_ms(info: &ScheduleInfo) -> Option<u64> {
+    let every = words(&info.spec).find(|(name, _)| *name == "every")?;
+    every.1.parse().ok()
+}
+
+/// `every 15m`, or the pattern and the zone of a cron.
+pub(super) fn shown(info: &ScheduleInfo) -> String {
+    match (every_ms(info), &info.zone) {
+        (Some(ms), _) => format!("every {}", length(ms)),
+        (None, Some(zone)) => format!("{} in {zone}", info.pattern),
+        (None, None) => info.pattern.clone(),
+    }
+}
+
+/// A length of time in the notation of the files: `15m`, `1h 30m`, `50ms`.
+pub(super) fn length(ms: u64) -> String {
+    let length = SignedDuration::try_from(Duration::from_millis(ms));
+    length.map_or_else(|_| format!("{ms}ms"), |length| format!("{length:#}"))
 }

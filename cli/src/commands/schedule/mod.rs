@@ -6,7 +6,6 @@ mod file;
 mod keep;
 mod list;
 mod next;
-mod rule;
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};

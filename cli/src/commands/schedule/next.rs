@@ -8,7 +8,7 @@ use dueq_input::{ClockChanges, Wording};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use crate::commands::schedule::{absent, rule, table};
+use crate::commands::schedule::{absent, list, table};
 use crate::output::{Outcome, Usage};
 use crate::{Common, output, time};
 
@@ -170,7 +170,7 @@ impl Shown {
                 time.to_string(),
             ];
             if has_jitter {
-                let delay = rule::length(fire.due_ms.saturating_sub(fire.nominal_ms));
+                let delay = list::length(fire.due_ms.saturating_sub(fire.nominal_ms));
                 row.push(format!("due +{delay}"));
             }
             row.push(remark);

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::commands::work::batch;
-use crate::commands::work::exit_status::settlement;
 use crate::commands::work::follow_ups::{FollowUps, followed};
+use crate::commands::work::handler::settlement;
 use crate::group::{self, Guard};
 
 /// How many bytes are kept of the end of a command's stderr.

@@ -4,7 +4,6 @@ mod address;
 mod batch;
 mod breaks;
 mod exec;
-mod exit_status;
 mod follow_ups;
 mod handler;
 mod http;

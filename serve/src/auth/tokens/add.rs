@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::auth::tokens::{TokensFile, generate, hash};
 use crate::auth::{QueuePattern, Role};
-use crate::error::Error;
+use crate::server::Error;
 
 /// Adds a token of this name to the file, and returns it: the file keeps only its SHA-256. Creates
 /// the file, with a signing key and readable by its owner only, if there is none. Servers that use

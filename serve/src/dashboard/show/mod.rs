@@ -1,15 +1,13 @@
 //! How values look: the one place for each kind.
 
 mod clock;
-mod duration;
-mod markup;
 mod number;
 mod payload;
 mod text;
 
 pub(super) use clock::{Clock, Zone};
-pub(super) use duration::{duration, micros};
-pub(super) use markup::Markup;
+pub(super) use number::{duration, micros};
 pub(super) use number::{number, percent, short};
 pub(super) use payload::{Payload, payload};
+pub(super) use text::Markup;
 pub(super) use text::text;

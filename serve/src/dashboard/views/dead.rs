@@ -1,22 +1,24 @@
 //! `/queues/Q/dead`: dead messages by their errors, and what can be done with all of them.
 
-mod act;
 mod export;
 
 use askama::Template;
 use axum::Router;
+use axum::http::Method;
 use axum::routing::get;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::Page;
-use crate::dashboard::show::{self, Markup};
-use crate::dashboard::views::messages::Now;
-use crate::dashboard::views::{Answer, each, render};
-use crate::problem::Problem;
+use crate::dashboard::page::{Form, Page};
+use crate::dashboard::show;
+use crate::dashboard::show::Markup;
+use crate::dashboard::views::messages::{Now, Operation, moment};
+use crate::dashboard::views::{Answer, each, render, see};
+use crate::problem::{Code, Problem};
 
 #[derive(Deserialize)]
 struct Queue {
@@ -105,7 +107,7 @@ impl Chosen {
             return Ok(None);
         };
         let (error, crashed) = (
-            act::read_key("group", key)?,
+            read_key("group", key)?,
             page.param("crashed") == Some("true"),
         );
         let found = groups.iter();
@@ -121,7 +123,7 @@ impl Chosen {
 
 pub(super) fn routes() -> Router<Shared> {
     Router::new()
-        .route("/queues/{queue}/dead", get(dead).post(act::act))
+        .route("/queues/{queue}/dead", get(dead).post(act))
         .route("/queues/{queue}/dead.ndjson", get(export::export))
 }
 
@@ -178,4 +180,79 @@ async fn dead(page: Page) -> Answer {
         chosen,
         segment,
     })
+}
+
+pub(super) async fn act(page: Page, form: Form) -> Answer {
+    let queue = segment(page.queue_name()?);
+    let before_ms = number(&form, "before_ms")?
+        .ok_or_else(|| invalid("before_ms: the form does not say when its page was made"))?;
+    let body = match form.get("action") {
+        Some("requeue") => requeue(&page, &form, before_ms)?,
+        Some("purge") => purge(&form, before_ms)?,
+        _ => return Err(invalid("the form names no known action").into()),
+    };
+    let address = format!("/v1/queues/{queue}/operations");
+    let begun: Operation = page.api.send(Method::POST, &address, Some(&body)).await?;
+    see(
+        &page.base,
+        &format!("/operations/{queue}/{}?did=begun", begun.id),
+    )
+}
+
+/// Of a group, or of all.
+fn requeue(page: &Page, form: &Form, before_ms: u64) -> Result<Value, Problem> {
+    let until_ms = match form.filled("until") {
+        Some(typed) => moment(page, "until", typed)?,
+        None => before_ms,
+    };
+    let mut body = json!({ "kind": "requeue", "before_ms": until_ms.min(before_ms) });
+    if let Some(key) = form.get("error") {
+        body["error"] = read_key("error", key)?.into();
+        body["crashed"] = (form.get("crashed") == Some("true")).into();
+    }
+    for field in ["canary", "pace"] {
+        if let Some(number) = number(form, field)? {
+            body[field] = number.into();
+        }
+    }
+    Ok(body)
+}
+
+fn purge(form: &Form, before_ms: u64) -> Result<Value, Problem> {
+    let (count, typed) = (number(form, "count")?, number(form, "typed")?);
+    if count.is_none() || count != typed {
+        let count = count.unwrap_or_default();
+        let detail =
+            format!("typed: nothing was purged; type the number of dead messages, {count}");
+        return Err(invalid(detail));
+    }
+    let mut body = json!({ "kind": "purge", "state": "dead", "before_ms": before_ms });
+    if let Some(pace) = number(form, "pace")? {
+        body["pace"] = pace.into();
+    }
+    Ok(body)
+}
+
+/// The error that a form or an address names: base64url, as it may hold anything.
+pub(super) fn read_key(field: &str, key: &str) -> Result<String, Problem> {
+    let bytes = URL_SAFE_NO_PAD.decode(key).ok();
+    let error = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    error.ok_or_else(|| invalid(format!("{field}: it is not base64url of a text")))
+}
+
+/// The number in a field, with or without commas; `None` if the field is empty.
+fn number(form: &Form, field: &str) -> Result<Option<u64>, Problem> {
+    let Some(typed) = form.filled(field) else {
+        return Ok(None);
+    };
+    let digits = typed.trim().replace(',', "");
+    let number = digits.parse().map_err(|_| {
+        let typed = crate::shown::quoted(typed);
+        invalid(format!("{field}: {typed} is no whole number"))
+    })?;
+    Ok(Some(number))
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidInput, detail)
 }

@@ -1,19 +1,20 @@
-//! Login with a token, and logout.
+//! Login with a token, logout, and preferences.
 
 use askama::Template;
 use axum::Router;
 use axum::extract::{Request, State};
+use axum::http::HeaderValue;
 use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 
 use crate::app::Shared;
 use crate::auth::session::set_cookie;
-use crate::dashboard::form::Form;
-use crate::dashboard::frame::{Frame, Here, Preferences};
-use crate::dashboard::page;
-use crate::dashboard::show;
+use crate::dashboard::frame::{Frame, Here, Preferences, THEME_COOKIE, Theme, ZONE_COOKIE};
+use crate::dashboard::page::{Form, Page};
+use crate::dashboard::show::Zone;
 use crate::dashboard::views::{Answer, local, render, see};
+use crate::dashboard::{page, show};
 
 /// The most bytes of the form: a caller without a token uses little of the memory for bodies.
 const MAX_BYTES: usize = 16 << 10;
@@ -90,6 +91,32 @@ async fn log_out(State(app): State<Shared>, request: Request) -> Answer {
     let mut response = see(&page::base(&parts), "/login")?;
     if let Some(cookie) = set_cookie(None, &app.hosts) {
         response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    Ok(response)
+}
+
+const YEAR_S: u64 = 31_536_000;
+
+pub(super) fn preferences() -> Router<Shared> {
+    Router::new().route("/preferences", post(set))
+}
+
+async fn set(State(app): State<Shared>, page: Page, form: Form) -> Answer {
+    let mut response = see(&page.base, local(form.get("next").unwrap_or("/")))?;
+    let secure = if app.hosts.is_https() { "; Secure" } else { "" };
+    let base = &page.base;
+    let mut keep = |name: &str, value: &str| {
+        let cookie =
+            format!("{name}={value}; Path={base}/; Max-Age={YEAR_S}; SameSite=Strict{secure}");
+        if let Ok(cookie) = HeaderValue::try_from(cookie) {
+            response.headers_mut().append(SET_COOKIE, cookie);
+        }
+    };
+    if let Some(name) = form.filled("zone") {
+        keep(ZONE_COOKIE, Zone::named(name.trim())?.name());
+    }
+    if let Some(theme) = form.get("theme").and_then(Theme::named) {
+        keep(THEME_COOKIE, theme.name());
     }
     Ok(response)
 }

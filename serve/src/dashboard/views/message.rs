@@ -3,7 +3,6 @@
 mod act;
 mod commands;
 mod ended;
-mod life;
 
 use askama::Template;
 use axum::Router;
@@ -18,7 +17,7 @@ use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Payload};
 use crate::dashboard::views::message::commands::Action;
-use crate::dashboard::views::message::life::Moment;
+use crate::dashboard::views::message::ended::Moment;
 use crate::dashboard::views::messages::Now;
 use crate::dashboard::views::{Answer, each, render};
 use crate::path::MessageId;
@@ -100,7 +99,7 @@ async fn message(State(app): State<Shared>, page: Page, id: MessageId) -> Answer
             .at(&clock),
         name: show::text(name),
         may_produce: page.caller().may_produce,
-        moments: life::moments(&message, &clock),
+        moments: ended::moments(&message, &clock),
         actions: commands::actions(&message, page.caller(), name, id.as_bytes()),
         error: message
             .error

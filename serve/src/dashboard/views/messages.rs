@@ -1,23 +1,25 @@
 //! `/queues/Q/messages`: the messages of a queue in one state, a page at a time.
 
-mod act;
 mod asked;
 
 use askama::Template;
+pub(super) use asked::moment;
 use axum::Router;
+use axum::http::Method;
 use axum::routing::get;
 use serde::Deserialize;
+use serde_json::json;
 
 use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::page::Page;
-use crate::dashboard::show::{self, Markup};
+use crate::dashboard::page::{Form, Page};
+use crate::dashboard::show;
+use crate::dashboard::show::Markup;
+use crate::dashboard::views::each::Change;
 use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
-use crate::dashboard::views::{Answer, render};
-
-pub(super) use act::Operation;
-pub(super) use asked::moment;
+use crate::dashboard::views::{Answer, local, render, see};
+use crate::problem::{Code, Problem};
 
 /// How many messages a page has.
 pub(super) const PAGE: usize = 100;
@@ -102,7 +104,7 @@ struct MessagesPage {
 }
 
 pub(super) fn routes() -> Router<Shared> {
-    Router::new().route("/queues/{queue}/messages", get(messages).post(act::act))
+    Router::new().route("/queues/{queue}/messages", get(messages).post(act))
 }
 
 async fn messages(page: Page) -> Answer {
@@ -171,4 +173,55 @@ async fn messages(page: Page) -> Answer {
 fn cursor_of(next: &str) -> Option<&str> {
     let (_, cursor) = next.split_once("&cursor=")?;
     cursor.split('&').next()
+}
+
+/// An operation that has begun, or ran already.
+#[derive(Deserialize)]
+pub(in crate::dashboard::views) struct Operation {
+    pub(in crate::dashboard::views) id: String,
+}
+
+pub(super) async fn act(page: Page, form: Form) -> Answer {
+    let queue = segment(page.queue_name()?);
+    let ids: Vec<_> = form.all("id").map(str::to_owned).collect();
+    let list = format!("/queues/{queue}/messages");
+    let back = match form.filled("back").map(|params| format!("{list}?{params}")) {
+        Some(back) if local(&back) == back => back,
+        _ => list,
+    };
+    if ids.is_empty() {
+        let and = if back.contains('?') { '&' } else { '?' };
+        return see(&page.base, &format!("{back}{and}did=nothing_selected"));
+    }
+    if ids.len() > PAGE {
+        let detail = format!("id: {} messages; a form names {PAGE} at most", ids.len());
+        return Err(Problem::new(Code::InvalidInput, detail).into());
+    }
+    let ids = ids
+        .iter()
+        .map(|id| normal(id))
+        .collect::<Result<Vec<_>, _>>()?;
+    let change = match form.get("action") {
+        Some("cancel") if page.caller().may_operate => {
+            let body = json!({ "kind": "cancel", "ids": ids });
+            let address = format!("/v1/queues/{queue}/operations");
+            let begun: Operation = page.api.send(Method::POST, &address, Some(&body)).await?;
+            return see(
+                &page.base,
+                &format!("/operations/{queue}/{}?did=begun", begun.id),
+            );
+        }
+        Some("cancel") => Change::Cancel,
+        Some("requeue") => Change::Requeue,
+        _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
+    };
+    let outcome = change.each(&page.api, &queue, &ids).await?;
+    outcome.page(&page, &queue, Here::Messages, back)
+}
+
+/// The id in the spelling that paths and operations share.
+fn normal(spelled: &str) -> Result<String, Problem> {
+    let id = dueq_input::path_id(spelled);
+    let id = id.map_err(|error| Problem::new(Code::InvalidInput, format!("id: {error}")))?;
+    Ok(dueq_input::id_path(&id))
 }

@@ -7,7 +7,6 @@ mod message;
 mod messages;
 mod operations;
 mod pages;
-mod preferences;
 mod queue;
 mod queues;
 mod search;
@@ -38,7 +37,7 @@ pub(super) fn routes() -> Router<Shared> {
         .merge(operations::routes())
         .merge(workers::routes())
         .merge(server::routes())
-        .merge(preferences::routes())
+        .merge(login::preferences())
 }
 
 /// The pages without a caller.

@@ -10,8 +10,8 @@ use serde::Deserialize;
 
 use crate::app::Shared;
 use crate::dashboard::findings::{Finding, worst_first};
-use crate::dashboard::form::Form;
 use crate::dashboard::frame::{Frame, Here, segment};
+use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::views::operations::{Operation, all, begin};

@@ -3,7 +3,6 @@
 mod answer;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
-mod deliveries;
 
 use std::pin::pin;
 use std::time::Duration;

@@ -8,9 +8,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::{App, Shared};
 use crate::body::JsonBody;
+use crate::path::Query;
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::messages::absent;
 use crate::routes::messages::fields::Id;
 use crate::routes::messages::reader::Reader;

@@ -8,8 +8,8 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::path::QueueName;
+use crate::path::{Query, moment};
 use crate::problem::{Code, Document, Problem};
-use crate::query::{Query, moment};
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
 use crate::routes::paged::paged;

@@ -11,7 +11,6 @@ mod list;
 mod payload;
 mod post;
 mod push;
-mod read;
 mod reader;
 mod schema;
 mod stream;
@@ -33,7 +32,7 @@ pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
-    vec![routes!(list::list_messages), routes!(read::read_message)]
+    vec![routes!(list::list_messages), routes!(payload::read_message)]
 }
 
 /// Payloads as they were pushed.

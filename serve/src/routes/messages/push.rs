@@ -11,7 +11,7 @@ use crate::app::{App, Shared};
 use crate::body::{Whole, require_json, whole};
 use crate::path::{MessageId, QueueName};
 use crate::problem::{Code, Document, Problem};
-use crate::routes::conditions::Tags;
+use crate::routes::declared::Tags;
 use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
+use crate::path::Query;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::overview::history::point::Point;
 use crate::routes::queues::{Unread, unread};
 use crate::shown::quoted;

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use crate::app::Shared;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::routes::conditions::Tags;
+use crate::routes::declared::Tags;
 use crate::shown::quoted;
 
 /// What was done.

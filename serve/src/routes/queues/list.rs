@@ -10,9 +10,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::auth::Principal;
+use crate::path::Query;
 use crate::poll::{Entry, PATIENCE, Snapshot};
 use crate::problem::{Code, Problem};
-use crate::query::Query;
 use crate::routes::paged::paged;
 
 /// How many queues a page has at most.

@@ -10,9 +10,9 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::body::{Whole, code_of, require_json, whole};
+use crate::path::Query;
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::schedules::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedules;
 

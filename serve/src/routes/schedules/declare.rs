@@ -12,9 +12,9 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::app::Shared;
+use crate::path::Query;
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::schedules::ScheduleOutcome;
 use crate::routes::schedules::apply::{Declaring, ScheduleBody, outcomes};
 use crate::routes::schedules::schema::NewSchedule;

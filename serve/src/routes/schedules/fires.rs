@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
+use crate::path::{Query, moment};
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::{Query, moment};
 use crate::routes::schedules::absent;
 
 /// The most fires of a call.

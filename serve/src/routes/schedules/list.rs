@@ -2,16 +2,17 @@
 
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use dueq::ScheduleCursor;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
-use crate::path::QueueName;
+use crate::path::{Query, QueueName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::paged::paged;
-use crate::routes::schedules::cursor;
-use crate::routes::schedules::shown::Schedule;
+use crate::routes::schedules::schema::Schedule;
 use crate::shown::quoted;
 
 /// The most schedules of a page: Redis reads each of them.
@@ -76,7 +77,7 @@ pub(super) async fn list_schedules(
         return Err(Problem::new(Code::InvalidInput, detail));
     }
     let from = page.cursor.as_deref().map(|text| {
-        cursor::read(name.as_str(), text).ok_or_else(|| {
+        read_cursor(name.as_str(), text).ok_or_else(|| {
             let (text, queue) = (quoted(text), quoted(name.as_str()));
             let detail = format!(
                 "cursor {text} is not of the schedules of queue {queue}; begin without one"
@@ -92,7 +93,7 @@ pub(super) async fn list_schedules(
     }
     let address = uri.path();
     let next = read.next.map(|next| {
-        let cursor = cursor::text(name.as_str(), &next);
+        let cursor = cursor_of(name.as_str(), &next);
         format!("{address}?limit={limit}&cursor={cursor}")
     });
     let schedules = read.schedules.iter().map(|info| ListedSchedule {
@@ -102,4 +103,50 @@ pub(super) async fn list_schedules(
     let schedules = schedules.collect();
     let link = next.clone();
     Ok(paged(link.as_deref(), Schedules { schedules, next }))
+}
+
+/// What a cursor of this queue's schedules begins with. A name of a queue has no slash.
+fn prefix(queue: &str) -> String {
+    format!("1/{queue}/schedules/")
+}
+
+/// The cursor as it is in a URL.
+fn cursor_of(queue: &str, cursor: &ScheduleCursor) -> String {
+    let mut bytes = prefix(queue).into_bytes();
+    bytes.extend(cursor.as_bytes());
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// The cursor of this queue's schedules; `None` if the text is none.
+fn read_cursor(queue: &str, text: &str) -> Option<ScheduleCursor> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let own = bytes.strip_prefix(prefix(queue).as_bytes())?;
+    let (set, name) = std::str::from_utf8(own).ok()?.split_once(' ')?;
+    (is_name(set) && is_name(name)).then(|| ScheduleCursor::from_bytes(own))
+}
+
+/// Whether it can be the name of a set or a schedule.
+fn is_name(text: &str) -> bool {
+    let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-:/".contains(c);
+    (1..=100).contains(&text.len()) && text.chars().all(is_fit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursor_is_read_back_by_its_queue_only() {
+        let cursor = ScheduleCursor::from_bytes("billing a/b:1");
+        let text = cursor_of("reports", &cursor);
+        assert_eq!(read_cursor("reports", &text), Some(cursor));
+        assert_eq!(read_cursor("report", &text), None);
+        for own in ["", " ", "a", "a ", " b", "a b c", "a \0", "a \u{e4}"] {
+            let text = URL_SAFE_NO_PAD.encode(format!("{}{own}", prefix("reports")));
+            assert_eq!(read_cursor("reports", &text), None, "{own:?}");
+        }
+        for text in ["", "=", "~", "MQ==", "\u{e4}", "MQ"] {
+            assert_eq!(read_cursor("reports", text), None, "{text}");
+        }
+    }
 }

@@ -7,12 +7,12 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::app::Shared;
 use crate::auth::{Principal, Right};
+use crate::path::Query;
 use crate::path::{QueueName, ScheduleName};
 use crate::problem::{Code, Document, Problem};
-use crate::query::Query;
 use crate::routes::messages::Payload;
 use crate::routes::schedules::absent;
-use crate::routes::schedules::shown::Schedule;
+use crate::routes::schedules::schema::Schedule;
 
 /// How many bytes of a payload are sent unless the caller asks for another number.
 const PAYLOAD_BYTES: usize = 64 << 10;

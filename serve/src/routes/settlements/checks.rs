@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::body::parse_json;
 use crate::checks::check_problem;
-use crate::routes::settlements::extension::Extension;
+use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::Settlement;
 use crate::routes::settlements::{Lists, MAX_ITEMS, only};
 

@@ -2,7 +2,6 @@
 
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
-mod extension;
 mod outcome;
 mod run;
 mod settlement;
@@ -21,7 +20,7 @@ use crate::body::{Bounded, Whole, parse_json, require_json, whole};
 use crate::path::QueueName;
 use crate::problem::{Code, Document, Problem};
 use crate::routes::messages::{MAX_BYTES, Reader};
-use crate::routes::settlements::extension::Extension;
+use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::{Asked, Settlement};
 
 pub(crate) use outcome::Settlements;

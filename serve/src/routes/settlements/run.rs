@@ -8,8 +8,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::body::Whole;
 use crate::problem::{Code, Problem};
-use crate::routes::settlements::extension::Extended;
 use crate::routes::settlements::outcome::{Ended, Outcome, Settlements, Tally};
+use crate::routes::settlements::settlement::Extended;
 use crate::routes::settlements::settlement::{Asked, Step};
 
 /// How many calls of a request are under way at once. Those of one moment share calls to Redis.

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::app::{App, Shared};
 use crate::dashboard::api::Failure;
-use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
+use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::undo::Cancelled;
 use crate::dashboard::views::{Answer, messages, see};

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use crate::dashboard::api::Failure;
-use crate::dashboard::form::Form;
 use crate::dashboard::frame::segment;
+use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::views::queue::data::Schedule;
 use crate::dashboard::views::queue::limits;

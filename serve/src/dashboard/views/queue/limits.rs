@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::dashboard::form::Form;
+use crate::dashboard::page::Form;
 use crate::dashboard::show;
 use crate::dashboard::views::queue::data::Stats;
 use crate::problem::{Code, Problem};

@@ -1,7 +1,6 @@
 //! `/`: all queues, trouble first.
 
 mod listed;
-mod row;
 
 use std::time::Duration;
 
@@ -18,9 +17,9 @@ use crate::dashboard::show;
 use crate::dashboard::views::pages::Pages;
 use crate::dashboard::views::{Answer, render};
 
+use listed::Row;
 pub(super) use listed::{All, Counts, Listed};
 use listed::{Order, Trouble, sorted};
-use row::Row;
 
 /// How many queues a page has.
 const PAGE: usize = 100;
