@@ -1,6 +1,6 @@
 //! How much a client asks one call for, so that it takes less than about 5 ms of Redis's time in any
 //! state of the queue.
-//! `tests/protocol/vectors/cost_table.rs` includes this file and measures the calls.
+//! `tests/protocol/vectors/cost/table.rs` includes this file and measures the calls.
 
 /// How many items one script call takes at most. Verbs with a limit instead of items do a part.
 pub(crate) const MAX_ITEMS: usize = 1_000;

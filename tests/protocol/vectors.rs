@@ -61,6 +61,7 @@ mod reads {
     pub(crate) mod history;
     pub(crate) mod pages;
     pub(crate) mod repairs;
+    pub(crate) mod repairs_of_fields;
     pub(crate) mod selections;
 }
 

@@ -19,19 +19,10 @@ const SOURCES: [&str; 12] = [
     "examples",
 ];
 
-/// Files longer than 400 lines that still have to be split.
-const TOO_LONG: &[&str] = &[
-    "tests/protocol/vectors/claims.rs",
-    "tests/protocol/vectors/repairs.rs",
-];
-
 #[test]
 fn no_file_exceeds_its_line_limit() {
     for folder in SOURCES {
         for (name, text) in files(folder, "rs") {
-            if TOO_LONG.contains(&name.as_str()) {
-                continue;
-            }
             assert!(
                 text.lines().count() <= 400,
                 "{name} has {} lines: split it",

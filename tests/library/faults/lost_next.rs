@@ -1,10 +1,10 @@
 //! Lost replies to pushes with a window, to pushes for after a delivery, and to acks with follow-ups.
 
-use anyhow::Result;
-use dueq::{Cancelled, Followed, Limits, Message, OnConflict, Pushed, Settled};
+use anyhow::{Result, ensure};
+use dueq::{Cancelled, Due, Followed, Limits, Message, OnConflict, Pushed, Settled, State};
 
 use super::proxied::{CANCEL, PUSH, UPSERT, proxied};
-use crate::support::{HOUR, claim_one, push_and_claim};
+use crate::support::{HOUR, claim_one, push_and_claim, setup};
 
 const ACK_PUSH: &str = include_str!("../../../lua/dist/ack_push.lua");
 
@@ -80,5 +80,65 @@ async fn push_with_a_window_is_stored_once() -> Result<()> {
         "{receipt:?}"
     );
     assert_eq!(setup.queue.stats().await?.pushed, before + 1);
+    Ok(())
+}
+
+fn rounds() -> u64 {
+    std::env::var("DUEQ_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok())
+        .unwrap_or(1_000)
+}
+
+#[tokio::test]
+async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
+    for end in ["cancel", "purge", "ack"] {
+        let setup = setup().await?;
+        let queue = &setup.queue;
+        for round in 0..rounds() {
+            let due = match end {
+                "ack" => Due::from(std::time::Duration::ZERO),
+                _ => HOUR.into(),
+            };
+            let payload = round.to_string();
+            let pushed = queue.push(payload.clone()).id("order:42").due(due).await?;
+            ensure!(
+                pushed == Pushed::Created,
+                "{end}, round {round}: {pushed:?}"
+            );
+            match end {
+                "cancel" => assert_eq!(queue.cancel("order:42").await?, Cancelled::Cancelled),
+                "purge" => assert_eq!(queue.purge(State::Scheduled).await?, 1),
+                _ => {
+                    let delivery = claim_one(queue).await?;
+                    assert_eq!(delivery.payload(), payload.as_bytes());
+                    assert_eq!(delivery.ack().await?, Settled::Done);
+                }
+            }
+        }
+        assert_eq!(queue.stats().await?.pushed, rounds());
+    }
+    Ok(())
+}
+
+/// Two clients whose estimates of the server's time differ: one ends a message, the other pushes
+/// its id at once.
+#[tokio::test]
+async fn a_push_after_another_clients_cancel_is_a_new_message() -> Result<()> {
+    let setup = setup().await?;
+    let other = dueq::Client::connect(&setup.server.url())
+        .await?
+        .queue("orders")?;
+    for round in 0..rounds() {
+        let (pusher, canceller) = if round % 2 == 0 {
+            (&setup.queue, &other)
+        } else {
+            (&other, &setup.queue)
+        };
+        let pushed = pusher.push("").id("order:42").due(HOUR).await?;
+        ensure!(pushed == Pushed::Created, "round {round}: {pushed:?}");
+        assert_eq!(canceller.cancel("order:42").await?, Cancelled::Cancelled);
+    }
+    assert_eq!(setup.queue.stats().await?.pushed, rounds());
     Ok(())
 }

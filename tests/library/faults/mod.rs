@@ -6,17 +6,14 @@ mod durability;
 mod emptied;
 mod failover;
 mod failover_load;
-mod full;
 mod full_durable;
 mod lost_claims;
 mod lost_next;
 mod lost_replies;
 mod notices;
-mod passwords;
 mod proxied;
 mod refused_settlements;
 mod restarts;
-mod same_id;
 mod tls;
 mod unreachable;
 

@@ -1,7 +1,6 @@
 //! Bad input is rejected with the reason and leaves no trace in Redis.
 
 mod limits;
-mod uniqueness;
 
 use std::fmt::Debug;
 use std::time::{Duration, SystemTime};

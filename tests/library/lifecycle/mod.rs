@@ -3,16 +3,13 @@
 mod changing;
 mod contents;
 mod due;
-mod expiry;
 mod follow_ups;
 mod handlers;
 mod held;
-mod inspecting;
 mod limits;
 mod outcome;
 mod overview;
 mod pushing;
-mod receipts;
 pub(crate) mod rights;
 mod selections;
 mod settling;

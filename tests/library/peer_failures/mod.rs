@@ -10,5 +10,4 @@ mod contents;
 mod crashes;
 mod held;
 mod hints;
-mod late;
 mod recovery;

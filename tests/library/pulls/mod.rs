@@ -4,7 +4,6 @@ mod cancelling;
 mod handles;
 mod many;
 mod node;
-mod partitioned;
 mod tokens;
 mod waiting;
 

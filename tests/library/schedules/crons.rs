@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Schedule, ScheduleState};
+use dueq::{ErrorKind, Schedule, ScheduleState};
 
 use super::{apply_raw, info, names, now_ms};
-use crate::support::{Running, acking, claim_one, reporting, seen, setup, stats_until, until};
+use crate::support::{acking, claim_one, reporting, setup, stats_until, until};
 
 fn cron(pattern: &str, name: &str) -> Result<Schedule> {
     Ok(Schedule::cron(pattern)?.zone("Europe/Paris").name(name))

@@ -1,6 +1,5 @@
 //! Recurring schedules: declaring, ticks, changes by hand; of crons also their lists.
 
-mod by_hand;
 #[cfg(feature = "schedules")]
 mod crons;
 mod declaring;

@@ -1,6 +1,5 @@
 //! Telemetry of the library: metrics, spans, events, and the trace of a message.
 
-mod by_queue;
 pub(crate) mod collector;
 mod events;
 mod history;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Delivery, ErrorKind, Message, Queue, WorkerHandle, harness};
+use dueq::{Client, Delivery, ErrorKind, Queue, WorkerHandle, harness};
 
 use crate::support::{LONG, Setup, holding, seen, setup, stats_until, within};
 

@@ -1,6 +1,5 @@
 //! Workers: sharing a queue, keeping leases, start and stop, many queues, kinds of handlers.
 
-mod attempts;
 mod batches;
 mod broken;
 mod fairness;
@@ -10,10 +9,8 @@ mod injected;
 mod leases;
 mod limits;
 mod many;
-mod new_queues;
 mod patterns;
 mod shares;
 mod sharing;
-mod starting;
 mod stopping;
 mod typed;

@@ -34,8 +34,13 @@ fn an_audit_leaves_leases_of_up_to_a_day_alone() -> Result<()> {
         queue.ok("claim", T0, words![1, token(letter), lease])?;
     }
     queue.ok("extend", T0, words!["minute", token('m'), DAY])?;
+    // The audit looks first at the id in the middle of the claim's list, a pattern that matches nothing.
+    for (id, due) in [("a-b%", T0 - 2), ("first", T0 - 3), ("last", T0 - 1)] {
+        queue.push(T0, id, due, "payload")?;
+    }
+    ensure!(queue.take(T0, 3, &token('p'))? == ["first", "a-b%", "last"]);
     let before = queue.contents()?;
-    for part in ["leases", "claims"] {
+    for part in ["leases", "claims", "messages"] {
         let found = audit(&mut queue, T0, part)?;
         ensure!(found.is_empty(), "{part}: {found:?}");
     }
