@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::{Port, Server, installed};
 
 const DUEQ: &str = env!("CARGO_BIN_EXE_dueq");
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Random numbers that a seed repeats (xorshift).
 pub(crate) struct Random {

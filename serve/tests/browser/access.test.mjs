@@ -5,7 +5,7 @@ import { createRequire } from "node:module";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import { fill } from "./demo.mjs";
-import { Bench, shots } from "./harness.mjs";
+import { Bench, rotated, shots } from "./harness.mjs";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const bench = new Bench();
@@ -26,30 +26,30 @@ const violations = (page) => page.evaluate(async () => {
   return found.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target} ${node.failureSummary.replace(/\s+/g, " ")}`));
 });
 
-for (const theme of ["light", "dark"]) {
-  for (const width of [1280, 360]) {
-    test(`axe_finds_nothing_and_nothing_scrolls_sideways_${theme}_${width}`, async () => {
-      const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme });
-      const page = await context.newPage();
-      const faults = [];
-      for (const [name, path] of pages) {
-        await page.goto(site.url + path);
-        // A picture is for people to look at. Chromium cannot always make one.
-        await page.screenshot({ path: join(shots(), `${name}-${theme}-${width}.png`), fullPage: true })
-          .catch((error) => console.log(`no picture of ${name}: ${error.message.split("\n")[0]}`));
-        const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-        if (over > 0) faults.push(`${name}: ${over} px too wide`);
-        await page.evaluate(AXE);
-        for (const violation of await violations(page)) faults.push(`${name}: ${violation}`);
-      }
-      await page.keyboard.press("?");
-      await page.locator("dialog[open]").waitFor();
+// Both themes and both widths in each run, and the other pairs with another commit.
+const pairs = [[["light", 1280], ["dark", 360]], [["dark", 1280], ["light", 360]]];
+for (const [theme, width] of rotated(pairs, 2).flat()) {
+  test(`axe_finds_nothing_and_nothing_scrolls_sideways_${theme}_${width}`, async () => {
+    const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme });
+    const page = await context.newPage();
+    const faults = [];
+    for (const [name, path] of pages) {
+      await page.goto(site.url + path);
+      // A picture is for people to look at. Chromium cannot always make one.
+      await page.screenshot({ path: join(shots(), `${name}-${theme}-${width}.png`), fullPage: true })
+        .catch((error) => console.log(`no picture of ${name}: ${error.message.split("\n")[0]}`));
+      const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+      if (over > 0) faults.push(`${name}: ${over} px too wide`);
       await page.evaluate(AXE);
-      for (const violation of await violations(page)) faults.push(`help: ${violation}`);
-      await context.close();
-      assert.deepEqual(faults, []);
-    });
-  }
+      for (const violation of await violations(page)) faults.push(`${name}: ${violation}`);
+    }
+    await page.keyboard.press("?");
+    await page.locator("dialog[open]").waitFor();
+    await page.evaluate(AXE);
+    for (const violation of await violations(page)) faults.push(`help: ${violation}`);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
 }
 
 test("theme_of_the_cookie_wins_over_the_system", async () => {

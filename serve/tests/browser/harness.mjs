@@ -13,6 +13,13 @@ const CHROMIUM = process.env.DUEQ_CHROMIUM || "/usr/bin/chromium";
 /** How long a process may take to begin. */
 const START_MS = 60_000;
 
+/** Which of things that rarely differ a run tests: others with each commit, or `all`. */
+const ROTATE = process.env.DUEQ_ROTATE ?? "all";
+if (ROTATE !== "all" && !/^\d+$/.test(ROTATE)) throw new Error(`DUEQ_ROTATE is ${ROTATE}: it is a whole number or all`);
+
+/** Every n-th of a list, beginning where the run says; with `all` the whole list. */
+export const rotated = (list, n) => (ROTATE === "all" ? list : list.filter((_, place) => place % n === Number(ROTATE) % n));
+
 /** A free port. Another process can take it before it is used: whoever uses it tries again. */
 export const freePort = () => new Promise((resolve, reject) => {
   const server = createServer().on("error", reject).listen(0, "127.0.0.1", () => {

@@ -140,7 +140,7 @@ fn lines_have_hours_and_zones_of_their_own() -> Result<()> {
     )?;
     succeeds(&server, &push, &[])?;
     let age = now_ms()?.abs_diff(due_ms(&server, "now")?);
-    assert!(Duration::from_millis(age) < Duration::from_secs(60));
+    assert!(Duration::from_millis(age) < Duration::from_secs(600));
     Ok(())
 }
 

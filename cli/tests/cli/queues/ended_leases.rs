@@ -19,7 +19,7 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T
         if let Some(found) = look()? {
             return Ok(found);
         }
-        ensure!(start.elapsed() < Duration::from_secs(60), "{what}");
+        ensure!(start.elapsed() < Duration::from_secs(600), "{what}");
         thread::sleep(Duration::from_millis(50));
     }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::serving::serve::Serve;
 
 /// Far longer than anything takes.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_secs(600);
 const AT: &str = "/v1/queues/orders/operations";
 const DEAD: usize = 2_000;
 

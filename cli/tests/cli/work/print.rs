@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 use dueq::{Limits, Message, Queue};
 
-use crate::work::support::{Folder, command, queue};
+use crate::work::support::{Folder, LIMIT, command, queue};
 
 /// Pushes messages that are dead after one failed attempt, so that a counted attempt is visible.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
@@ -123,7 +123,7 @@ fn stopped(work: &mut Command) -> Result<std::process::Output> {
         if let Some(status) = child.try_wait()? {
             break status;
         }
-        if start.elapsed() > std::time::Duration::from_secs(20) {
+        if start.elapsed() > LIMIT {
             child.kill()?;
             break child.wait()?;
         }

@@ -10,7 +10,7 @@ use dueq::{Client, Queue, Stats, Stored};
 use dueq_testkit::Server;
 
 /// A limit that only a broken program reaches.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(600);
 
 /// A running `dueq`, killed on drop. Reads the standard output of it and its commands by lines.
 pub(crate) struct Dueq {

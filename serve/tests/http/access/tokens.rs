@@ -24,13 +24,7 @@ fn without(text: &str, name: &str) -> String {
 async fn removed_token_has_no_access_within_a_second() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("tokens.toml");
-    assert_eq!(
-        instance
-            .ask_as("viewer", "GET /v1/queues", "")
-            .await?
-            .status,
-        200
-    );
+    assert_eq!(instance.status_as("viewer", "GET /v1/queues").await?, 200);
     fs::write(&path, without(&fs::read_to_string(&path)?, "viewer"))?;
     tokio::time::sleep(std::time::Duration::from_millis(1_001)).await;
     assert_refused!(
@@ -38,13 +32,7 @@ async fn removed_token_has_no_access_within_a_second() -> Result<()> {
         401,
         "unauthenticated"
     );
-    assert_eq!(
-        instance
-            .ask_as("operator", "GET /v1/queues", "")
-            .await?
-            .status,
-        200
-    );
+    assert_eq!(instance.status_as("operator", "GET /v1/queues").await?, 200);
     Ok(())
 }
 
@@ -82,13 +70,7 @@ async fn unreadable_tokens_file_lets_nobody_in() -> Result<()> {
     }
     fs::write(&path, good)?;
     instance.control.reload();
-    assert_eq!(
-        instance
-            .ask_as("operator", "GET /v1/queues", "")
-            .await?
-            .status,
-        200
-    );
+    assert_eq!(instance.status_as("operator", "GET /v1/queues").await?, 200);
     Ok(())
 }
 

@@ -202,6 +202,10 @@ impl Instance {
         self.ask_as(name, line, "").await?.json()
     }
 
+    pub(crate) async fn status_as(&self, name: &str, line: &str) -> Result<u16> {
+        Ok(self.ask_as(name, line, "").await?.status)
+    }
+
     /// Sends JSON without a token.
     pub(crate) async fn send(&self, line: &str, body: &Value) -> Result<Answer> {
         self.ask(line, &[JSON], &body.to_string()).await
