@@ -36,7 +36,7 @@ enum Proof {
     Soak(soak::Arguments),
     /// One process of a run
     #[command(hide = true)]
-    Role(roles::Options),
+    Role(Box<roles::Options>),
     #[command(hide = true)]
     NextWorker(uniqueness::WorkerArguments),
     #[command(hide = true)]
@@ -89,7 +89,7 @@ async fn prove(proof: Proof) -> Result<bool> {
         Proof::Soak(arguments) => soak::run(&arguments).await?,
         Proof::Role(options) => {
             answer_about_the_clock()?;
-            Box::pin(roles::run(options)).await?;
+            Box::pin(roles::run(*options)).await?;
         }
         Proof::NextWorker(arguments) => uniqueness::run_worker(&arguments).await?,
         Proof::PoisonWorker(arguments) => poison::run_worker(&arguments).await?,

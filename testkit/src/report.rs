@@ -123,14 +123,18 @@ impl Report {
             .collect()
     }
 
-    /// A line for each figure, in columns.
+    /// A line for each figure.
     pub fn table(&self) -> String {
-        let mut rows = vec![["scenario", "figure", "", "measured", "wanted"].map(str::to_owned)];
-        for row in &self.rows {
+        let width = |of: fn(&Row) -> &str| {
+            let widths = self.rows.iter().map(|row| of(row).chars().count());
+            widths.max().unwrap_or(0)
+        };
+        let (first, second) = (width(|row| &row.scenario), width(|row| row.name));
+        let line = |row: &Row| {
             let (wanted, verdict) = match &row.wanted {
-                None => ("", ""),
+                None => (String::new(), ""),
                 Some(wanted) => (
-                    &*wanted.text,
+                    format!(", wanted {}", wanted.text),
                     match (wanted.is_met, wanted.is_rule) {
                         (true, _) => "met",
                         (false, true) => "BROKEN",
@@ -138,18 +142,10 @@ impl Report {
                     },
                 ),
             };
-            let words = [&*row.scenario, row.name, verdict, &text(&row.value), wanted];
-            rows.push(words.map(str::to_owned));
-        }
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-        let widths: Vec<_> = (0..4).map(|column| width(column).unwrap_or(0)).collect();
-        let line = |row: &[String; 5]| {
-            let cells = row.iter().zip(&widths);
-            let cells = cells.map(|(cell, width)| format!("{cell:width$}  "));
-            let line = cells.collect::<String>() + &row[4];
-            line.trim_end().to_owned()
+            let (scenario, name, value) = (&row.scenario, row.name, text(&row.value));
+            format!("{scenario:first$}  {name:second$}  {verdict:6}  {value}{wanted}")
         };
-        rows.iter().map(line).collect::<Vec<_>>().join("\n")
+        self.rows.iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// Prints the table or JSON. Fails if a rule is broken, or if a goal is missed and `strict`.

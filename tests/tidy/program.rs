@@ -122,6 +122,17 @@ fn time_zones_have_one_source_of_rules() {
 }
 
 #[test]
+fn one_file_starts_and_signals_the_processes_of_proofs() {
+    for (name, text) in files("proof/src", "rs") {
+        let code = code(&text);
+        for word in ["kill_process(", "tokio::process::", "kill_on_drop("] {
+            let is_the_file = name == "proof/src/kit/process.rs";
+            assert_eq!(code.contains(word), is_the_file, "{name}: {word}");
+        }
+    }
+}
+
+#[test]
 fn tls_verification_is_never_disabled() {
     for folder in ["src", "cli/src", "serve/src"] {
         for (name, text) in files(folder, "rs") {

@@ -8,7 +8,7 @@ const SCHEDULE_SECONDS: u64 = 6;
 const LATE_SECONDS: u64 = 10;
 
 /// Scripts that break schedules or windows: caught by a run on one server with little other traffic.
-pub const OF_SCHEDULES: [Variant; 15] = [
+pub const OF_SCHEDULES: [Variant; 17] = [
     Variant {
         name: "push_forgets_windows",
         what: "push does not look whether a window remembers the id",
@@ -25,6 +25,28 @@ pub const OF_SCHEDULES: [Variant; 15] = [
         exchanges: &[(
             "  local nominal = choose_fire(s)\n",
             "  local nominal = choose_fire(s)\n  if nominal and now % 4 == 0 then s.made, nominal = s.made + 1, nil end\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_skips_fires",
+        what: "claim moves the timer past a fire that it neither makes nor counts",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "  local nominal = choose_fire(s)\n",
+            "  local nominal = choose_fire(s)\n  if now % 4 == 0 then nominal = nil end\n",
+        )],
+        seconds: SCHEDULE_SECONDS,
+    },
+    Variant {
+        name: "claim_drops_fires",
+        what: "claim drops one fire too many from the list of a cron",
+        verb: "claim",
+        shipped: shipped!("claim"),
+        exchanges: &[(
+            "s.fires = drop_fires(list, past)",
+            "s.fires = drop_fires(list, past + 1)",
         )],
         seconds: SCHEDULE_SECONDS,
     },

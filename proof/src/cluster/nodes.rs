@@ -1,18 +1,17 @@
 //! The servers of a cluster: each is reached by clients and replicas through a proxy, whose port it
 //! announces.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
 use dueq_testkit::cluster as commands;
-use redis::FromRedisValue;
-use redis::aio::MultiplexedConnection;
-use rustix::process::{Pid, Signal};
 
 use crate::faults::rights;
 use crate::kit::proxy::{Mode, Proxy};
+use crate::kit::server::Live;
 
 /// The arguments of every server, beside [`commands::OPTIONS`].
 const ARGUMENTS: [&str; 16] = [
@@ -39,11 +38,16 @@ const ARGUMENTS: [&str; 16] = [
 
 /// One server of the cluster.
 pub(super) struct Node {
-    /// Names its log: `node-1`.
-    pub(super) name: String,
-    server: Mutex<Server>,
+    live: Live,
     pub(super) proxy: Proxy,
-    pub(super) port: u16,
+}
+
+impl Deref for Node {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.live
+    }
 }
 
 impl Node {
@@ -60,73 +64,16 @@ impl Node {
             Server::start_on(&program, &[&arguments[..], &announced].concat(), &[])
         });
         let server = starting.await??;
-        let port = server.port();
-        proxy.lead_to(port);
+        proxy.lead_to(server.port());
         proxy.set(Mode::Pass);
         Ok(Arc::new(Self {
-            name: format!("node-{number}"),
-            server: Mutex::new(server),
+            live: Live::new(format!("node-{number}"), server),
             proxy,
-            port,
         }))
-    }
-
-    fn server(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn pid(&self) -> Result<Pid> {
-        let pid = i32::try_from(self.server().pid())?;
-        Pid::from_raw(pid).context("no process")
-    }
-
-    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
-        crate::kit::process::signal(self.pid()?, signal)
-    }
-
-    /// Kills it by SIGKILL.
-    pub(super) fn kill(&self) -> Result<()> {
-        self.server().kill()
-    }
-
-    pub(super) async fn restart(self: &Arc<Self>) -> Result<()> {
-        let node = Arc::clone(self);
-        tokio::task::spawn_blocking(move || node.server().restart()).await?
-    }
-
-    pub(super) async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
-        commands::command(self.port, words).await
-    }
-
-    pub(super) async fn connection(&self) -> Result<MultiplexedConnection> {
-        commands::connection(self.port).await
-    }
-
-    /// A field of INFO; 0 if it is absent.
-    pub(super) async fn info(&self, section: &str, field: &str) -> Result<String> {
-        let info: String = self.command(&["INFO", section]).await?;
-        let value = info
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        Ok(value.unwrap_or("0").trim().to_owned())
-    }
-
-    /// How many errors of this code it has returned since its start.
-    pub(super) async fn errors(&self, code: &str) -> Result<u64> {
-        let value = self
-            .info("errorstats", &format!("errorstat_{code}"))
-            .await?;
-        Ok(value.trim_start_matches("count=").parse()?)
     }
 
     pub(super) async fn is_master(&self) -> Result<bool> {
         Ok(self.info("replication", "role").await? == "master")
-    }
-
-    fn keep_log(&self, folder: &Path) -> Result<()> {
-        let log = self.server().folder().join("log");
-        std::fs::copy(log, folder.join(&self.name).with_extension("log"))?;
-        Ok(())
     }
 }
 

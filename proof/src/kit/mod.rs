@@ -6,3 +6,4 @@ pub mod place;
 pub(crate) mod process;
 pub mod proxy;
 pub(crate) mod scenarios;
+pub mod server;

@@ -184,7 +184,7 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
     let pushed_again = told == "CANCELLED" && fastrand::u32(0..3) == 0;
     diary.told(op, vec![told]);
     if pushed_again {
-        super::again::push(&queue, &diary, &id).await;
+        super::settling::push_again(&queue, &diary, &id).await;
     }
 }
 

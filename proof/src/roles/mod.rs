@@ -1,6 +1,5 @@
 //! The processes of a run: producers, workers, cancellers and operators, each on the public API of the library.
 
-mod again;
 mod by_hand;
 mod canceller;
 mod consumer;
@@ -8,7 +7,6 @@ pub(crate) mod drill;
 mod operator;
 mod producer;
 mod scheduler;
-mod serve;
 mod serving;
 mod settling;
 mod worker;
@@ -168,7 +166,7 @@ pub async fn run(options: Options) -> Result<()> {
         return Ok(());
     };
     if options.role == Kind::Serve {
-        serve::run(&options, client, stop).await?;
+        serving::serve(&options, client, stop).await?;
         diary.write(&Event::End);
         return Ok(());
     }

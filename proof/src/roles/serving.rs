@@ -1,8 +1,15 @@
-//! What a worker gives its queues.
+//! What a worker gives its queues; and a server of HTTP, as `dueq serve` is one: the recorder of its
+//! process sees every call of a script.
 
-use dueq::Share;
+use std::io::Write;
+use std::net::SocketAddr;
 
-use super::Options;
+use anyhow::{Result, anyhow};
+use dueq::{Client, Share};
+use dueq_serve::{Access, Config, Server};
+
+use super::{Options, Stop};
+use crate::broken::Program;
 use crate::history::{self, Event};
 use crate::queues::Planned;
 
@@ -39,4 +46,24 @@ pub(super) fn serves(options: &Options, planned: &[Planned]) -> Event {
         lease_ms: options.lease_ms,
         queues: queues.collect(),
     }
+}
+
+pub(super) async fn serve(options: &Options, client: Client, mut stop: Stop) -> Result<()> {
+    let public_url = options.public_url.as_ref().map(|url| url.parse());
+    // Without one it draws its own.
+    let forgets_key = options.broken == Some(Program::KeysDiffer);
+    let config = Config {
+        access: Access::Loopback,
+        public_url: public_url
+            .transpose()
+            .map_err(|error: String| anyhow!(error))?,
+        signing_key: options.signing_key.clone().filter(|_| !forgets_key),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        ..Config::default()
+    };
+    let server = Server::bind(client, config).await?;
+    writeln!(std::io::stdout(), "listens {}", server.address().port())?;
+    writeln!(std::io::stdout(), "ready")?;
+    server.run(super::stopped(&mut stop)).await;
+    Ok(())
 }

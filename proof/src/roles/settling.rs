@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use dueq::{Delivery, Retried, Settled, Snoozed, Throttled};
+use dueq::{Delivery, Due, Queue, Retried, Settled, Snoozed, Throttled};
 
 use super::worker::Notes;
 use crate::history::Verb;
-use crate::recorder::outcome;
+use crate::recorder::{Diary, outcome};
+use crate::workload::{POISON, Push};
 
 impl Notes {
     /// Settles by hand and records both ends of the call. Returns the outcome.
@@ -86,4 +87,20 @@ fn throttled(throttled: Throttled) -> String {
         Throttled::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     }
+}
+
+/// Pushes a new message under the id of one that has just ended: it is no repetition, and must be
+/// stored.
+pub(super) async fn push_again(queue: &Queue, diary: &Diary, id: &str) {
+    // A poison message kills six workers.
+    if id.ends_with(POISON) {
+        return;
+    }
+    let push = Push::again(id.to_owned(), Due::AfterMs(fastrand::u64(0..300)));
+    let op = diary.asked(queue.name(), Verb::Push, vec![id.to_owned()]);
+    let told = outcome(
+        queue.push_message(push.message()).await,
+        super::producer::word,
+    );
+    diary.told(op, vec![told]);
 }

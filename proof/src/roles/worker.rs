@@ -216,7 +216,7 @@ impl Notes {
     async fn ack_and_push(&self, id: &str, delivery: &Delivery) {
         let version = payload::version_of(id, delivery.payload());
         if self.settle(delivery, Verb::Ack).await == "OK" && version < AGAIN {
-            super::again::push(&self.queue, &self.diary, id).await;
+            super::settling::push_again(&self.queue, &self.diary, id).await;
         }
     }
 

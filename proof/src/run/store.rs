@@ -1,19 +1,17 @@
 //! The server of a run: starts, kills, freezes and restarts it, and reads from it past the proxies.
 
 use std::fs;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use dueq_testkit::Server;
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, FromRedisValue};
-use rustix::process::{Pid, Signal};
 
 use super::shim::Control;
 use crate::faults::rights;
+use crate::kit::server::Live;
 
 /// Without fsync: the harness kills processes, and a killed process has handed its writes to the
 /// kernel. With `everysec` Redis may acknowledge a write before it hands it over, while a sync is
@@ -35,16 +33,12 @@ const ARGUMENTS: [&str; 12] = [
 ];
 /// Raises `seq` by so much where the last writes are lost: far more than their number.
 const SEQ_STEP: u64 = 1_000_000;
-const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 pub struct Store {
-    /// Names its log and the file of its shim.
-    name: String,
+    live: Live,
     program: PathBuf,
-    server: Arc<Mutex<Server>>,
     pub shim: Control,
     url: String,
-    pub port: u16,
     folder: PathBuf,
     offset_ms: AtomicI64,
     /// The append-only file, and the size up to which it must not be truncated.
@@ -58,6 +52,14 @@ pub struct Found {
     pub seq: u64,
 }
 
+impl Deref for Store {
+    type Target = Live;
+
+    fn deref(&self) -> &Live {
+        &self.live
+    }
+}
+
 impl Store {
     /// Starts a server; `folder` is for the file of its shim.
     pub fn start(program: &Path, name: &str, library: &Path, folder: &Path) -> Result<Self> {
@@ -69,17 +71,13 @@ impl Store {
             .collect();
         let arguments = [&ARGUMENTS[..], &rights::ARGUMENTS].concat();
         let server = Server::start_on(program, &arguments, &environment)?;
-        let (url, port, folder) = (server.url(), server.port(), server.folder().to_owned());
-        let server = Arc::new(Mutex::new(server));
+        let (url, folder) = (server.url(), server.folder().to_owned());
         let (offset_ms, fence) = (AtomicI64::new(0), Mutex::default());
-        let (name, program) = (name.to_owned(), program.to_owned());
         Ok(Self {
-            name,
-            program,
-            server,
+            live: Live::new(name.to_owned(), server),
+            program: program.to_owned(),
             shim,
             url,
-            port,
             folder,
             offset_ms,
             fence,
@@ -103,79 +101,6 @@ impl Store {
 
     pub fn url(&self) -> &str {
         &self.url
-    }
-
-    fn server(&self) -> MutexGuard<'_, Server> {
-        self.server.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn pid(&self) -> Result<Pid> {
-        let pid = i32::try_from(self.server().pid())?;
-        Pid::from_raw(pid).context("no process")
-    }
-
-    pub fn signal(&self, signal: Signal) -> Result<()> {
-        crate::kit::process::signal(self.pid()?, signal)
-    }
-
-    /// How it ended, if the harness did not end it.
-    pub fn ended(&self) -> Result<Option<String>> {
-        Ok(self.server().ended()?.map(|status| status.to_string()))
-    }
-
-    /// Kills it by SIGKILL.
-    pub fn kill(&self) -> Result<()> {
-        self.server().kill()
-    }
-
-    /// Starts it again; returns when it has loaded its file and answers.
-    pub async fn restart(&self) -> Result<()> {
-        let server = Arc::clone(&self.server);
-        tokio::task::spawn_blocking(move || {
-            server
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .restart()
-        })
-        .await?
-    }
-
-    /// A connection past the proxies.
-    pub async fn connection(&self) -> Result<MultiplexedConnection> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(ANSWER_LIMIT))
-            .set_response_timeout(Some(ANSWER_LIMIT));
-        Ok(redis::Client::open(&*self.url)?
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?)
-    }
-
-    /// Sends one command on a new connection.
-    pub async fn command<T: FromRedisValue>(&self, words: &[&str]) -> Result<T> {
-        let mut connection = self.connection().await?;
-        let (name, arguments) = words.split_first().context("no command")?;
-        redis::cmd(name)
-            .arg(arguments)
-            .query_async(&mut connection)
-            .await
-            .with_context(|| words.join(" "))
-    }
-
-    /// A field of INFO; 0 if it is absent.
-    pub async fn info(&self, section: &str, field: &str) -> Result<String> {
-        let info: String = self.command(&["INFO", section]).await?;
-        let value = info
-            .lines()
-            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        Ok(value.unwrap_or("0").trim().to_owned())
-    }
-
-    /// How many errors of this code the server has returned since its start.
-    pub async fn errors(&self, code: &str) -> Result<u64> {
-        let value = self
-            .info("errorstats", &format!("errorstat_{code}"))
-            .await?;
-        Ok(value.trim_start_matches("count=").parse()?)
     }
 
     pub async fn version(&self) -> Result<String> {
@@ -325,17 +250,5 @@ impl Store {
             }
         }
         Ok(true)
-    }
-
-    /// Copies its log, because the server's folder is removed.
-    pub fn keep_log(&self, folder: &Path) -> Result<()> {
-        ensure!(
-            fs::copy(
-                self.folder.join("log"),
-                folder.join(&self.name).with_extension("log")
-            )? > 0,
-            "the server wrote no log"
-        );
-        Ok(())
     }
 }

@@ -1,9 +1,14 @@
-//! The effects of a call when it is sent, and of the end of a process.
+//! What calls effect when they are sent, refused or never answered, what callers and consumers were
+//! told, and the end of a process.
 
-use super::Process;
+use super::{Open, Process};
 use crate::check::callers::Asking;
+use crate::check::calls::{token_of, what_of};
+use crate::check::context::Lost;
+use crate::check::excuses::UNDER_WAY_US;
+use crate::check::record::{Held, Push, Record, What};
 use crate::check::verdict::Kind;
-use crate::history::{Call, Role};
+use crate::history::{Call, ClaimedItem, Handed, Http, Role, Verb};
 
 impl Process<'_> {
     /// The effects of a call from when it is sent.
@@ -55,6 +60,121 @@ impl Process<'_> {
                 all.verdict
                     .found(Kind::ApiLies, || format!("process {number}: {words}"));
             }
+        }
+    }
+
+    pub(super) fn refused(&mut self, open: &Open) {
+        if let Call::Push { items, .. } = &open.call {
+            for item in items {
+                let id = self.all.id(open.queue, &item.0);
+                self.all.refused.insert(id);
+            }
+        }
+    }
+
+    pub(super) fn unknown(&mut self, open: &Open) {
+        if self.is_ticks(open.queue) {
+            self.all.ticks.unknown(open.asked_us, &open.call);
+        }
+        let queue = &mut self.all.queues[usize::from(open.queue)];
+        match &open.call {
+            Call::Other { verb, .. }
+                if matches!(verb.as_str(), "peek" | "stats" | "schedules" | "held") =>
+            {
+                return;
+            }
+            Call::Change {
+                verb: Verb::Get, ..
+            } => return,
+            _ => {}
+        }
+        queue.operators.unknown(open.asked_us, &open.call);
+        let (asked_us, until_us) = (open.asked_us, open.asked_us + UNDER_WAY_US);
+        let (most, lease_ms, token) = match &open.call {
+            Call::Claim {
+                n, lease_ms, token, ..
+            } => (u64::from(*n), *lease_ms, token_of(token)),
+            _ => (0, 0, 0),
+        };
+        queue.lost.push(Lost {
+            asked_us,
+            until_us,
+            most,
+            lease_ms,
+            token,
+            given_up: false,
+        });
+        for (id, what) in what_of(&open.call) {
+            let id = self.all.id(open.queue, id);
+            if matches!(
+                what,
+                What::Change {
+                    verb: Verb::Cancel,
+                    ..
+                }
+            ) {
+                *self.all.cancels.entry(id).or_default() += 1;
+            }
+            self.all.unknown.push(Record {
+                id,
+                epoch: u16::MAX,
+                process: self.number,
+                order: 0,
+                now_us: 0,
+                asked_us,
+                answered_us: until_us,
+                what,
+            });
+        }
+    }
+
+    pub(super) fn consumed(&mut self, t_us: u64, event: Http) {
+        // Its handlers start with what it was handed.
+        if let Http::Claimed {
+            claim, deliveries, ..
+        } = &event
+            && let Some(queue) = self.all.served.queue_of((self.number, *claim))
+        {
+            for Handed(id, token, version, due_ms, attempt) in deliveries {
+                let options = String::new();
+                let item = ClaimedItem(id.clone(), *version, *due_ms, *attempt, 0, options);
+                self.granted[usize::from(queue)].claimed(token, t_us, &[item]);
+            }
+        }
+        let number = match &event {
+            Http::Claim { queue, .. } | Http::Settle { queue, .. } => self.queue(queue),
+            _ => u16::MAX,
+        };
+        self.all.served.consumed(self.number, number, t_us, event);
+    }
+
+    /// A push that replicas confirmed to its caller must survive any failover.
+    pub(super) fn confirmed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking[usize::from(queue)].confirmed(op, outcomes) {
+            let calls = self.waiting.remove(&(queue, id)).unwrap_or_default();
+            if let Some(push) = self.push_of(&calls, call) {
+                push.held = Held::Replicas;
+                self.all.verdict.replicated += 1;
+            }
+        }
+    }
+
+    /// A caller with the outcome `finished` will not push the message again.
+    pub(super) fn believed(&mut self, queue: u16, op: u64, outcomes: &[String]) {
+        for (id, call) in self.asking[usize::from(queue)].finished(op, outcomes) {
+            let calls = self.finished.remove(&(queue, id)).unwrap_or_default();
+            if let Some(push) = self.push_of(&calls, call) {
+                push.believed = true;
+            }
+        }
+    }
+
+    /// The record of a push by this call, from (call, index of its record).
+    fn push_of(&mut self, calls: &[(u64, usize)], call: Option<u64>) -> Option<&mut Push> {
+        let (_, index) = calls.iter().find(|(number, _)| Some(*number) == call)?;
+        match &mut self.all.records.get_mut(*index)?.what {
+            What::Push { push, .. } => Some(push),
+            _ => None,
         }
     }
 }

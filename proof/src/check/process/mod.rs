@@ -1,10 +1,7 @@
 //! Reads the history of one process.
 
 mod answers;
-mod consumed;
 mod effects;
-mod outcomes;
-mod unanswered;
 
 use std::collections::HashMap;
 

@@ -12,7 +12,6 @@ use dueq_testkit::Server;
 use dueq_testkit::report::{Report, rounded};
 
 use super::Arguments;
-use super::meter::Meter;
 use crate::kit::scenarios::{push, wall_us};
 
 const LIVE: u64 = 1_000;
@@ -28,7 +27,6 @@ const STUCK: Duration = Duration::from_secs(600);
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let server = Server::start(&[])?;
     let client = Client::connect(&server.url()).await?;
-    let mut meter = Meter::start(server.port()).await?;
     let count = arguments.messages;
     let (expiring, ordinary) = (client.queue("expiring")?, client.queue("ordinary")?);
     let base_ms = wall_us() / 1_000 - 86_400_000;
@@ -53,13 +51,9 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     .await?;
 
     eprintln!("expiry: claims the live ones");
-    meter.reset().await?;
     let through_expired = drain(&expiring, LIVE).await?;
-    let of_expired = meter.read().await?;
     eprintln!("expiry: claims the ordinary ones");
-    meter.reset().await?;
     let through_ordinary = drain(&ordinary, count).await?;
-    let of_ordinary = meter.read().await?;
 
     let stats = expiring.stats().await?;
     let wrong = through_expired
@@ -97,20 +91,14 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         ratio <= 1.0,
     );
     report.figure("claims that granted nothing", through_expired.empty);
-    report.figure("script calls, expired", of_expired.calls);
-    report.figure("longest call, expired, ms", of_expired.longest());
-    report.figure("script calls, ordinary", of_ordinary.calls);
-    report.figure("longest call, ordinary, ms", of_ordinary.longest());
-    meter.reset().await?;
     let seconds = trim(&expiring).await?;
-    let (of_trim, stats) = (meter.read().await?, expiring.stats().await?);
+    let stats = expiring.stats().await?;
     let (trimmed, dead) = (stats.trimmed, stats.dead);
     report.figure(
         "trimmed by the beats of a worker (dead_keep 100,000)",
         trimmed,
     );
     report.figure("time of these beats, s", rounded(seconds));
-    report.figure("longest call meanwhile, ms", of_trim.longest());
     let text = format!("{count}");
     report.rule(
         "trimmed and dead",

@@ -2,7 +2,6 @@
 //! millisecond.
 
 mod expiry;
-mod meter;
 mod receiver;
 mod throttle;
 

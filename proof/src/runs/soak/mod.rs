@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use dueq_bench_driver::unix_us;
 use dueq_testkit::Server;
+use dueq_testkit::report::Report;
 use serde_json::{Value, json};
 
 use roles::Pushed;
 use sample::{Sample, Stage};
 use spread::Spread;
-use verdict::{Length, Seen, Totals, Verdict};
+use verdict::{Length, Seen, Totals};
 
 /// How long the maximum is measured, and how long it runs before that.
 const CALIBRATION: Duration = Duration::from_secs(20);
@@ -46,7 +47,7 @@ pub struct Arguments {
     /// Messages per second, instead of half of the measured maximum
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     rate: Option<u64>,
-    /// Print the verdict as one line of JSON
+    /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
     /// Write the verdict and all samples to this file, for `plot`; after each sample the samples so
@@ -86,17 +87,10 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     soak.watch(&mut stage).await?;
     soak.finish(&mut stage).await?;
 
-    let verdict = soak.verdict();
-    let report = soak.report(Some(&verdict));
-    soak.save(&report)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string(&verdict)?);
-    } else {
-        println!("{}", serde_json::to_string_pretty(&verdict)?);
-    }
-    let complaints = verdict.complaints();
-    ensure!(complaints.is_empty(), "{}", complaints.join("; "));
-    Ok(())
+    let mut verdict = Report::default();
+    soak.judge(&mut verdict);
+    soak.save(Some(&verdict.json()["soak"]))?;
+    verdict.print(arguments.json, true)
 }
 
 /// The maximum of acked and cancelled messages per second, with a push whenever there is room.
@@ -186,7 +180,7 @@ impl<'a> Soak<'a> {
             }
             self.behind.add(&pushed.behind);
             self.samples.push(sample);
-            self.save(&self.report(None))?;
+            self.save(None)?;
         }
         Ok(())
     }
@@ -222,26 +216,30 @@ impl<'a> Soak<'a> {
         Ok(())
     }
 
-    fn verdict(&self) -> Verdict {
-        Verdict::new(&Seen {
-            rate: self.rate,
-            most: self.most,
-            length: self.length(),
-            samples: &self.samples,
-            late: self.late.each_ref(),
-            behind: &self.behind,
-            totals: self.totals.clone(),
-        })
+    fn judge(&self, report: &mut Report) {
+        verdict::judge(
+            report,
+            &Seen {
+                rate: self.rate,
+                most: self.most,
+                length: self.length(),
+                samples: &self.samples,
+                late: self.late.each_ref(),
+                behind: &self.behind,
+                totals: self.totals.clone(),
+            },
+        );
     }
 
-    fn report(&self, verdict: Option<&Verdict>) -> Value {
-        json!({ "curve": "soak", "ended_unix_us": unix_us(), "verdict": verdict, "points": self.samples })
-    }
-
-    fn save(&self, report: &Value) -> Result<()> {
+    /// Writes the samples so far, with the verdict at the end.
+    fn save(&self, verdict: Option<&Value>) -> Result<()> {
         let Some(file) = &self.arguments.save else {
             return Ok(());
         };
+        let (ended, points) = (unix_us(), &self.samples);
+        let report = json!({
+            "curve": "soak", "ended_unix_us": ended, "verdict": verdict, "points": points,
+        });
         Ok(std::fs::write(file, format!("{report:#}\n"))?)
     }
 }

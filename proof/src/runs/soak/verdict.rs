@@ -1,6 +1,8 @@
 //! Whether the soak stayed flat: pure arithmetic on the samples.
 
+use dueq_testkit::report::{Report, rounded};
 use serde::Serialize;
+use serde_json::json;
 
 use super::mixture::LEAST_DELAY;
 use super::sample::{Process, Sample};
@@ -67,198 +69,114 @@ pub(super) struct Totals {
     pub(super) failure: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-pub(super) struct Verdict {
-    pub(super) rate_per_s: u64,
-    pub(super) most_per_s: Option<f64>,
-    pub(super) duration_s: f64,
-    pub(super) window_s: f64,
-    /// Lateness of messages that were not due at once.
-    pub(super) late_p50_ms: Option<f64>,
-    pub(super) late_p99_ms: Option<f64>,
-    pub(super) late_max_ms: Option<f64>,
-    pub(super) first_p99_ms: Option<f64>,
-    pub(super) last_p99_ms: Option<f64>,
-    pub(super) lateness_ratio: Option<f64>,
-    pub(super) behind_p99_ms: Option<f64>,
-    pub(super) behind_max_ms: Option<f64>,
-    pub(super) memory: Memory,
-    pub(super) descriptors: ByProcess<Descriptors>,
-    /// Processor time over time, of a core.
-    pub(super) cores: ByProcess<f64>,
-    /// Processor time that the host withheld from this machine, in cores: that lateness is not the
-    /// queue's.
-    pub(super) stolen_cores: Stolen,
-    #[serde(flatten)]
-    pub(super) totals: Totals,
-    pub(super) memory_flat: bool,
-    pub(super) descriptors_flat: bool,
-    pub(super) lateness_flat: bool,
-    /// All three.
-    pub(super) flat: bool,
-    /// 99 % were stored within the shortest delay after their intended push, so that the lateness
-    /// is the queue's.
-    pub(super) pace_kept: bool,
-    /// No message early, none delivered after its cancel, none lost, no call failed.
-    pub(super) sound: bool,
-}
+/// A process, and the names of its figures: growth, first and last descriptors, cores.
+type Of = (fn(&Sample) -> &Process, [&'static str; 3]);
 
-/// In the mean of the first window, of the last, and in the worst interval.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Stolen {
-    pub(super) first: f64,
-    pub(super) last: f64,
-    pub(super) most: f64,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct ByProcess<T> {
-    node: T,
-    producer: T,
-    redis: T,
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct Memory {
-    node: Option<Growth>,
-    producer: Option<Growth>,
-    redis: Option<Growth>,
-    redis_data: Option<Growth>,
-}
-
-/// The change of memory over the second half of the time.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Growth {
-    pub(super) level_kib: f64,
-    pub(super) kib_per_hour: f64,
-    pub(super) percent_per_hour: f64,
-    /// Over the second half itself.
-    pub(super) percent: f64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub(super) struct Descriptors {
-    pub(super) min: u64,
-    pub(super) max: u64,
-    /// The maximum in the first window, and in the last.
-    pub(super) first_max: u64,
-    pub(super) last_max: u64,
-}
-
-impl Verdict {
-    pub(super) fn new(seen: &Seen<'_>) -> Self {
-        let Seen {
-            length,
-            samples,
-            late: [first, last, all],
-            totals,
-            ..
-        } = seen;
-        let memory = Memory {
-            node: growth(samples, *length, |sample| sample.node.resident_kib),
-            producer: growth(samples, *length, |sample| sample.producer.resident_kib),
-            redis: growth(samples, *length, |sample| sample.redis.resident_kib),
-            redis_data: growth(samples, *length, |sample| sample.redis_data_kib),
-        };
-        let descriptors = by_process(|of| descriptors(samples, *length, of));
-        let mean = |of: fn(&Sample) -> &Process| {
-            samples.iter().map(|sample| of(sample).cores).sum::<f64>() / samples.len().max(1) as f64
-        };
-        let (first_p99_ms, last_p99_ms) = (first.quantile_ms(0.99), last.quantile_ms(0.99));
-        let lateness_ratio = first_p99_ms
-            .zip(last_p99_ms)
-            .map(|(first, last)| last / first.max(0.001));
-        let behind_p99_ms = seen.behind.quantile_ms(0.99);
-        let memory_flat = [
-            memory.node,
-            memory.producer,
-            memory.redis,
-            memory.redis_data,
-        ]
-        .iter()
-        .all(|growth| growth.is_some_and(|growth| growth.percent <= MOST_GROWTH_PERCENT));
-        let descriptors_flat = [descriptors.node, descriptors.producer, descriptors.redis]
-            .iter()
-            .all(|open| open.first_max > 0 && open.last_max <= open.first_max);
-        let lateness_flat = lateness_ratio.is_some_and(|ratio| ratio <= MOST_LATENESS_RATIO);
-        Self {
-            rate_per_s: seen.rate,
-            most_per_s: seen.most.map(f64::round),
-            duration_s: length.0,
-            window_s: length.window_s(),
-            late_p50_ms: all.quantile_ms(0.5),
-            late_p99_ms: all.quantile_ms(0.99),
-            late_max_ms: all.quantile_ms(1.0),
-            first_p99_ms,
-            last_p99_ms,
-            lateness_ratio: lateness_ratio.map(rounded),
-            behind_p99_ms,
-            behind_max_ms: seen.behind.quantile_ms(1.0),
-            memory,
-            descriptors,
-            cores: by_process(|of| rounded(mean(of))),
-            stolen_cores: stolen(samples, *length),
-            totals: totals.clone(),
-            memory_flat,
-            descriptors_flat,
-            lateness_flat,
-            flat: memory_flat && descriptors_flat && lateness_flat,
-            pace_kept: behind_p99_ms.is_some_and(|ms| ms < LEAST_DELAY.as_millis() as f64),
-            sound: totals.early == 0
-                && totals.unaccounted == 0
-                && totals.failed == 0
-                && totals.unwanted <= totals.too_late,
-        }
-    }
-
-    /// The reasons why it is not sound.
-    pub(super) fn complaints(&self) -> Vec<&'static str> {
+const PROCESSES: [Of; 3] = [
+    (
+        |sample| &sample.node,
         [
-            (self.memory_flat, "memory is not flat"),
-            (self.descriptors_flat, "file descriptors are not flat"),
-            (self.lateness_flat, "lateness is not flat"),
-            (
-                self.pace_kept,
-                "the producer did not keep its pace: the rate is too high for this machine",
-            ),
-            (
-                self.sound,
-                "messages were early, lost or delivered after their cancel, or calls failed",
-            ),
-        ]
-        .into_iter()
-        .filter_map(|(held, complaint)| (!held).then_some(complaint))
-        .collect()
+            "memory of the node, growth in %",
+            "descriptors of the node, last window",
+            "cores of the node",
+        ],
+    ),
+    (
+        |sample| &sample.producer,
+        [
+            "memory of the producer, growth in %",
+            "descriptors of the producer, last window",
+            "cores of the producer",
+        ],
+    ),
+    (
+        |sample| &sample.redis,
+        [
+            "memory of Redis, growth in %",
+            "descriptors of Redis, last window",
+            "cores of Redis",
+        ],
+    ),
+];
+
+/// Adds all figures and rules. Memory, descriptors and lateness stay flat, the pace is kept, and no
+/// message is early, delivered after its cancel or lost.
+pub(super) fn judge(report: &mut Report, seen: &Seen<'_>) {
+    let Seen {
+        length,
+        samples,
+        late: [first, last, all],
+        totals,
+        ..
+    } = seen;
+    report.scenario("soak");
+    report.figure("rate_per_s", seen.rate);
+    report.figure("most_per_s", seen.most.map(f64::round));
+    report.figure("duration_s", length.0);
+    let late = [0.5, 0.99, 1.0].map(|part| all.quantile_ms(part));
+    report.figure("lateness p50, p99, max, ms", json!(late));
+    for (of, [memory, descriptors, cores]) in PROCESSES {
+        let grown = growth(samples, *length, |sample| of(sample).resident_kib);
+        flat(report, memory, grown);
+        let [before, after] = most_descriptors(samples, *length, of);
+        let is_met = before > 0 && after <= before;
+        report.rule(descriptors, after, format!("at most {before}"), is_met);
+        let sum: f64 = samples.iter().map(|sample| of(sample).cores).sum();
+        report.figure(cores, rounded(sum / samples.len().max(1) as f64));
     }
+    let grown = growth(samples, *length, |sample| sample.redis_data_kib);
+    flat(report, "memory of the data, growth in %", grown);
+    let (first, last) = (first.quantile_ms(0.99), last.quantile_ms(0.99));
+    report.figure(
+        "p99 of the first and the last window, ms",
+        json!([first, last]),
+    );
+    let ratio = first.zip(last).map(|(first, last)| last / first.max(0.001));
+    report.rule(
+        "ratio of the two",
+        ratio.map(rounded),
+        format!("at most {MOST_LATENESS_RATIO}"),
+        ratio.is_some_and(|ratio| ratio <= MOST_LATENESS_RATIO),
+    );
+    let stolen = samples.iter().map(|sample| sample.stolen_cores);
+    let stolen = stolen.fold(0.0, f64::max);
+    report.figure("stolen cores, worst interval", rounded(stolen));
+    // 99 % were stored within the shortest delay after their intended push, so that the lateness
+    // is the queue's.
+    let (behind, most) = (seen.behind.quantile_ms(0.99), LEAST_DELAY.as_millis());
+    report.rule(
+        "producer behind its pace, p99 ms",
+        behind,
+        format!("below {most}; if not, the rate is too high for this machine"),
+        behind.is_some_and(|ms| ms < most as f64),
+    );
+    let is_sound = totals.early == 0
+        && totals.unaccounted == 0
+        && totals.failed == 0
+        && totals.unwanted <= totals.too_late;
+    let wanted = "none early, unaccounted or failed, and unwanted not above too_late";
+    report.rule("messages", json!(totals), wanted, is_sound);
 }
 
-fn by_process<T>(value: impl Fn(fn(&Sample) -> &Process) -> T) -> ByProcess<T> {
-    ByProcess {
-        node: value(|sample| &sample.node),
-        producer: value(|sample| &sample.producer),
-        redis: value(|sample| &sample.redis),
-    }
+fn flat(report: &mut Report, name: &'static str, grown: Option<f64>) {
+    let is_met = grown.is_some_and(|percent| percent <= MOST_GROWTH_PERCENT);
+    let text = format!("at most {MOST_GROWTH_PERCENT}");
+    report.rule(name, grown.map(rounded), text, is_met);
 }
 
+/// The growth over the second half of the time, in per cent of its level.
 pub(super) fn growth(
     samples: &[Sample],
     length: Length,
     kib: impl Fn(&Sample) -> f64,
-) -> Option<Growth> {
+) -> Option<f64> {
     let points: Vec<_> = samples
         .iter()
         .filter(|sample| sample.at_s > length.0 / 2.0)
-        .map(|sample| (sample.at_s / 3_600.0, kib(sample)))
+        .map(|sample| (sample.at_s, kib(sample)))
         .collect();
-    let kib_per_hour = slope(&points)?;
-    let level_kib = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
-    let percent_per_hour = 100.0 * kib_per_hour / level_kib;
-    Some(Growth {
-        level_kib: rounded(level_kib),
-        kib_per_hour: rounded(kib_per_hour),
-        percent_per_hour: rounded(percent_per_hour),
-        percent: rounded(percent_per_hour * length.0 / 2.0 / 3_600.0),
-    })
+    let level = points.iter().map(|point| point.1).sum::<f64>() / points.len() as f64;
+    Some(100.0 * slope(&points)? * length.0 / 2.0 / level)
 }
 
 /// The slope of the least-squares line; `None` if the points do not define one.
@@ -274,48 +192,15 @@ pub(super) fn slope(points: &[(f64, f64)]) -> Option<f64> {
     (across > 0.0).then(|| both / across)
 }
 
-pub(super) fn descriptors(
-    samples: &[Sample],
-    length: Length,
-    of: fn(&Sample) -> &Process,
-) -> Descriptors {
-    let all = |within: fn((bool, bool)) -> bool| {
-        let samples = samples
-            .iter()
-            .filter(move |sample| within(length.windows(sample.at_s)));
-        samples.map(move |sample| of(sample).descriptors)
+/// The most open descriptors in the first window, and in the last.
+fn most_descriptors(samples: &[Sample], length: Length, of: fn(&Sample) -> &Process) -> [u64; 2] {
+    let within = |is: fn((bool, bool)) -> bool| {
+        let samples = samples.iter();
+        let samples = samples.filter(|sample| is(length.windows(sample.at_s)));
+        samples
+            .map(|sample| of(sample).descriptors)
+            .max()
+            .unwrap_or(0)
     };
-    Descriptors {
-        min: all(|_| true).min().unwrap_or(0),
-        max: all(|_| true).max().unwrap_or(0),
-        first_max: all(|(first, _)| first).max().unwrap_or(0),
-        last_max: all(|(_, last)| last).max().unwrap_or(0),
-    }
-}
-
-pub(super) fn stolen(samples: &[Sample], length: Length) -> Stolen {
-    let mean = |within: fn((bool, bool)) -> bool| {
-        let stolen = samples
-            .iter()
-            .filter(|sample| within(length.windows(sample.at_s)))
-            .map(|sample| sample.stolen_cores);
-        let (sum, count) = stolen.fold((0.0, 0.0_f64), |(sum, count), stolen| {
-            (sum + stolen, count + 1.0)
-        });
-        rounded(sum / count.max(1.0))
-    };
-    let most = samples
-        .iter()
-        .map(|sample| sample.stolen_cores)
-        .fold(0.0, f64::max);
-    Stolen {
-        first: mean(|(first, _)| first),
-        last: mean(|(_, last)| last),
-        most: rounded(most),
-    }
-}
-
-/// To three decimals.
-fn rounded(figure: f64) -> f64 {
-    (figure * 1_000.0).round() / 1_000.0
+    [within(|(first, _)| first), within(|(_, last)| last)]
 }
