@@ -51,33 +51,10 @@ const PROOFS: [Proof; 9] = [
     ),
 ];
 
-/// Tests of other crates that also run long.
-const TESTS: [Proof; 3] = [
-    (
-        "DUEQ_CONSUMERS_MESSAGES=10000 cargo test -p dueq-cli --test consumers -- --nocapture",
-        "8 min",
-        "consumers that are curl behind nginx lose no message; needs both",
-    ),
-    (
-        "DUEQ_OPERATIONS_DEAD=100000 cargo test --release -p dueq-serve --test http -- operations:: --nocapture",
-        "3 min",
-        "operations over whole queues go on after a restart of the server of HTTP",
-    ),
-    (
-        "DUEQ_HISTORY_MINUTES=15 cargo test -p dueq-serve --test http -- history::restarts --nocapture",
-        "15 min",
-        "the history of a queue is whole across restarts",
-    ),
-];
-
 pub fn text() -> String {
     let mut lines = vec!["dueq-proof NAME, on a release build:".to_owned()];
     for (name, time, what) in PROOFS {
         lines.push(format!("  {name:<16}{time:<28}{what}"));
-    }
-    lines.push("tests that prove the rest:".to_owned());
-    for (command, time, what) in TESTS {
-        lines.extend([format!("  {command}"), format!("{:18}{time:<28}{what}", "")]);
     }
     lines.join("\n")
 }

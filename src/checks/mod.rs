@@ -1,8 +1,8 @@
 //! Properties of the decoders that must hold for any bytes, as functions that panic if one does
 //! not: for URLs, names, handles, and replies of servers.
 //!
-//! A test applies them to the lines of `fuzz/corpus` and to mutations of those; `make fuzz` runs
-//! for longer.
+//! A test applies them to the lines of `fuzz/corpus` and to mutations of those;
+//! `make proof NAME=fuzz` runs for longer.
 
 mod overview;
 mod wire;

@@ -3,7 +3,7 @@
 //!
 //! `DUEQ_TEST_SERVERS` names the server program. By default the testkit uses the one on `PATH`, or
 //! the one that `scripts/server` installed into `target/server`. A test runs on one server; `make
-//! test` and `make matrix` repeat the tests on several.
+//! test` and `make proof NAME=matrix` repeat the tests on several.
 //!
 //! The testkit also builds examples for tests ([`example`]), fuzzes a check with a corpus
 //! ([`fuzz`]), and loses replies in a proxy ([`Proxy`]).
@@ -198,7 +198,7 @@ fn only(named: &OsStr) -> Result<PathBuf> {
     match (servers.next(), servers.count()) {
         (Some(server), 0) => Ok(server),
         (_, more) => bail!(
-            "DUEQ_TEST_SERVERS names {} servers, and a test runs on one: name one, or use `make test` or `make matrix`, \
+            "DUEQ_TEST_SERVERS names {} servers, and a test runs on one: name one, or use `make test` or `make proof NAME=matrix`, \
              which run the tests on one after the other",
             more + 1
         ),

@@ -26,7 +26,7 @@ impl Process {
             .args(["serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
             .env("REDIS_URL", redis);
-        let hint = "`make serve` builds it; --dueq names another program";
+        let hint = "`make bench NAME=serve` builds it; --dueq names another program";
         Self::start(command)
             .await
             .with_context(|| format!("{}: {hint}", dueq.display()))

@@ -1,8 +1,8 @@
 //! Checks of everything in the program that parses input from outside, as functions of bytes that
 //! panic if an invariant does not hold. The crate dueq-input has checks of its own.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
-//! for longer.
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
+//! `make proof NAME=fuzz` runs them for longer.
 
 mod ndjson;
 mod redisson;

@@ -2,7 +2,7 @@
 //! instances of `dueq serve`, while all of them are killed at random. Their own logs are judged.
 //!
 //! `DUEQ_CONSUMERS_MESSAGES` is how many messages: 200 without it, and 10,000 by
-//! `make curl-consumers`. Without nginx the scripts use one instance directly.
+//! `make proof NAME=consumers`. Without nginx the scripts use one instance directly.
 
 mod judge;
 mod scripts;

@@ -1,8 +1,8 @@
 //! Checks of every reader of this crate, as functions of bytes that panic if an invariant does not
 //! hold.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
-//! for longer.
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
+//! `make proof NAME=fuzz` runs them for longer.
 
 mod message;
 mod rate;

@@ -1,8 +1,8 @@
 //! Checks of everything that the server reads from a request or a file, as functions of bytes that
 //! panic if an invariant does not hold. The crate dueq-input has checks of ids and messages.
 //!
-//! A test runs them on the lines of `fuzz/corpus` and on mutations of those; `make fuzz` runs them
-//! for longer.
+//! A test runs them on the lines of `fuzz/corpus` and on mutations of those;
+//! `make proof NAME=fuzz` runs them for longer.
 
 mod files;
 mod heads;

@@ -5,7 +5,7 @@
 //   --minutes N                of `busy`
 //   --strict                   goals that depend on the machine fail the run, too
 //   --json                     prints JSON instead of the table
-// It needs DUEQ_PROGRAM, a release build: `make dashboard-long` sets it.
+// It needs DUEQ_PROGRAM, a release build: `make proof NAME=browser-long` sets it.
 import { parseArgs } from "node:util";
 import { big } from "./long/big.mjs";
 import { busy } from "./long/busy.mjs";

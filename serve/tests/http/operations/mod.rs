@@ -19,7 +19,7 @@ pub(crate) use crate::instance::{JSON, LIMIT};
 
 pub(crate) const AT: &str = "/v1/queues/orders/operations";
 
-/// How many messages are dead at first: `make operations` sets 100,000.
+/// How many messages are dead at first: `make proof NAME=operations` sets 100,000.
 fn size() -> usize {
     let size = std::env::var("DUEQ_OPERATIONS_DEAD").ok();
     size.and_then(|size| size.parse().ok()).unwrap_or(3_000)

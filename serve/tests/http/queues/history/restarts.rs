@@ -2,7 +2,7 @@
 //! counted itself.
 //!
 //! The usual form crosses one edge of a minute. With `DUEQ_HISTORY_MINUTES=15` it makes rounds for so
-//! long, and kills Redis in some of them under load: `make history`.
+//! long, and kills Redis in some of them under load: `make proof NAME=history`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
