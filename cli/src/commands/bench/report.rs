@@ -5,7 +5,7 @@ use std::io;
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
 
-use crate::commands::bench::figures::{Bar, Figures, PERCENTILES};
+use crate::commands::bench::figures::{Bar, PERCENTILES};
 use crate::commands::bench::load::{Lateness, PAYLOAD_BYTES, Throughput};
 use crate::commands::bench::server::{Cost, Waiting};
 use crate::output;
@@ -118,6 +118,7 @@ fn bars(histogram: &[Bar]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench::figures::Figures;
 
     #[test]
     fn longest_bar_fills_the_width_and_shortest_is_visible() {
