@@ -118,6 +118,7 @@ fn bars(histogram: &[Bar]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::commands::bench::figures::Figures;
 
     #[test]
     fn longest_bar_fills_the_width_and_shortest_is_visible() {
