@@ -45,7 +45,7 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    let lease = Duration::from_secs(6);
+    let lease = Duration::from_secs(12);
     let (worker, mut held) = crate::support::holding(queue.worker().lease(lease));
     // The claims have a connection.
     setup.queue.push("").id("first").await?;
