@@ -101,7 +101,11 @@ async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn old_and_new_queues_are_listed_among_foreign_keys() -> Result<()> {
     let redis = dueq_testkit::Server::start(&["--enable-debug-command", "yes"])?;
-    redis.command(&["DEBUG", "POPULATE", "1000000", "foreign"])?;
+    // In parts, of which each is made in the time of a command.
+    for part in 0..20 {
+        let prefix = format!("foreign-{part}");
+        redis.command(&["DEBUG", "POPULATE", "50000", &prefix])?;
+    }
     let instance = Instance::start_on(redis, |_, _| Ok(Vec::new())).await?;
     let mut names = Vec::new();
     // The first ones before the poller begins.
