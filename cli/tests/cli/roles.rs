@@ -1,6 +1,7 @@
 //! `dueq acl`: a user with the printed rights can do the work of its role, and no other work.
 
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
@@ -102,13 +103,19 @@ fn each_role_can_do_its_own_work_only() -> Result<()> {
             .next(),
         Some("*2")
     );
-    let clients = server.command(&["CLIENT", "LIST"])?;
-    let of_worker = |what: &str| {
-        clients
+    // It may not have come to wait yet.
+    let end = Instant::now() + Duration::from_secs(600);
+    loop {
+        let clients = server.command(&["CLIENT", "LIST"])?;
+        let lines = clients
             .lines()
-            .any(|line| line.contains("user=consumer") && line.contains(what))
-    };
-    assert!(of_worker("cmd=blpop") && of_worker("ssub=1"), "{clients}");
+            .filter(|line| line.contains("user=consumer"));
+        let has = |what: &str| lines.clone().any(|line| line.contains(what));
+        if has("cmd=blpop") && has("ssub=1") {
+            break;
+        }
+        anyhow::ensure!(Instant::now() < end, "{clients}");
+    }
     done(&producer, &["run-now", "orders", "far"])?;
     assert_eq!(work.delivery()?["id"], "far");
     assert_eq!(work.stop()?, Some(0));
