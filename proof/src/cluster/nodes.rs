@@ -4,6 +4,7 @@
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use dueq_testkit::Server;
@@ -35,6 +36,10 @@ const ARGUMENTS: [&str; 16] = [
     "--maxclients",
     "15000",
 ];
+
+/// How long a slot may be without a master.
+const PROMOTION_LIMIT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// One server of the cluster.
 pub(super) struct Node {
@@ -174,14 +179,21 @@ impl Nodes {
         commands::slot(first, &format!("dueq:{{{queue}}}:meta")).await
     }
 
-    /// The master that serves a slot, in its own view.
+    /// The master that serves a slot, in its own view. A busy machine's servers may promote a
+    /// replica at any time: until then the slot has none.
     pub(super) async fn owner(&self, slot: u16) -> Result<Arc<Node>> {
-        for node in self.masters().await? {
-            if commands::owner(node.port, slot).await.ok() == Some(node.proxy.port()) {
-                return Ok(node);
+        let begin = Instant::now();
+        while begin.elapsed() < PROMOTION_LIMIT {
+            for node in self.all() {
+                let is_master = node.is_master().await.unwrap_or(false);
+                let owner = commands::owner(node.port, slot).await.ok();
+                if is_master && owner == Some(node.proxy.port()) {
+                    return Ok(node);
+                }
             }
+            tokio::time::sleep(LOOK).await;
         }
-        anyhow::bail!("no master serves slot {slot}")
+        anyhow::bail!("no master serves slot {slot} for {PROMOTION_LIMIT:?}")
     }
 
     /// Starts another server, which joins the cluster as a master without slots.

@@ -238,7 +238,7 @@ async fn connect(options: &Options, stop: &mut Stop) -> Result<Option<(Client, V
 
 /// Whether the server may answer otherwise later: it may be away, or have taken our rights.
 fn may_pass(error: &dueq::Error) -> bool {
-    error.is_retryable() || matches!(error.code(), Some("NOPERM" | "WRONGPASS"))
+    error.is_retryable() || error.kind() == dueq::ErrorKind::Denied
 }
 
 /// Logs to stderr, and records the library's notice of an emptied store.
