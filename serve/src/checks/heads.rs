@@ -231,7 +231,10 @@ mod tests {
     fn corpus_has_a_session_that_is_accepted() {
         let made = session::sealed(&KEY, &[1; 32], "ann", 4_000_000_000);
         let inputs = dueq_testkit::corpus("http_head");
-        let (_, head) = inputs.iter().find(|(name, _)| name == "session").unwrap();
+        let (_, head) = inputs
+            .iter()
+            .find(|(name, _)| name == "session")
+            .expect("the corpus has it");
         let text = String::from_utf8_lossy(head);
         assert!(text.contains(&made), "the corpus needs {made}");
     }

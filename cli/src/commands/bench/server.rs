@@ -174,7 +174,7 @@ mod tests {
             most_bytes: 5_120_000,
             ..BEFORE
         };
-        let waiting = after.waiting(BEFORE, 10_000).unwrap();
+        let waiting = after.waiting(BEFORE, 10_000).expect("figures");
         assert_eq!(
             waiting.text(100),
             "a waiting message of 100 bytes takes 412 bytes: 1 GiB holds 2,606,169\n\
@@ -185,7 +185,7 @@ mod tests {
             cpu_us: 617_000,
             ..BEFORE
         };
-        let cost = after.cost(BEFORE, 10_000, 5_000).unwrap();
+        let cost = after.cost(BEFORE, 10_000, 5_000).expect("figures");
         assert_eq!(
             cost.text(),
             "at 5,000 a second a message costs 61.0 us of Redis: 30.5 % of one core, \
@@ -199,7 +199,7 @@ mod tests {
             data_bytes: 90_000,
             ..BEFORE
         };
-        let waiting = waiting.waiting(BEFORE, 100).unwrap();
+        let waiting = waiting.waiting(BEFORE, 100).expect("figures");
         assert_eq!(waiting.json()["maxmemory_bytes"], Value::Null);
         assert_eq!(waiting.json()["messages_until_maxmemory"], Value::Null);
         assert!(waiting.text(100).contains("maxmemory is not set"));
