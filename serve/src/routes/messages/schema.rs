@@ -67,6 +67,7 @@ pub(in crate::routes) struct NewMessage {
     revive: Option<bool>,
     /// `undo_ms` of the answer to a cancel: the message is stored only if nothing has happened to its
     /// id since, and within 12 s.
+    #[schema(minimum = 1, maximum = 9_999_999_999_999_u64)]
     undo_ms: Option<u64>,
 }
 
