@@ -95,8 +95,9 @@ fn judge_all(mut all: Collection) -> Verdict {
             replies,
             &mut verdict,
         );
-        *replies = Vec::new();
     }
+    windows::judge(&mut all, &mut verdict);
+    all.replies.clear();
     add_left(&mut all);
     let (mut records, mut unknown) = (
         std::mem::take(&mut all.records),
@@ -118,7 +119,6 @@ fn judge_all(mut all: Collection) -> Verdict {
     operators::judge(&all, verdict.swept, &mut verdict);
     limits::judge(&all, &records, &unknown, &mut verdict);
     partitions::judge(&all, &mut verdict);
-    windows::judge(&mut all, &mut verdict);
     served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;

@@ -36,8 +36,8 @@ pub(super) fn judge(all: &mut Collection, verdict: &mut Verdict) {
             continue;
         };
         let same = (first.id, first.epoch) == (second.id, second.epoch);
-        // If the clock was set back, a window lasts longer.
-        if same && second.now_ms < first.until_ms {
+        // If the clock was set back, a window lasts longer, unless it had ended before.
+        if same && second.now_ms < first.until_ms && !has_ended(all, first, second) {
             verdict.found(Kind::SecondCreatedInWindow, || {
                 let id = all.name_of(first.id);
                 format!(
@@ -47,4 +47,14 @@ pub(super) fn judge(all: &mut Collection, verdict: &mut Verdict) {
             });
         }
     }
+}
+
+/// Whether an answer between the two pushes shows that the first window had ended: the clock was set
+/// back after it.
+fn has_ended(all: &Collection, first: &Windowed, second: &Windowed) -> bool {
+    let replies = &all.replies[usize::from(first.epoch)];
+    let place = |seq| replies.partition_point(|reply| reply.seq < seq);
+    let between = replies.get(place(first.seq)..place(second.seq));
+    let mut between = between.into_iter().flatten();
+    between.any(|reply| reply.now_us / 1_000 >= first.until_ms)
 }

@@ -64,3 +64,28 @@ fn a_window_keeps_a_second_message_away() {
         );
     }
 }
+
+/// A window that has ended does not begin again when the server's clock is set back.
+#[test]
+fn a_clock_set_back_after_a_window_renews_nothing() {
+    for (seen_ms, is_clean) in [(3_100, true), (2_900, false)] {
+        let mut story = Story::new();
+        story.push_with("a", "+0", 0, "window=3000", "CREATED");
+        let token = story.at(10).claim("a", 0, 1);
+        story.at(20).ack("a", &token);
+        story.at(seen_ms).find_nothing(false);
+        story.server_step_ms = -3_000;
+        story
+            .at(3_200)
+            .push_with("a", "+0", 0, "window=3000", "CREATED");
+        let token = story.at(3_210).claim("a", 200, 1);
+        story.at(3_220).ack("a", &token);
+        let verdict = story.verdict();
+        assert_eq!(
+            verdict.count(Kind::SecondCreatedInWindow),
+            u64::from(!is_clean),
+            "{:#?}",
+            verdict.examples
+        );
+    }
+}
