@@ -51,7 +51,8 @@ proof:
 
 bench:
 	@cargo build --target-dir target --release --locked --package dueq-cli --package dueq-bench
-	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} target/release/dueq-bench $(or $(NAME),help) $(ARGS)
+	@DUEQ_TEST_SERVERS=$${DUEQ_TEST_SERVERS:-$$(scripts/server)} \
+	target/release/dueq-bench $(or $(NAME),help) $(or $(ARGS),$(if $(filter instructions,$(NAME)),--compare bench/instructions.json))
 
 clean:
 	cargo clean

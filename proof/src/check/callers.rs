@@ -232,6 +232,10 @@ impl ReadState {
                         Word::NoAnswer => true,
                         Word::Refused => false,
                         // A call that was sent once is sent again after either.
+                        Word::Said(said) if verb == Verb::Throttle => {
+                            // The queue has more partitions, and some of them were not reached.
+                            outcome.starts_with("?the delivery is settled") && acted(verb, said)
+                        }
                         Word::Said(said) => said == "EXPIRED" || said.starts_with("FINISHED "),
                     })
             }
@@ -325,5 +329,17 @@ mod tests {
         assert_eq!(lies(&[None, Some("REFUSED")], "!no"), 1);
         assert_eq!(lies(&[Some("CANCELLED")], "!no"), 1);
         assert_eq!(lies(&[None, Some("REFUSED")], "?perhaps"), 0);
+    }
+
+    #[test]
+    fn a_settled_throttle_may_have_closed_a_part_of_the_queue() {
+        let of_id = ReadState {
+            words: vec![(1, Word::Said("OK 1234".to_owned()))],
+            ..ReadState::default()
+        };
+        let part = "?the delivery is settled, and 8 of the 12 partitions of queue q are closed";
+        assert!(of_id.allows(Verb::Throttle, part));
+        assert!(!of_id.allows(Verb::Throttle, "?perhaps"));
+        assert!(!of_id.allows(Verb::Ack, part));
     }
 }
