@@ -32,7 +32,7 @@ const PROOFS: [Proof; 9] = [
     (
         "uniqueness",
         "10 min",
-        "windows, debounces and next messages, by the server's own record",
+        "windows, debounces, next messages and follow-ups, by the server's own record",
     ),
     (
         "schedules",

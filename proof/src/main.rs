@@ -40,6 +40,8 @@ enum Proof {
     #[command(hide = true)]
     NextWorker(uniqueness::WorkerArguments),
     #[command(hide = true)]
+    ChainsWorker(uniqueness::WorkerArguments),
+    #[command(hide = true)]
     PoisonWorker(poison::WorkerArguments),
     #[command(hide = true)]
     SoakRole(soak::RoleArguments),
@@ -91,7 +93,12 @@ async fn prove(proof: Proof) -> Result<bool> {
             answer_about_the_clock()?;
             Box::pin(roles::run(*options)).await?;
         }
-        Proof::NextWorker(arguments) => uniqueness::run_worker(&arguments).await?,
+        Proof::NextWorker(arguments) => {
+            uniqueness::run_worker(&arguments, uniqueness::Role::Next).await?;
+        }
+        Proof::ChainsWorker(arguments) => {
+            uniqueness::run_worker(&arguments, uniqueness::Role::Chains).await?;
+        }
         Proof::PoisonWorker(arguments) => poison::run_worker(&arguments).await?,
         Proof::SoakRole(arguments) => soak::run_role(&arguments).await?,
     }

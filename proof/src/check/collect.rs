@@ -220,6 +220,22 @@ impl Collection {
                 "schedules were declared, and no tick was claimed",
             ),
             (
+                self.verdict.limits.under_rate == 0
+                    && self
+                        .queues
+                        .iter()
+                        .any(|queue| queue.operators.limits.has_rate()),
+                "a rate was set, and no start was judged by it",
+            ),
+            (
+                self.verdict.limits.under_max_leased == 0
+                    && self
+                        .queues
+                        .iter()
+                        .any(|queue| queue.operators.limits.has_max_leased()),
+                "max_leased was set, and no lease was judged by it",
+            ),
+            (
                 self.ticks.doubt().is_some(),
                 self.ticks.doubt().unwrap_or_default(),
             ),

@@ -71,6 +71,14 @@ impl Limits {
         }
     }
 
+    pub(super) fn has_rate(&self) -> bool {
+        self.rates.iter().any(|since| since.value.is_some())
+    }
+
+    pub(super) fn has_max_leased(&self) -> bool {
+        self.max_leased.iter().any(|since| since.value.is_some())
+    }
+
     fn is_empty(&self) -> bool {
         self.rates.is_empty() && self.max_leased.is_empty()
     }

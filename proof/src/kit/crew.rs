@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use rustix::process::Signal;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::process::{Output, Process, Start};
+use super::process::{self, Output, Process, Start};
 
 /// How long a worker may take to end after its standard input has ended.
 const END: Duration = Duration::from_secs(10);
@@ -51,7 +52,8 @@ impl Crew {
 
     fn member(&mut self) -> Result<(u64, Process)> {
         let number = self.started;
-        let start = Start::role(self.role)?.args(["--url", &self.url]);
+        let name = number.to_string();
+        let start = Start::role(self.role)?.args(["--url", &self.url, "--number", &name]);
         let mut process = start.heard().talking().start()?;
         self.started += 1;
         tokio::spawn(read(process.take_output()?, number, self.lines.clone()));
@@ -68,6 +70,20 @@ impl Crew {
         let (_, mut killed) = std::mem::replace(&mut self.members[index], member);
         killed.kill().await?;
         Ok(true)
+    }
+
+    /// Signals a worker. One that was replaced gets nothing.
+    pub(crate) fn signal(&self, worker: u64, signal: Signal) -> Result<()> {
+        let member = self.index_of(worker).map(|index| &self.members[index].1);
+        match member.and_then(Process::pid) {
+            Some(pid) => process::signal(pid, signal),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of a worker, chosen at random.
+    pub(crate) fn any(&self) -> u64 {
+        self.members[fastrand::usize(..self.members.len())].0
     }
 
     /// Writes a line to a worker. One that was killed does not get it.

@@ -14,6 +14,8 @@ mod operators;
 mod partitions;
 mod repeats;
 mod shares;
+mod simulated;
+mod simulation;
 mod story;
 mod ticks;
 mod whole_queues;

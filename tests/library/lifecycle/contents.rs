@@ -1,7 +1,7 @@
 //! A delivery contains exactly the pushed bytes.
 
 use anyhow::Result;
-use dueq::{Cancelled, Message, Pushed, Rescheduled, State};
+use dueq::{Cancelled, Limits, Message, Pushed, Rescheduled, State};
 
 use crate::support::{HOUR, claim_one, push_and_claim, setup};
 
@@ -120,4 +120,26 @@ async fn ids_made_by_the_library_are_unique_and_rise() -> Result<()> {
         .collect();
     assert!(ids.is_sorted_by(|a, b| a < b));
     crate::support::push_all(&setup.queue, messages).await
+}
+
+#[tokio::test]
+async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
+    let setup = setup().await?;
+    let queue = &setup.queue;
+    queue
+        .configure(Limits::new().max_payload_bytes(16 * 1024 * 1024))
+        .await?;
+    let large = vec![0xA5; 16 * 1024 * 1024];
+    for id in ["one", "two"] {
+        queue
+            .push_message(Message::new(large.clone()).id(id))
+            .await?;
+    }
+    for id in ["one", "two"] {
+        let deliveries = queue.claim(2, crate::support::LONG).await?;
+        assert_eq!(deliveries.len(), 1);
+        assert_eq!(deliveries[0].id(), id);
+        assert!(deliveries[0].payload() == large);
+    }
+    Ok(())
 }

@@ -145,3 +145,24 @@ async fn spread_without_a_due_time_delays_the_message() -> Result<()> {
     assert_eq!(receipt.due_ms(), Some(stored.time_ms));
     Ok(())
 }
+
+#[tokio::test]
+async fn a_hundred_years_can_be_waited_for() -> Result<()> {
+    let setup = setup().await?;
+    let century = Duration::from_secs(36_525 * 86_400);
+    setup
+        .queue
+        .push_message(Message::new("").id("delay").due(century))
+        .await?;
+    setup
+        .queue
+        .push_message(
+            Message::new("")
+                .id("moment")
+                .due(SystemTime::now() + century - HOUR),
+        )
+        .await?;
+    assert_eq!(setup.queue.stats().await?.scheduled, 2);
+    assert_eq!(setup.queue.claim(1, LONG).await?.len(), 0);
+    Ok(())
+}

@@ -254,3 +254,15 @@ async fn forwarding_twice_stores_one_message() -> Result<()> {
     assert_eq!(stored.window_ms, Some(1));
     Ok(())
 }
+
+#[tokio::test]
+async fn hundred_messages_may_follow_one_delivery() -> Result<()> {
+    let setup = setup().await?;
+    let delivery = push_and_claim(&setup.queue, Message::new("").id("a")).await?;
+    let Followed::Done(receipts) = delivery.ack_push(vec![step(2); 100]).await? else {
+        anyhow::bail!("not acked");
+    };
+    assert_eq!(receipts[99].id(), "{a}/100");
+    assert_eq!(setup.queue.stats().await?.pushed, 101);
+    Ok(())
+}

@@ -201,3 +201,34 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
     ));
     Ok(())
 }
+
+#[tokio::test]
+async fn long_errors_are_cut_and_strange_ones_kept() -> Result<()> {
+    let setup = setup().await?;
+    for text in [
+        "",
+        "two\nlines",
+        "nul \0 inside",
+        "1 2 3 max_attempts=9\n",
+        "\u{1f600}",
+    ] {
+        let delivery = push_and_claim(
+            &setup.queue,
+            Message::new("").id(format!("a{text}").replace(char::is_control, "_")),
+        )
+        .await?;
+        let _ = delivery.bury(text).await?;
+        let stored = setup.queue.get(delivery.id_bytes()).await?.expect("dead");
+        assert_eq!(
+            (stored.error.as_str(), stored.failures, stored.max_attempts),
+            (text, 0, None)
+        );
+    }
+    let delivery = push_and_claim(&setup.queue, Message::new("").id("long")).await?;
+    let _ = delivery.retry(HOUR, &"x".repeat(5_000)).await?;
+    assert_eq!(
+        setup.queue.get("long").await?.expect("scheduled").error,
+        "x".repeat(1_024)
+    );
+    Ok(())
+}

@@ -43,6 +43,23 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
     Ok(())
 }
 
+/// Neither can hold more than 50 messages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_share_what_one_cannot_hold() -> Result<()> {
+    let setup = setup().await?;
+    let url = setup.server.url();
+    let (mut one, mut two) = (
+        Process::start(Role::Hold, &url, &[])?,
+        Process::start(Role::Hold, &url, &[])?,
+    );
+    push_all(&setup.queue, messages(100)).await?;
+    for _ in 0..50 {
+        one.says().await?;
+        two.says().await?;
+    }
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_due_messages_spread_over_the_workers() -> Result<()> {
     let setup = setup().await?;

@@ -1,6 +1,7 @@
-//! Windows, debounces and next messages, judged by the server's own record.
+//! Windows, debounces, next messages and follow-ups, judged by the server's own record.
 
 mod aof;
+mod chains;
 mod debounce;
 mod next;
 mod window;
@@ -14,14 +15,15 @@ use dueq_testkit::Server;
 
 use crate::kit::scenarios::{self, Ending, wall_us};
 
-pub use worker::{Arguments as WorkerArguments, run as run_worker};
+pub use worker::{Arguments as WorkerArguments, Role, run as run_worker};
 
 /// The name of the queue on each private server.
 const QUEUE: &str = "uniqueness";
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Proves uniqueness windows, debounces and next messages with lost replies and killed workers.
+/// Proves uniqueness windows, debounces, next messages and follow-ups with lost replies and killed
+/// workers.
 ///
 /// Each scenario has a private server, whose append-only file is the record that it is judged by.
 /// Exits with 1 if a judgement fails.
@@ -32,7 +34,7 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "window,debounce,next"
+        default_value = "window,debounce,next,chains"
     )]
     only: Vec<Scenario>,
     /// Pushes of `window`, of 1,000 ids
@@ -50,7 +52,13 @@ pub struct Arguments {
     /// One first run in N of `next` kills its worker, and another one fails
     #[arg(long, value_name = "N", default_value_t = 50)]
     crash_one_in: u64,
-    /// Worker processes of `next`
+    /// Chains of `chains`, of five steps
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    chains: u64,
+    /// The time between two kills or stops of a worker of `chains`
+    #[arg(long, value_name = "MS", default_value_t = 1_000)]
+    fault_every_ms: u64,
+    /// Worker processes of `next` and `chains`
     #[arg(long, value_name = "N", default_value_t = 4)]
     workers: usize,
     #[command(flatten)]
@@ -62,6 +70,7 @@ enum Scenario {
     Window,
     Debounce,
     Next,
+    Chains,
 }
 
 pub async fn run(arguments: &Arguments) -> Result<()> {
@@ -76,6 +85,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
             Scenario::Window => window::run(arguments, report).await,
             Scenario::Debounce => debounce::run(arguments, report).await,
             Scenario::Next => next::run(arguments, report).await,
+            Scenario::Chains => chains::run(arguments, report).await,
         },
     )
     .await

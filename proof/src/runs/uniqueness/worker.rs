@@ -1,5 +1,5 @@
-//! A worker process of `next`, from the inside. Each handler prints a line before it acts, so the
-//! parent knows of it whatever happens to the process.
+//! A worker process of `next` or `chains`, from the inside. Each handler prints a line before it acts,
+//! so the parent knows of it whatever happens to the process.
 
 use std::collections::HashMap;
 use std::io::BufRead;
@@ -8,27 +8,44 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, Settlement};
+use dueq::{Client, Delivery, Followed, Message, Settlement};
 use tokio::sync::oneshot;
 
 use super::QUEUE;
+use super::chains::step::{Step, Uid};
 use super::next::FIRST;
 
 /// Short, so that the messages of a killed worker come back soon.
-const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 const HANDLERS: usize = 32;
+/// The longest time of a step of a chain: so long that many steps run when a worker is stopped.
+const STEP_US: u64 = 50_000;
+/// One step in so many gives its delivery back, and tries to ack it later.
+const STALE_ONE_IN: u64 = 50;
+/// How much later at most: another run has the message by then, or has finished it.
+const STALE_US: u64 = 40_000;
 
-/// Runs a worker of `next` until its standard input ends.
+/// Runs a worker until its standard input ends.
 #[derive(clap::Args)]
 pub struct Arguments {
     #[arg(long)]
     url: String,
+    /// A number that no other worker of the run has
+    #[arg(long)]
+    number: u64,
+}
+
+/// The scenario of a worker.
+#[derive(Debug, Clone, Copy)]
+pub enum Role {
+    Next,
+    Chains,
 }
 
 /// The first runs that wait for the parent, by their numbers.
 type Waiting = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 
-pub async fn run(arguments: &Arguments) -> Result<()> {
+pub async fn run(arguments: &Arguments, role: Role) -> Result<()> {
     let queue = Client::connect(&arguments.url).await?.queue(QUEUE)?;
     let (worker, runs) = (
         queue.worker().lease(LEASE).concurrency(HANDLERS),
@@ -36,9 +53,19 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     );
     let waiting = Waiting::default();
     let commands = Arc::clone(&waiting);
+    let number = arguments.number;
     let _worker = worker.spawn(move |delivery: Delivery| {
         let (run, waiting) = (runs.fetch_add(1, Ordering::Relaxed), Arc::clone(&waiting));
-        async move { handle(delivery, run, &waiting).await }
+        let uid = Uid {
+            worker: number,
+            run,
+        };
+        async move {
+            match role {
+                Role::Next => next(delivery, run, &waiting).await,
+                Role::Chains => step(delivery, uid).await,
+            }
+        }
     });
     let (ended, end) = oneshot::channel();
     std::thread::spawn(move || {
@@ -61,8 +88,8 @@ fn obey(waiting: &Waiting) -> Result<()> {
     Ok(())
 }
 
-/// The first payload waits until the parent has pushed.
-async fn handle(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settlement> {
+/// A run of `next`: the first payload waits until the parent has pushed.
+async fn next(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settlement> {
     let (sender, told) = oneshot::channel();
     let payload = String::from_utf8_lossy(delivery.payload()).into_owned();
     if payload == FIRST.to_string() {
@@ -76,4 +103,39 @@ async fn handle(delivery: Delivery, run: u64, waiting: &Waiting) -> Result<Settl
         "fail" => Settlement::retry_after(Duration::ZERO, "on purpose"),
         _ => Settlement::Ack,
     })
+}
+
+/// A run of `chains`: acks its step and pushes the next one, by hand.
+async fn step(delivery: Delivery, uid: Uid) -> Result<Settlement> {
+    // The judge finds it in the server's record.
+    let Some(step) = Step::parse(&delivery.id()) else {
+        return Ok(Settlement::Ack);
+    };
+    println!("step {uid} {step}");
+    tokio::time::sleep(Duration::from_micros(fastrand::u64(..STEP_US))).await;
+    if fastrand::u64(..STALE_ONE_IN) == 0 {
+        let stale = delivery.clone();
+        let _ = delivery.release().await?;
+        tokio::time::sleep(Duration::from_micros(fastrand::u64(..STALE_US))).await;
+        let child = Message::new(uid.to_string()).id(step.stale_id(uid));
+        let answer = word(&stale.ack_push([child]).await);
+        println!("stale {uid} {answer}");
+        return Ok(Settlement::Release);
+    }
+    let child = (!step.is_last()).then(|| Message::new(uid.to_string()));
+    let followed = delivery.ack_push(child).await;
+    println!("answer {uid} {}", word(&followed));
+    Ok(match followed {
+        Ok(Followed::Done(_)) => Settlement::Ack,
+        _ => Settlement::Release,
+    })
+}
+
+fn word(followed: &Result<Followed, dueq::Error>) -> &'static str {
+    match followed {
+        Ok(Followed::Done(_)) => "done",
+        Ok(Followed::Gone) => "gone",
+        Ok(_) => "lost",
+        Err(_) => "error",
+    }
 }
