@@ -77,6 +77,7 @@ impl Hypothesis {
                 version,
                 attempt,
                 bytes,
+                ..
             } => self.allows_held(token, (due_ms, attempt), (version, bytes), context),
         }
     }

@@ -74,6 +74,7 @@ pub(super) enum What {
     Held {
         token: u64,
         due_ms: u64,
+        deadline_ms: u64,
         version: u32,
         attempt: u32,
         bytes: u32,

@@ -66,10 +66,12 @@ impl Hypothesis {
             What::Held {
                 token,
                 due_ms,
+                deadline_ms,
                 attempt,
                 ..
             } => {
                 (life.token, life.due_ms) = (Some(token), Some(due_ms));
+                life.deadline_ms = deadline_ms;
                 let crashes = attempt.saturating_sub(1 + life.failures);
                 life.take_slack(crashes, record, context);
             }

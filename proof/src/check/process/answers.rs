@@ -172,7 +172,12 @@ impl Process<'_> {
                     self.add(&id, open.queue, record, what);
                 }
             }
-            (Call::Other { verb, args }, Answer::Claimed { items, .. }) if verb == "held" => {
+            (
+                Call::Other { verb, args },
+                Answer::Claimed {
+                    items, deadline_ms, ..
+                },
+            ) if verb == "held" => {
                 let token = args.first().map(String::as_str).unwrap_or_default();
                 let whole = self.whole_number(open.queue);
                 if self.role == Role::Worker {
@@ -187,6 +192,7 @@ impl Process<'_> {
                     let what = What::Held {
                         token: token_of(token),
                         due_ms,
+                        deadline_ms,
                         version,
                         attempt,
                         bytes,
