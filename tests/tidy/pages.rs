@@ -164,6 +164,20 @@ fn crate_page_lists_all_features_and_settlements() {
 }
 
 #[test]
+fn guide_lists_each_of_its_pages() {
+    let (index, mut count) = (read("docs/guide/README.md"), 0);
+    for (name, _) in files("docs/guide", "md") {
+        let name = name.trim_start_matches("docs/guide/");
+        assert!(
+            name == "README.md" || index.contains(&format!("]({name})")),
+            "docs/guide/README.md does not list {name}"
+        );
+        count += 1;
+    }
+    assert!(count > 20, "{count} pages: the test misses pages");
+}
+
+#[test]
 fn page_of_http_lists_every_path() {
     let (page, mut count) = (read("docs/guide/http.md"), 0);
     let rows: String = page.lines().filter(|line| line.starts_with('|')).collect();
