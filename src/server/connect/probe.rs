@@ -8,8 +8,8 @@ use redis::{AsyncConnectionConfig, RedisError, Value};
 use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::error::{Applied, Error};
+use crate::server::connect::pool::Server;
 use crate::server::failure;
-use crate::server::pool::Server;
 
 /// After this long without an answer, a call asks the server on a new connection; later if its lane
 /// has given up a connection lately. Also the pause between two such questions.

@@ -3,7 +3,7 @@
 use redis::{ConnectionInfo, IntoConnectionInfo};
 
 use crate::error::Error;
-use crate::server::target::Target;
+use crate::server::connect::target::Target;
 
 /// Reads `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]`, or `rediss+cluster://` for
 /// TLS: the nodes to ask for the others. `None` if it is another kind of URL.

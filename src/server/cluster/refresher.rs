@@ -12,10 +12,10 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::server::cluster_view::{ASK_LIMIT, ask};
+use crate::server::cluster::slots::Address;
+use crate::server::cluster::topology::Topology;
+use crate::server::cluster::view::{ASK_LIMIT, ask};
 use crate::server::failure;
-use crate::server::slots::Address;
-use crate::server::topology::Topology;
 use crate::telemetry::events;
 
 /// How often the nodes are asked while all is well, give or take a tenth.

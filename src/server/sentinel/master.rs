@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::server::pool::Server;
+use crate::server::connect::pool::Server;
 use crate::server::sentinel::{MasterReply, Sentinels};
 use crate::telemetry::events;
 

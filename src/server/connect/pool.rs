@@ -15,11 +15,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
-use crate::server::credentials::Secrets;
+use crate::server::connect::credentials::Secrets;
+use crate::server::connect::target::Target;
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
 use crate::server::patience::{CONNECT_LIMIT, RESPONSE_LIMIT};
-use crate::server::target::Target;
 
 /// How long a caller waits for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::Error;
-use crate::server::options::ClientOptions;
+use crate::server::connect::options::ClientOptions;
 use crate::telemetry::events;
 
 /// How long new connections wait for the source of passwords while the last password may do: it may

@@ -11,10 +11,10 @@ use redis::{ClientTlsConfig, TlsCertificates};
 use crate::error::Error;
 #[cfg(feature = "tls")]
 use crate::error::{Applied, ErrorKind};
-use crate::server::credentials::{Credentials, Secrets};
+use crate::server::cluster::slots::Address;
+use crate::server::connect::credentials::{Credentials, Secrets};
 use crate::server::failure;
 use crate::server::patience::{KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, RESPONSE_LIMIT};
-use crate::server::slots::Address;
 
 /// A server, or a Sentinel. All connections that dueq opens are opened by a client of this.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::server::credentials::{PasswordSource, Pem};
+use crate::server::connect::credentials::{PasswordSource, Pem};
 
 /// How to connect, beside the URL: [`Client::connect_with`](crate::Client::connect_with).
 ///

@@ -1,5 +1,8 @@
 //! Asks Redis Sentinels which server is the master.
 
+pub(super) mod master;
+pub(crate) mod url;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,9 +17,9 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::error::{Applied, Error, ErrorKind};
+use crate::server::connect::target::Target;
 use crate::server::failure;
-use crate::server::sentinel_url::{Parts, bad_url};
-use crate::server::target::Target;
+use crate::server::sentinel::url::{Parts, bad_url};
 
 /// The time limit for connecting to a Sentinel, and for its reply. A Sentinel keeps no data, so a
 /// slow one is unreachable.

@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::protocol::keys::SLOTS;
-use crate::server::cluster_view::View;
-use crate::server::pool::Server;
-use crate::server::slots::Address;
-use crate::server::target::Target;
+use crate::server::cluster::slots::Address;
+use crate::server::cluster::view::View;
+use crate::server::connect::pool::Server;
+use crate::server::connect::target::Target;
 use crate::telemetry::events;
 
 /// How many nodes a round asks.

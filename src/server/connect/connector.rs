@@ -11,13 +11,13 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinHandle;
 
 use crate::error::Error;
-use crate::server::credentials::Credentials;
-use crate::server::master::Master;
-use crate::server::options::ClientOptions;
-use crate::server::pool::Server;
+use crate::server::cluster::slots::Address;
+use crate::server::connect::credentials::Credentials;
+use crate::server::connect::options::ClientOptions;
+use crate::server::connect::pool::Server;
+use crate::server::connect::target::Target;
 use crate::server::sentinel::Sentinels;
-use crate::server::slots::Address;
-use crate::server::target::Target;
+use crate::server::sentinel::master::Master;
 
 /// Finds the server and opens connections to it.
 pub(crate) struct Connector {

@@ -8,10 +8,10 @@ use redis::{AsyncConnectionConfig, Value};
 
 use crate::error::Error;
 use crate::protocol::keys::SLOTS;
+use crate::server::cluster::slots::Address;
+use crate::server::connect::target::Target;
 use crate::server::failure;
 use crate::server::info::{Info, unexpected};
-use crate::server::slots::Address;
-use crate::server::target::Target;
 
 /// How long a node may take to connect, and to reply.
 pub(super) const ASK_LIMIT: Duration = Duration::from_secs(1);
