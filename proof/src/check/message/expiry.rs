@@ -1,14 +1,14 @@
 //! The end of messages that expire: at a claim, or at a retry or snooze beyond their deadline.
 
-use super::context::Context;
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::options::Expiry;
-use super::record::{Record, Time};
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::message::options::Expiry;
+use crate::check::record::{Record, Time};
 use crate::history::Verb;
 
 impl Hypothesis {
     /// The last ms at which an attempt may start, if its due time is this.
-    pub(super) fn deadline_for(&self, due_ms: u64) -> Option<u64> {
+    pub(crate) fn deadline_for(&self, due_ms: u64) -> Option<u64> {
         match self.expires_by_ms {
             0 => self.expiry.deadline_ms(due_ms),
             fixed_ms => Some(fixed_ms),
@@ -21,14 +21,14 @@ impl Hypothesis {
     }
 
     /// A retry or a snooze gives another due time, which does not move the deadline.
-    pub(super) fn fix_deadline(&mut self) {
+    pub(crate) fn fix_deadline(&mut self) {
         if self.expiry.is_relative() {
             self.expires_by_ms = self.earliest_deadline_ms().unwrap_or(0);
         }
     }
 
     /// Whether a retry or a snooze asks for a due time beyond the deadline, at this server's time.
-    pub(super) fn exceeds(&self, verb: Verb, time: Time, now_up: u64) -> bool {
+    pub(crate) fn exceeds(&self, verb: Verb, time: Time, now_up: u64) -> bool {
         matches!(verb, Verb::Retry | Verb::Snooze)
             && self
                 .earliest_deadline_ms()
@@ -36,7 +36,7 @@ impl Hypothesis {
     }
 
     /// It expires: it is dropped, or dead.
-    pub(super) fn expire(&mut self) {
+    pub(crate) fn expire(&mut self) {
         self.expired += 1;
         if self.expiry.drops() {
             self.leave(Gone::Expired);
@@ -46,7 +46,7 @@ impl Hypothesis {
     }
 
     /// Before this record a claim may have found it expired, if its deadline had passed.
-    pub(super) fn expired_before(
+    pub(crate) fn expired_before(
         &self,
         record: &Record,
         context: &Context<'_>,
@@ -67,7 +67,7 @@ impl Hypothesis {
 
     /// A requeue begins the deadline anew, and removes one that has passed. `now_ms` is the time of
     /// the requeue if it is known.
-    pub(super) fn requeued(mut self, now_ms: Option<u64>, lives: &mut Vec<Self>) {
+    pub(crate) fn requeued(mut self, now_ms: Option<u64>, lives: &mut Vec<Self>) {
         self.expires_by_ms = 0;
         let at_ms = self.expiry.deadline_ms(0);
         let at_ms = at_ms.filter(|_| !self.expiry.is_relative());
@@ -85,7 +85,7 @@ impl Hypothesis {
 
     /// Whether a retry or a snooze without an answer, applied before `next`, certainly asked for a
     /// due time beyond the deadline. If it may have, its effect is added.
-    pub(super) fn surely_exceeds(
+    pub(crate) fn surely_exceeds(
         &self,
         verb: Verb,
         time: Time,

@@ -1,15 +1,15 @@
 //! The state of a message in the answers of `get` and `held`.
 
-use super::context::Context;
-use super::hypothesis::{Hypothesis, Status};
-use super::options::{Expiry, Options};
-use super::record::Record;
-use super::verdict::Kind;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Hypothesis, Status};
+use crate::check::message::options::{Expiry, Options};
+use crate::check::record::Record;
+use crate::check::verdict::Kind;
 use crate::history::State;
 
 /// None if the message does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct ReadState(Option<Found>);
+pub(crate) struct ReadState(Option<Found>);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Found {
@@ -25,14 +25,14 @@ struct Found {
 
 impl ReadState {
     /// `ABSENT`, or `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`.
-    pub(super) fn parse(word: &str) -> Option<Self> {
+    pub(crate) fn parse(word: &str) -> Option<Self> {
         if word == "ABSENT" {
             return Some(Self(None));
         }
         let mut words = word.strip_prefix("IS ")?.splitn(7, ' ');
         let options = Options::read(words.clone().nth(6).unwrap_or_default());
         Some(Self(Some(Found {
-            state: super::record::state(words.next()?)?,
+            state: crate::check::record::state(words.next()?)?,
             time_ms: words.next()?.parse().ok()?,
             failures: words.next()?.parse().ok()?,
             crashes: words.next()?.parse().ok()?,
@@ -46,7 +46,7 @@ impl ReadState {
 
 impl Hypothesis {
     /// Whether the lease of a claim may hold it. The claim is the current one, or its reply was lost.
-    pub(super) fn allows_held(
+    pub(crate) fn allows_held(
         &self,
         token: u64,
         (due_ms, attempt): (u64, u32),
@@ -77,7 +77,7 @@ impl Hypothesis {
         Ok(())
     }
 
-    pub(super) fn allows_seen(
+    pub(crate) fn allows_seen(
         &self,
         seen: ReadState,
         record: &Record,

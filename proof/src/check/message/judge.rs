@@ -3,28 +3,28 @@
 //! Usually there is one state. A call without an answer adds the states that it would lead to; an
 //! answer keeps the states that allow it. If none allows it, that is a violation.
 
-use super::context::Context;
-use super::describe::story;
-use super::excuses::Need;
-use super::hypothesis::{Hypothesis, Status};
-use super::lateness::Wait;
-use super::options::Expiry;
-use super::record::{Pushed, Record, Settled, What};
-use super::ticks::Tick;
-use super::unknown::{hide, spread};
-use super::verdict::{Kind, Verdict};
+use crate::check::context::Context;
+use crate::check::describe::story;
+use crate::check::excuses::Need;
+use crate::check::liveness::lateness::Wait;
+use crate::check::message::hypothesis::{Hypothesis, Status};
+use crate::check::message::options::Expiry;
+use crate::check::message::unknown::{hide, spread};
+use crate::check::record::{Pushed, Record, Settled, What};
+use crate::check::ticks::Tick;
+use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
 /// The most changes without a call between two answers: mostly leases that ran out.
 const UNASKED: usize = 12;
 
 /// One id in one epoch.
-pub(super) struct Case<'a> {
+pub(crate) struct Case<'a> {
     /// In the server's order.
-    pub(super) records: &'a [Record],
+    pub(crate) records: &'a [Record],
     /// Calls without an answer.
-    pub(super) unknown: &'a [Record],
-    pub(super) context: Context<'a>,
+    pub(crate) unknown: &'a [Record],
+    pub(crate) context: Context<'a>,
 }
 
 fn may_expire(record: &Record) -> bool {
@@ -33,18 +33,18 @@ fn may_expire(record: &Record) -> bool {
 
 /// The needs and findings of one id.
 #[derive(Debug, Default)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// The lost claims that its explanation needs.
-    pub(super) needs: Vec<Need>,
+    pub(crate) needs: Vec<Need>,
     /// The calls without an answer that its explanation needs, a bit each.
-    pub(super) used: u64,
+    pub(crate) used: u64,
     /// How long it waited each time for a claim, where that is certain.
-    pub(super) waits: Vec<Wait>,
+    pub(crate) waits: Vec<Wait>,
 }
 
 impl Case<'_> {
     /// Adds the violations to the verdict.
-    pub(super) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
+    pub(crate) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
         // Even an answer that every state allows may follow a hidden claim, a purge or an expiry,

@@ -1,14 +1,14 @@
 //! One possible state of one id, and the changes that the queue makes without a call that names the
 //! id.
 
-use super::context::Context;
-use super::missing::MissingChange;
-use super::options::Expiry;
-use super::record::Record;
-use super::verdict::Cause;
+use crate::check::context::Context;
+use crate::check::message::options::Expiry;
+use crate::check::missing::MissingChange;
+use crate::check::record::Record;
+use crate::check::verdict::Cause;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Status {
+pub(crate) enum Status {
     Absent(Gone),
     /// Scheduled or ready.
     Waiting,
@@ -18,7 +18,7 @@ pub(super) enum Status {
 
 /// Why a message does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(crate) enum Gone {
     NeverPushed,
     Acked,
     Cancelled,
@@ -31,64 +31,64 @@ pub(super) enum Gone {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Hypothesis {
-    pub(super) status: Status,
+pub(crate) struct Hypothesis {
+    pub(crate) status: Status,
     /// Of the current claim, if a process knows it.
-    pub(super) token: Option<u64>,
-    pub(super) deadline_ms: u64,
+    pub(crate) token: Option<u64>,
+    pub(crate) deadline_ms: u64,
     /// No claim before this, by the server's clock.
-    pub(super) not_before_ms: u64,
+    pub(crate) not_before_ms: u64,
     /// The due time that a claim returns, if it is certain.
-    pub(super) due_ms: Option<u64>,
+    pub(crate) due_ms: Option<u64>,
     /// A claim returns no later due time than this.
-    pub(super) latest_due_ms: u64,
+    pub(crate) latest_due_ms: u64,
     /// The score by which it waits, if it is certain: after a second crash it differs from the due
     /// time.
-    pub(super) score_ms: Option<u64>,
+    pub(crate) score_ms: Option<u64>,
     /// Whether its due time was moved after its push.
-    pub(super) put_off: bool,
+    pub(crate) put_off: bool,
     /// No claim before this by the clock of the processes, and from when on that holds.
-    pub(super) floor_us: (u64, u64),
-    pub(super) failures: u32,
-    pub(super) crashes: u32,
+    pub(crate) floor_us: (u64, u64),
+    pub(crate) failures: u32,
+    pub(crate) crashes: u32,
     /// 0: the queue's.
-    pub(super) max_attempts: u32,
-    pub(super) version: u16,
-    pub(super) bytes: u32,
-    pub(super) options: u32,
-    pub(super) expiry: Expiry,
+    pub(crate) max_attempts: u32,
+    pub(crate) version: u16,
+    pub(crate) bytes: u32,
+    pub(crate) options: u32,
+    pub(crate) expiry: Expiry,
     /// The deadline that a retry or a snooze has fixed; 0 if none has.
-    pub(super) expires_by_ms: u64,
+    pub(crate) expires_by_ms: u64,
     /// How many messages of this id expired.
-    pub(super) expired: u32,
+    pub(crate) expired: u32,
     /// Why the next delivery repeats the same message.
-    pub(super) again: Option<Cause>,
+    pub(crate) again: Option<Cause>,
     /// When an answer reported its end, by the clock of the processes, if one did.
-    pub(super) gone_us: Option<u64>,
+    pub(crate) gone_us: Option<u64>,
     /// Its id is remembered at least, and at most, until these ms.
-    pub(super) remembered_ms: (u64, u64),
+    pub(crate) remembered_ms: (u64, u64),
     /// The `seq` at which that began, and of the last change.
-    pub(super) remembered_seq: u64,
-    pub(super) seq: u64,
+    pub(crate) remembered_seq: u64,
+    pub(crate) seq: u64,
     /// The least time of the server at which it got this state; and the time of that answer, by the
     /// clock of the processes.
-    pub(super) now_ms: u64,
-    pub(super) answered_us: u64,
+    pub(crate) now_ms: u64,
+    pub(crate) answered_us: u64,
     /// The calls without an answer that it uses, a bit each; the number of hidden claims, and their
     /// list.
-    pub(super) used: u64,
-    pub(super) hidden: u32,
-    pub(super) chain: u32,
+    pub(crate) used: u64,
+    pub(crate) hidden: u32,
+    pub(crate) chain: u32,
     /// How many messages of this id purges took.
-    pub(super) swept: u32,
+    pub(crate) swept: u32,
     /// Up to so many more crashes may have been charged since this `seq`, by leases that no process
     /// knows.
-    pub(super) slack: u32,
-    pub(super) slack_seq: u64,
+    pub(crate) slack: u32,
+    pub(crate) slack_seq: u64,
 }
 
 impl Hypothesis {
-    pub(super) const NONE: Self = Self {
+    pub(crate) const NONE: Self = Self {
         status: Status::Absent(Gone::NeverPushed),
         token: None,
         deadline_ms: 0,
@@ -122,39 +122,39 @@ impl Hypothesis {
         slack_seq: 0,
     };
 
-    pub(super) fn is_there(&self) -> bool {
+    pub(crate) fn is_there(&self) -> bool {
         !matches!(self.status, Status::Absent(_))
     }
 
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         self.status == Status::Waiting
     }
 
     /// Makes it wait for a certain time.
-    pub(super) fn wait_until(&mut self, due_ms: u64) {
+    pub(crate) fn wait_until(&mut self, due_ms: u64) {
         (self.status, self.token) = (Status::Waiting, None);
         (self.not_before_ms, self.due_ms, self.score_ms) = (due_ms, Some(due_ms), Some(due_ms));
         (self.latest_due_ms, self.floor_us) = (u64::MAX, (0, 0));
     }
 
     /// Makes it wait for at least this time.
-    pub(super) fn wait_at_least(&mut self, not_before_ms: u64) {
+    pub(crate) fn wait_at_least(&mut self, not_before_ms: u64) {
         self.wait_until(not_before_ms);
         (self.due_ms, self.score_ms) = (None, None);
     }
 
-    pub(super) fn remember(&mut self, at_least_ms: u64, at_most_ms: u64, seq: u64) {
+    pub(crate) fn remember(&mut self, at_least_ms: u64, at_most_ms: u64, seq: u64) {
         self.remembered_ms = (at_least_ms, at_most_ms);
         self.remembered_seq = seq;
     }
 
-    pub(super) fn leave(&mut self, why: Gone) {
+    pub(crate) fn leave(&mut self, why: Gone) {
         (self.status, self.token, self.again, self.gone_us) =
             (Status::Absent(why), None, None, None);
         (self.failures, self.crashes) = (0, 0);
     }
 
-    pub(super) fn count_anew(&mut self, again: Option<Cause>) {
+    pub(crate) fn count_anew(&mut self, again: Option<Cause>) {
         (self.failures, self.crashes, self.slack, self.again) = (0, 0, 0, again);
     }
 
@@ -178,7 +178,7 @@ impl Hypothesis {
     }
 
     /// How often lost claims may have taken it while it waited until this record.
-    pub(super) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
+    pub(crate) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let begun_ms = self.now_ms.max(self.not_before_ms);
         let (mut grants, mut free_ms) = (0, begun_ms);
@@ -193,7 +193,7 @@ impl Hypothesis {
     }
 
     /// Explains an answer by hidden claims between two changes.
-    pub(super) fn hide(&mut self, count: u32, after: u64, until: u64, context: &Context<'_>) {
+    pub(crate) fn hide(&mut self, count: u32, after: u64, until: u64, context: &Context<'_>) {
         for _ in 0..count {
             self.chain = context.chains.add(self.chain, (after, until));
         }
@@ -201,7 +201,7 @@ impl Hypothesis {
     }
 
     /// Whether one more failure is its last; unknown if the limit is.
-    pub(super) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
+    pub(crate) fn last_failure(&self, context: &Context<'_>) -> Option<bool> {
         let limit = match self.max_attempts {
             0 => context.queue.max_attempts()?,
             own => u64::from(own),
@@ -211,7 +211,7 @@ impl Hypothesis {
 
     /// The states that the queue, a purge or a call without an answer may have led to before this
     /// record.
-    pub(super) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+    pub(crate) fn unasked(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         match self.status {
             Status::Leased => self.reaped(record, context, lives),
             Status::Waiting => {
@@ -260,12 +260,12 @@ impl Hypothesis {
         }
     }
 
-    pub(super) fn may_be_trimmed(&self, context: &Context<'_>) -> bool {
+    pub(crate) fn may_be_trimmed(&self, context: &Context<'_>) -> bool {
         self.status == Status::Dead && context.queue.may_trim()
     }
 
     /// Its lease ran out, if it has one that may have.
-    pub(super) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
+    pub(crate) fn reaped(&self, record: &Record, context: &Context<'_>, lives: &mut Vec<Self>) {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         if self.status != Status::Leased || record.now() < self.deadline_ms && !stepped {
             return;

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::collect::Collection;
-use super::verdict::Verdict;
+use crate::check::collect::Collection;
+use crate::check::verdict::Verdict;
 use crate::history::Phase;
 use crate::queues::PARKING;
 
@@ -77,7 +77,7 @@ const RESUMED_US: u64 = 1_000_000;
 const SETTLE_US: u64 = 10_000_000;
 
 /// A time by the clock of the processes, from and until.
-pub(super) type Span = (u64, u64);
+pub(crate) type Span = (u64, u64);
 
 #[derive(Debug, Default)]
 struct Fault {
@@ -112,21 +112,21 @@ impl Fault {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     all: BTreeMap<u64, Fault>,
     /// When the machine did not schedule the harness.
-    pub(super) stalls: Vec<Span>,
+    pub(crate) stalls: Vec<Span>,
     /// The places of all workers.
     workers: BTreeSet<String>,
 }
 
 impl Faults {
-    pub(super) fn worker(&mut self, process: &str) {
+    pub(crate) fn worker(&mut self, process: &str) {
         let place = process.split('.').next().unwrap_or(process);
         self.workers.insert(place.to_owned());
     }
 
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         t_us: u64,
         (name, number): (String, u64),
@@ -158,7 +158,7 @@ impl Faults {
         self.all.values().filter(|fault| fault.begun)
     }
 
-    pub(super) fn untraced(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn untraced(&self) -> impl Iterator<Item = String> {
         let numbered = self
             .all
             .iter()
@@ -167,7 +167,7 @@ impl Faults {
     }
 
     /// When the harness changed the server's clock; the next claims may still use the wrong time.
-    pub(super) fn of_clocks(&self) -> Vec<Span> {
+    pub(crate) fn of_clocks(&self) -> Vec<Span> {
         let clocks = self.begun().filter(|fault| fault.name.contains("clock"));
         clocks.map(Fault::span).collect()
     }
@@ -223,7 +223,7 @@ impl Faults {
 
 /// How long no claim of a queue may come while a message of it is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rule {
+pub(crate) enum Rule {
     Named,
     /// Workers find it by a pattern, and park it.
     Parked,
@@ -233,7 +233,7 @@ pub(super) enum Rule {
 
 impl Collection {
     /// When a claim of this queue may be late, sorted; each with its aftermath.
-    pub(super) fn excused(&self, queue: u16, rule: Rule) -> Vec<Span> {
+    pub(crate) fn excused(&self, queue: u16, rule: Rule) -> Vec<Span> {
         let own = self.queues[usize::from(queue)]
             .operators
             .pauses
@@ -263,7 +263,7 @@ impl Collection {
     }
 
     /// When no partition of it may be attended, sorted; without an aftermath.
-    pub(super) fn unreachable(&self, queue: u16) -> Vec<Span> {
+    pub(crate) fn unreachable(&self, queue: u16) -> Vec<Span> {
         let of_masters = self.partitions.touched_us(queue).iter().copied();
         let mut spans: Vec<_> = of_masters
             .chain(self.faults.stalls.iter().copied())
@@ -280,7 +280,7 @@ impl Collection {
 }
 
 /// The same spans, each with its aftermath.
-pub(super) fn after(spans: impl IntoIterator<Item = Span>, aftermath_us: u64) -> Vec<Span> {
+pub(crate) fn after(spans: impl IntoIterator<Item = Span>, aftermath_us: u64) -> Vec<Span> {
     let longer = |(from_us, to_us): Span| (from_us, to_us.saturating_add(aftermath_us));
     spans.into_iter().map(longer).collect()
 }
@@ -293,7 +293,7 @@ fn common(one: &[Span], other: &[Span]) -> Vec<Span> {
 }
 
 /// The part of a time outside of others, which are sorted.
-pub(super) fn outside_us((from_us, to_us): Span, others: &[Span]) -> u64 {
+pub(crate) fn outside_us((from_us, to_us): Span, others: &[Span]) -> u64 {
     let (mut left_us, mut free_us) = (to_us.saturating_sub(from_us), from_us);
     for (begin_us, end_us) in others {
         let (begin_us, end_us) = ((*begin_us).max(free_us), (*end_us).min(to_us));

@@ -1,9 +1,9 @@
 //! The state of an id after an answer.
 
-use super::context::Context;
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, Time, What};
-use super::verdict::Cause;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::record::{Changed, Conflict, Push, Pushed, Record, Settled, Time, What};
+use crate::check::verdict::Cause;
 use crate::history::Verb;
 
 /// How long an id is remembered that is gone before its due time.
@@ -11,7 +11,7 @@ const REPEAT_MS: u64 = 12_000;
 
 impl Hypothesis {
     /// Also for an answer that was wrong: the checker continues with its effect.
-    pub(super) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
+    pub(crate) fn after(&self, record: &Record, context: &Context<'_>) -> Self {
         let mut life = *self;
         life.slacken(record, context);
         match record.what {
@@ -83,7 +83,7 @@ impl Hypothesis {
     }
 
     /// Until this record more leases may have run out that no process knows.
-    pub(super) fn slacken(&mut self, record: &Record, context: &Context<'_>) {
+    pub(crate) fn slacken(&mut self, record: &Record, context: &Context<'_>) {
         if self.slack == 0 {
             self.slack_seq = self.seq;
         }
@@ -167,7 +167,7 @@ impl Hypothesis {
     }
 
     /// The state before the first record.
-    pub(super) fn pushed(&mut self, push: &Push, due_ms: u64) {
+    pub(crate) fn pushed(&mut self, push: &Push, due_ms: u64) {
         self.wait_until(due_ms);
         self.count_anew(None);
         (self.max_attempts, self.version) = (push.max_attempts, push.version);
@@ -176,7 +176,7 @@ impl Hypothesis {
     }
 
     /// A delay counts from when it was sent at the earliest.
-    pub(super) fn put_floor(&mut self, time: Time, record: &Record) {
+    pub(crate) fn put_floor(&mut self, time: Time, record: &Record) {
         if let Some(delay_ms) = time.delay_ms() {
             self.floor_us = (record.asked_us, record.asked_us + delay_ms * 1_000);
         }

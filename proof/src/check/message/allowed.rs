@@ -1,14 +1,14 @@
 //! Whether a correct queue (docs/protocol) may have returned this answer.
 
-use super::context::Context;
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::record::{Changed, Conflict, Push, Pushed, Record, Settled, What};
-use super::verdict::Kind;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::record::{Changed, Conflict, Push, Pushed, Record, Settled, What};
+use crate::check::verdict::Kind;
 use crate::history::{State, Verb};
 
 impl Hypothesis {
     /// The violation, if there is one.
-    pub(super) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
+    pub(crate) fn allows(&self, record: &Record, context: &Context<'_>) -> Result<(), Kind> {
         match record.what {
             What::Push { push, verdict } => self.allows_push(&push, verdict, record, context),
             What::Claim {
@@ -121,7 +121,7 @@ impl Hypothesis {
     }
 
     /// The violation if a message exists that should not.
-    pub(super) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
+    pub(crate) fn although(&self, gone: Gone, context: &Context<'_>) -> Kind {
         match gone {
             Gone::NeverPushed if context.refused_child => Kind::ChildOfRefusedAck,
             Gone::NeverPushed if context.refused => Kind::RefusedLeftTrace,
@@ -166,7 +166,7 @@ impl Hypothesis {
         }
     }
 
-    pub(super) fn allows_state(&self, state: State) -> Result<(), Kind> {
+    pub(crate) fn allows_state(&self, state: State) -> Result<(), Kind> {
         let fits = match state {
             State::Scheduled | State::Ready => self.is_waiting(),
             State::Leased => self.status == Status::Leased,

@@ -10,10 +10,10 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::collect::Collection;
-use super::context::Epoch;
-use super::record::{Record, Settled, What};
-use super::verdict::{Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::context::Epoch;
+use crate::check::record::{Record, Settled, What};
+use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
 /// At most so many starts in any window, and so many at once.
@@ -46,13 +46,13 @@ struct Since<T> {
 
 /// The answered settings of one queue.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     rates: Vec<Since<Rate>>,
     max_leased: Vec<Since<u64>>,
 }
 
 impl Limits {
-    pub(super) fn configured(&mut self, args: &[String], record: &Record) {
+    pub(crate) fn configured(&mut self, args: &[String], record: &Record) {
         let (epoch, seq) = (record.epoch, record.seq());
         for pair in args.chunks_exact(2) {
             match pair[0].as_str() {
@@ -71,11 +71,11 @@ impl Limits {
         }
     }
 
-    pub(super) fn has_rate(&self) -> bool {
+    pub(crate) fn has_rate(&self) -> bool {
         self.rates.iter().any(|since| since.value.is_some())
     }
 
-    pub(super) fn has_max_leased(&self) -> bool {
+    pub(crate) fn has_max_leased(&self) -> bool {
         self.max_leased.iter().any(|since| since.value.is_some())
     }
 
@@ -94,7 +94,7 @@ fn holding<T: Copy>(all: &[Since<T>], claim: &Record, epoch: &Epoch) -> Option<(
 }
 
 /// `records` without void ones.
-pub(super) fn judge(
+pub(crate) fn judge(
     all: &Collection,
     records: &[Record],
     unknown: &[Record],

@@ -1,23 +1,23 @@
 //! Whether a window kept a second message of an id away. The ids with a window belong to the queue
 //! of the schedules, where no process cancels or purges: that would end a window.
 
-use super::collect::Collection;
-use super::verdict::{Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::verdict::{Kind, Verdict};
 use crate::history::Call;
 
 /// A push with a window that stored a message.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Windowed {
-    pub(super) id: u32,
-    pub(super) epoch: u16,
-    pub(super) seq: u64,
-    pub(super) now_ms: u64,
+pub(crate) struct Windowed {
+    pub(crate) id: u32,
+    pub(crate) epoch: u16,
+    pub(crate) seq: u64,
+    pub(crate) now_ms: u64,
     /// The end of the window by the server's clock.
-    pub(super) until_ms: u64,
+    pub(crate) until_ms: u64,
 }
 
 /// The window that this call asks for the id.
-pub(super) fn window_of(call: &Call, id: &str) -> Option<u64> {
+pub(crate) fn window_of(call: &Call, id: &str) -> Option<u64> {
     let Call::Push { items, .. } = call else {
         return None;
     };
@@ -26,7 +26,7 @@ pub(super) fn window_of(call: &Call, id: &str) -> Option<u64> {
     words.find_map(|word| word.strip_prefix("window=")?.parse().ok())
 }
 
-pub(super) fn judge(all: &mut Collection, verdict: &mut Verdict) {
+pub(crate) fn judge(all: &mut Collection, verdict: &mut Verdict) {
     let mut pushes = std::mem::take(&mut all.windowed);
     pushes.retain(|push| !all.epochs[usize::from(push.epoch)].is_void(push.seq));
     pushes.sort_unstable_by_key(|push| (push.id, push.epoch, push.seq));

@@ -1,22 +1,22 @@
 //! The options of a message, as pushed and as granted.
 
-use super::record::{Conflict, number_of};
+use crate::check::record::{Conflict, number_of};
 
 /// What the checker compares of the options.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Options {
+pub(crate) struct Options {
     /// A number that differs if the remaining words do.
-    pub(super) number: u32,
+    pub(crate) number: u32,
     /// 0: the queue's.
-    pub(super) max_attempts: u32,
-    pub(super) conflict: Conflict,
-    pub(super) expiry: Expiry,
+    pub(crate) max_attempts: u32,
+    pub(crate) conflict: Conflict,
+    pub(crate) expiry: Expiry,
     /// Of a rate.
-    pub(super) cost: u32,
+    pub(crate) cost: u32,
 }
 
 impl Options {
-    pub(super) fn read(words: &str) -> Self {
+    pub(crate) fn read(words: &str) -> Self {
         let (mut limit, mut parent, mut of_rate) = (String::new(), "", String::new());
         let (mut max_attempts, mut cost) = (0, 1);
         let mut conflict = Conflict::Keep;
@@ -49,14 +49,14 @@ impl Options {
 
 /// When a message expires, and what becomes of it then. In eight bytes: a run has tens of millions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Expiry(u64);
+pub(crate) struct Expiry(u64);
 
 const DROPS: u64 = 1;
 const RELATIVE: u64 = 2;
 
 impl Expiry {
     /// It never expires.
-    pub(super) const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 
     fn read(words: &str) -> Self {
         let (mut found, mut drops) = (Self::NONE, 0);
@@ -79,17 +79,17 @@ impl Expiry {
     }
 
     /// Whether an expired message is removed, instead of being dead.
-    pub(super) fn drops(self) -> bool {
+    pub(crate) fn drops(self) -> bool {
         self.0 & DROPS != 0
     }
 
     /// Whether it counts from the due time.
-    pub(super) fn is_relative(self) -> bool {
+    pub(crate) fn is_relative(self) -> bool {
         self.0 & RELATIVE != 0
     }
 
     /// The last ms at which an attempt may start.
-    pub(super) fn deadline_ms(self, due_ms: u64) -> Option<u64> {
+    pub(crate) fn deadline_ms(self, due_ms: u64) -> Option<u64> {
         let from_ms = if self.is_relative() { due_ms } else { 0 };
         (self != Self::NONE).then_some((self.0 >> 2).saturating_add(from_ms))
     }

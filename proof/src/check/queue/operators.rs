@@ -3,14 +3,14 @@
 //! A purge names no ids. So it explains a missing message only if the message existed just before
 //! it and was gone just after, and all purges together explain no more messages than they reported.
 
-use super::collect::Collection;
-use super::context::Context;
-use super::excuses::UNDER_WAY_US;
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::limits::Limits;
-use super::pauses::Pauses;
-use super::record::Record;
-use super::verdict::{Cause, Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::context::Context;
+use crate::check::excuses::UNDER_WAY_US;
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::queue::limits::Limits;
+use crate::check::queue::pauses::Pauses;
+use crate::check::record::Record;
+use crate::check::verdict::{Cause, Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
 
 /// A call, as far as its answer is known: its epoch, and its position there.
@@ -53,11 +53,11 @@ impl Sweep {
 
 /// The actions on one queue.
 #[derive(Debug, Default)]
-pub(super) struct Operators {
+pub(crate) struct Operators {
     purges: Vec<Sweep>,
     revivals: Vec<Sweep>,
-    pub(super) pauses: Pauses,
-    pub(super) limits: Limits,
+    pub(crate) pauses: Pauses,
+    pub(crate) limits: Limits,
     /// When `max_messages` was first set, and when a push was first refused because the queue was
     /// full.
     limited_us: Option<u64>,
@@ -67,7 +67,7 @@ pub(super) struct Operators {
 }
 
 impl Operators {
-    pub(super) fn asked(&mut self, asked_us: u64, call: &Call) {
+    pub(crate) fn asked(&mut self, asked_us: u64, call: &Call) {
         if let Call::Other { verb, args } = call
             && verb == "configure"
             && args
@@ -81,7 +81,7 @@ impl Operators {
         }
     }
 
-    pub(super) fn full(&mut self, answered_us: u64) {
+    pub(crate) fn full(&mut self, answered_us: u64) {
         self.full_us = Some(
             self.full_us
                 .map_or(answered_us, |known| known.min(answered_us)),
@@ -89,7 +89,7 @@ impl Operators {
     }
 
     /// `record` has the time.
-    pub(super) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
+    pub(crate) fn answered(&mut self, call: &Call, answer: &Answer, record: &Record) {
         let (epoch, seq) = (record.epoch, record.seq());
         let told = Some(Told {
             epoch,
@@ -189,7 +189,7 @@ impl Operators {
         }
     }
 
-    pub(super) fn unknown(&mut self, asked_us: u64, call: &Call) {
+    pub(crate) fn unknown(&mut self, asked_us: u64, call: &Call) {
         let (verb, args) = match call {
             Call::Other { verb, args } => (verb, args),
             Call::Settle {
@@ -215,12 +215,12 @@ impl Operators {
     }
 
     /// When the first purge was sent that may have taken a message.
-    pub(super) fn first_purge_us(&self) -> Option<u64> {
+    pub(crate) fn first_purge_us(&self) -> Option<u64> {
         self.purges.iter().map(|purge| purge.asked_us).min()
     }
 
     /// Whether a purge may have taken a message before this record.
-    pub(super) fn may_purge(
+    pub(crate) fn may_purge(
         &self,
         life: &Hypothesis,
         record: &Record,
@@ -235,7 +235,7 @@ impl Operators {
     }
 
     /// The states that requeues of the oldest may have led a dead letter to before this record.
-    pub(super) fn revived(
+    pub(crate) fn revived(
         &self,
         life: &Hypothesis,
         record: &Record,
@@ -291,7 +291,7 @@ fn sweep(args: &[String], asked_us: u64) -> Sweep {
 
 impl Hypothesis {
     /// A purge took it.
-    pub(super) fn purged(mut self, record: &Record) -> Self {
+    pub(crate) fn purged(mut self, record: &Record) -> Self {
         self.leave(Gone::Purged);
         self.swept += 1;
         self.remember(0, u64::MAX, record.seq());
@@ -300,7 +300,7 @@ impl Hypothesis {
 }
 
 /// `swept`: how many messages vanished by a purge.
-pub(super) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
+pub(crate) fn judge(all: &Collection, swept: u64, verdict: &mut Verdict) {
     for queue in &all.queues {
         let (name, operators) = (&queue.name, &queue.operators);
         for (kind, what) in &operators.wrong {

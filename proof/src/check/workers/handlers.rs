@@ -3,12 +3,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::verdict::Kind;
+use crate::check::verdict::Kind;
 use crate::history::{Call, ClaimedItem, SettleItem, Verb};
 
 /// The grants of one process without a handler or a settlement.
 #[derive(Debug, Default)]
-pub(super) struct Granted {
+pub(crate) struct Granted {
     of: HashMap<String, Vec<Delivery>>,
     /// Id and token of grants taken as started while the process had another grant of the same
     /// message with the same content: a replaced master and the new one may both have granted it.
@@ -30,7 +30,7 @@ struct Delivery {
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
 impl Granted {
-    pub(super) fn claimed(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
+    pub(crate) fn claimed(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
         for item in items {
             let delivery = Delivery {
                 token: token.to_owned(),
@@ -43,7 +43,7 @@ impl Granted {
     }
 
     /// What a claim without an answer was granted, as the process learned later.
-    pub(super) fn held(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
+    pub(crate) fn held(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
         let is_new = |item: &&ClaimedItem| {
             let mut known = self.of.get(&item.0).into_iter().flatten();
             !known.any(|delivery| delivery.token == token)
@@ -53,7 +53,7 @@ impl Granted {
     }
 
     /// A settlement returns the message, or follows a handler's start.
-    pub(super) fn invoked(&mut self, call: &Call) {
+    pub(crate) fn invoked(&mut self, call: &Call) {
         let (verb, items) = match call {
             Call::Settle { verb, items } => (verb, &items[..]),
             Call::Follow { ack, .. } => (&Verb::Ack, std::slice::from_ref(&**ack)),
@@ -72,7 +72,7 @@ impl Granted {
     }
 
     /// An extension was answered. What is no longer leased needs no handler.
-    pub(super) fn extended(&mut self, items: &[SettleItem], verdicts: &[String]) {
+    pub(crate) fn extended(&mut self, items: &[SettleItem], verdicts: &[String]) {
         let refused = |word: &str| matches!(word, "LOST" | "GONE");
         for (item, _) in items.iter().zip(verdicts).filter(|(_, word)| refused(word)) {
             let of_id = self.of.get_mut(&item.0).into_iter().flatten();
@@ -82,7 +82,7 @@ impl Granted {
         }
     }
 
-    pub(super) fn started(
+    pub(crate) fn started(
         &mut self,
         id: &str,
         content: (u32, u64, u32),
@@ -112,7 +112,7 @@ impl Granted {
     }
 
     /// Describes the remaining grants at the end of a process: all of them if it ended on request.
-    pub(super) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
+    pub(crate) fn forgotten(&self, ended: bool, last_us: u64) -> Vec<String> {
         let all = self
             .of
             .iter()

@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
-use super::collect::Collection;
-use super::faults::{Span, after, outside_us};
-use super::verdict::{Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::liveness::faults::{Span, after, outside_us};
+use crate::check::verdict::{Kind, Verdict};
 use crate::history::{Answer, Call, Verb};
 
 /// The longest time without a beat, a promote or a reap at a partition while workers run.
@@ -32,7 +32,7 @@ struct Named {
 
 /// What the histories say about partitions.
 #[derive(Debug, Default)]
-pub(super) struct Partitions {
+pub(crate) struct Partitions {
     named: Vec<Named>,
     /// By queue and epoch: the names of the partitions in the order of their indexes.
     maps: HashMap<(u16, u64), Vec<String>>,
@@ -45,12 +45,12 @@ pub(super) struct Partitions {
     ended: HashMap<u16, Vec<u64>>,
     changed: Vec<(u16, u64)>,
     /// When producers were asked to end.
-    pub(super) calm_us: Option<u64>,
+    pub(crate) calm_us: Option<u64>,
 }
 
 impl Partitions {
     /// A map as the home has it: `EPOCH|OLD TAGS|NEW TAGS`.
-    pub(super) fn map(&mut self, (queue, name): (u16, &str), map: &str) {
+    pub(crate) fn map(&mut self, (queue, name): (u16, &str), map: &str) {
         let mut parts = map.split('|');
         let (Some(Ok(epoch)), Some(old), Some(new)) =
             (parts.next().map(str::parse), parts.next(), parts.next())
@@ -70,7 +70,7 @@ impl Partitions {
     }
 
     /// What an answered call says about the maps of a partition.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         (queue, name): (u16, &str),
         partition: u16,
@@ -98,7 +98,7 @@ impl Partitions {
         }
     }
 
-    pub(super) fn attended(&mut self, partition: u16, call: &Call, at_us: u64) {
+    pub(crate) fn attended(&mut self, partition: u16, call: &Call, at_us: u64) {
         if let Call::Other { verb, .. } = call
             && ["beat", "promote", "reap"].contains(&verb.as_str())
         {
@@ -106,20 +106,20 @@ impl Partitions {
         }
     }
 
-    pub(super) fn touched(&mut self, partition: u16, since_us: u64, until_us: u64) {
+    pub(crate) fn touched(&mut self, partition: u16, since_us: u64, until_us: u64) {
         let touched = self.touched.entry(partition).or_default();
         touched.push((since_us, until_us));
     }
 
     /// When a fault touched the master or the slot of a partition.
-    pub(super) fn touched_us(&self, partition: u16) -> &[Span] {
+    pub(crate) fn touched_us(&self, partition: u16) -> &[Span] {
         self.touched.get(&partition).map_or(&[], Vec::as_slice)
     }
 }
 
 impl Collection {
     /// An answered call with an id, by the epoch that it was sent with and that of the partition.
-    pub(super) fn named(
+    pub(crate) fn named(
         &mut self,
         (queue, partition): (u16, u16),
         (sent, epoch): (u64, u64),
@@ -150,7 +150,7 @@ impl Collection {
 }
 
 /// The ids of a call whose partition their ids decide.
-pub(super) fn ids_of(call: &Call) -> Option<Vec<&str>> {
+pub(crate) fn ids_of(call: &Call) -> Option<Vec<&str>> {
     match call {
         Call::Push { items, .. } => Some(items.iter().map(|item| &*item.0).collect()),
         Call::Change {
@@ -161,7 +161,7 @@ pub(super) fn ids_of(call: &Call) -> Option<Vec<&str>> {
     }
 }
 
-pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
+pub(crate) fn judge(all: &Collection, verdict: &mut Verdict) {
     places(all, verdict);
     memory(all, verdict);
     attendance(all, verdict);

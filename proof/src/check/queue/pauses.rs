@@ -1,9 +1,9 @@
 //! Pauses of a queue, without an end and for some time, and throttles: nothing is granted meanwhile.
 
-use super::collect::Collection;
-use super::excuses::UNDER_WAY_US;
-use super::record::Record;
-use super::verdict::{Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::excuses::UNDER_WAY_US;
+use crate::check::record::Record;
+use crate::check::verdict::{Kind, Verdict};
 
 /// An answer after which the queue is shut, or open.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +61,7 @@ impl Claim {
 
 /// The pauses and the claims of one queue.
 #[derive(Debug, Default)]
-pub(super) struct Pauses {
+pub(crate) struct Pauses {
     changes: Vec<Change>,
     /// Claims that granted messages, and those that found none.
     grants: Vec<Claim>,
@@ -77,23 +77,23 @@ pub(super) struct Pauses {
 }
 
 impl Pauses {
-    pub(super) fn granted(&mut self, record: &Record) {
+    pub(crate) fn granted(&mut self, record: &Record) {
         self.grants.push(Claim::of(record));
     }
 
     /// When the claims with a grant were sent.
-    pub(super) fn granted_us(&self) -> Vec<u64> {
+    pub(crate) fn granted_us(&self) -> Vec<u64> {
         self.grants.iter().map(|grant| grant.asked_us).collect()
     }
 
     /// A claim found nothing, although the queue was not paused; perhaps it ended expired messages.
-    pub(super) fn found_empty(&mut self, record: &Record, may_expire: bool) {
+    pub(crate) fn found_empty(&mut self, record: &Record, may_expire: bool) {
         self.empty.push((Claim::of(record), may_expire));
     }
 
     /// The claims that found nothing while the queue was certainly open: epoch, `seq`, and the
     /// server's time in ms. `expires`: whether messages of the queue may expire.
-    pub(super) fn empty_while_open(&self, expires: bool) -> Vec<(u16, (u64, u64))> {
+    pub(crate) fn empty_while_open(&self, expires: bool) -> Vec<(u16, (u64, u64))> {
         let changes = self.sorted(|_| true);
         let may_be_closed = |claim: &&Claim| {
             let mut closings = since_resume(&changes, claim);
@@ -120,7 +120,7 @@ impl Pauses {
     }
 
     /// A pause was answered. Returns whether these words are an answer to it.
-    pub(super) fn paused(&mut self, args: &[String], words: &[String], record: &Record) -> bool {
+    pub(crate) fn paused(&mut self, args: &[String], words: &[String], record: &Record) -> bool {
         let shut = match (args, words) {
             ([], [ok]) if ok == "OK" => Shut::Paused,
             ([period_ms], [answer]) => {
@@ -139,21 +139,21 @@ impl Pauses {
 
     /// A throttle was answered. The answer may name a later time, at which another reason opens the
     /// queue.
-    pub(super) fn throttled(&mut self, wait_ms: u64, record: &Record) {
+    pub(crate) fn throttled(&mut self, wait_ms: u64, record: &Record) {
         let until_ms = record.now_up() + wait_ms;
         let opens_us = record.answered_us + 1_000 * wait_ms;
         self.change(Shut::Closed { until_ms, opens_us }, record, true);
     }
 
-    pub(super) fn resumed(&mut self, record: &Record) {
+    pub(crate) fn resumed(&mut self, record: &Record) {
         self.change(Shut::Open, record, false);
     }
 
-    pub(super) fn lost_resume(&mut self, asked_us: u64) {
+    pub(crate) fn lost_resume(&mut self, asked_us: u64) {
         self.lost_resumes.push(asked_us);
     }
 
-    pub(super) fn lost_pause(&mut self, args: &[String], asked_us: u64) {
+    pub(crate) fn lost_pause(&mut self, args: &[String], asked_us: u64) {
         match args.first() {
             None => self.lost_pauses.push(asked_us),
             Some(ms) => self.lost_throttle(ms.parse().ok(), asked_us),
@@ -161,7 +161,7 @@ impl Pauses {
     }
 
     /// If it has a length, it may have closed the queue.
-    pub(super) fn lost_throttle(&mut self, period_ms: Option<u64>, asked_us: u64) {
+    pub(crate) fn lost_throttle(&mut self, period_ms: Option<u64>, asked_us: u64) {
         self.lost_closings
             .extend(period_ms.map(|ms| (asked_us, asked_us + UNDER_WAY_US + 1_000 * ms)));
     }
@@ -178,7 +178,7 @@ impl Pauses {
 
     /// By the clock of the processes: from each pause to the first resume after it, or until the
     /// queue opens by itself.
-    pub(super) fn windows_us(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn windows_us(&self) -> Vec<(u64, u64)> {
         let changes = self.changes.iter();
         let resumed = changes
             .clone()
@@ -203,7 +203,7 @@ impl Pauses {
             .collect()
     }
 
-    pub(super) fn judge(&self, all: &Collection, queue: &str, verdict: &mut Verdict) {
+    pub(crate) fn judge(&self, all: &Collection, queue: &str, verdict: &mut Verdict) {
         let is_void = |epoch: u16, seq| all.epochs[usize::from(epoch)].is_void(seq);
         let changes = self.sorted(|change| !is_void(change.epoch, change.seq));
         let grants = self.grants.iter();

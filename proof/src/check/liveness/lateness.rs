@@ -5,17 +5,17 @@
 //! and during a fault. The third has a bound, `LONGEST_PAUSE_US`, and excludes the time of faults
 //! and stalls.
 
-use super::collect::Collection;
-use super::context::{Context, Epoch};
-use super::faults::{Rule, Span, outside_us};
-use super::hypothesis::Hypothesis;
-use super::record::{Record, What};
-use super::verdict::{Cause, Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::context::{Context, Epoch};
+use crate::check::liveness::faults::{Rule, Span, outside_us};
+use crate::check::message::hypothesis::Hypothesis;
+use crate::check::record::{Record, What};
+use crate::check::verdict::{Cause, Kind, Verdict};
 use crate::queues::{PARKING, is_found, is_limited};
 
 /// A message's wait, from when it was due until it was claimed.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Wait {
+pub(crate) struct Wait {
     id: u32,
     /// The process that pushed it, if this is its first wait.
     pusher: Option<u16>,
@@ -52,7 +52,7 @@ const SAME_MS: u64 = 2;
 
 impl Hypothesis {
     /// The wait that this claim ends, or the end of the run, if its times are certain.
-    pub(super) fn waited(
+    pub(crate) fn waited(
         &self,
         record: &Record,
         unknown: &[Record],
@@ -105,7 +105,7 @@ fn pusher(records: &[Record], seq: u64) -> Option<u16> {
 }
 
 /// Judges all waits of one queue in one epoch.
-pub(super) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: &mut Verdict) {
+pub(crate) fn judge(all: &Collection, epoch: &Epoch, waits: Vec<Wait>, verdict: &mut Verdict) {
     let (left, mut waits): (Vec<_>, Vec<_>) = waits.into_iter().partition(Wait::is_left);
     waits.sort_unstable_by_key(|wait| wait.to_seq);
     measure(&waits, &all.queues[usize::from(epoch.queue)].name, verdict);
@@ -260,7 +260,7 @@ fn measure(waits: &[Wait], queue: &str, verdict: &mut Verdict) {
             at(late.len() * 99 / 100),
             at(late.len().saturating_sub(1)),
         );
-        let found = super::verdict::Lateness {
+        let found = crate::check::verdict::Lateness {
             judged: late.len() as u64,
             p50,
             p99,

@@ -1,24 +1,24 @@
 //! What the `seq` of all replies shows about a queue as a whole.
 
-use super::context::{Epoch, Queue};
-use super::missing;
-use super::verdict::{Kind, Verdict};
+use crate::check::context::{Epoch, Queue};
+use crate::check::missing;
+use crate::check::verdict::{Kind, Verdict};
 
 /// The header of a reply, and when its call was sent and answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reply {
-    pub(super) asked_us: u64,
-    pub(super) answered_us: u64,
-    pub(super) now_us: u64,
-    pub(super) seq: u64,
-    pub(super) changed: Change,
+pub(crate) struct Reply {
+    pub(crate) asked_us: u64,
+    pub(crate) answered_us: u64,
+    pub(crate) now_us: u64,
+    pub(crate) seq: u64,
+    pub(crate) changed: Change,
     /// The number of its master, on a cluster.
-    pub(super) master: u16,
+    pub(crate) master: u16,
 }
 
 /// Whether a call made the change that its `seq` counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Change {
+pub(crate) enum Change {
     Yes,
     /// Its answer does not say, but any other call is practically excluded.
     Surely,
@@ -29,7 +29,7 @@ pub(super) enum Change {
 
 /// Finds where the clock went back, which answers the server forgot, and which changes no call
 /// made. Sorts the replies.
-pub(super) fn judge(
+pub(crate) fn judge(
     epoch: &mut Epoch,
     queue: &Queue,
     replies: &mut Vec<Reply>,

@@ -1,14 +1,14 @@
 //! The changes that a failover or a truncated file undid: which of them may be lost, and which must
 //! not.
 
-use super::collect::Collection;
-use super::describe::story;
-use super::record::{Changed, Held, Pushed, Record, Settled, What};
-use super::verdict::{Kind, Verdict};
+use crate::check::collect::Collection;
+use crate::check::describe::story;
+use crate::check::record::{Changed, Held, Pushed, Record, Settled, What};
+use crate::check::verdict::{Kind, Verdict};
 use crate::history::Verb;
 
 /// Judges all void records, by id and in the order of the server that wrote them.
-pub(super) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
+pub(crate) fn judge(all: &Collection, void: &[Record], verdict: &mut Verdict) {
     let window = |record: &Record| all.epochs[usize::from(record.epoch)].void(record.seq());
     let same = |one: &Record, other: &Record| {
         (one.id, one.epoch) == (other.id, other.epoch) && window(one) == window(other)

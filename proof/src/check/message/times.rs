@@ -1,13 +1,13 @@
 //! Whether the times in an answer are the requested ones.
 
-use super::context::Context;
-use super::hypothesis::{Hypothesis, Status};
-use super::record::{Changed, Expected, Record, Settled, Time, What};
-use super::verdict::Kind;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Hypothesis, Status};
+use crate::check::record::{Changed, Expected, Record, Settled, Time, What};
+use crate::check::verdict::Kind;
 use crate::history::{State, Verb};
 
 impl Hypothesis {
-    pub(super) fn allows_settled_time(
+    pub(crate) fn allows_settled_time(
         &self,
         verb: Verb,
         verdict: Settled,
@@ -54,7 +54,7 @@ impl Hypothesis {
 
     /// Of a reschedule and a run_now: whether it was right to move the message, or not, and to
     /// which time.
-    pub(super) fn allows_moved(
+    pub(crate) fn allows_moved(
         &self,
         verb: Verb,
         verdict: Changed,
@@ -102,7 +102,7 @@ impl Hypothesis {
 
     /// The due time of a waiting message, the due time in the claim of a leased one, the death of a
     /// dead letter.
-    pub(super) fn allows_left_time(
+    pub(crate) fn allows_left_time(
         &self,
         state: State,
         time_ms: u64,

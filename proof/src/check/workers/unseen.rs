@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::calls::token_of;
+use crate::check::calls::token_of;
 use crate::history::{Call, SettleItem, Verb};
 
 /// A settlement that is refused with so much of its lease left must be sent again, by a worker that
@@ -35,9 +35,9 @@ type Delivery = (u16, String, String);
 
 /// One worker.
 #[derive(Debug, Default)]
-pub(super) struct Unseen {
+pub(crate) struct Unseen {
     /// The lease of its node's claims; others are claims by hand. 0 until it serves.
-    pub(super) lease_ms: u64,
+    pub(crate) lease_ms: u64,
     lost: Vec<LostClaim>,
     /// Until when each delivery is leased at least.
     leased_us: HashMap<Delivery, u64>,
@@ -55,13 +55,13 @@ fn settled(call: &Call) -> &[SettleItem] {
 }
 
 impl Unseen {
-    pub(super) fn asked(&mut self, queue: u16, ids: &[String]) {
+    pub(crate) fn asked(&mut self, queue: u16, ids: &[String]) {
         self.by_hand
             .extend(ids.iter().map(|id| (queue, id.clone())));
     }
 
     /// `queue` is the whole one.
-    pub(super) fn invoked(&mut self, queue: u16, t_us: u64, call: &Call) {
+    pub(crate) fn invoked(&mut self, queue: u16, t_us: u64, call: &Call) {
         for refused in self.refused.values_mut() {
             let is_in_time = refused.at_us + ENOUGH_US / 2 < t_us && t_us < refused.leased_us;
             refused.is_dropped |= is_in_time;
@@ -73,7 +73,7 @@ impl Unseen {
     }
 
     /// A claim of the node got no answer.
-    pub(super) fn unknown(&mut self, queue: u16, asked_us: u64, unknown_us: u64, call: &Call) {
+    pub(crate) fn unknown(&mut self, queue: u16, asked_us: u64, unknown_us: u64, call: &Call) {
         if let Call::Claim {
             token, lease_ms, ..
         } = call
@@ -90,7 +90,7 @@ impl Unseen {
 
     /// A call was answered. Returns the lost claims of this queue that the node has given up: it
     /// was answered another claim while their leases lasted, and had asked for none of them again.
-    pub(super) fn answered(
+    pub(crate) fn answered(
         &mut self,
         (queue, whole): (u16, u16),
         (asked_us, answered_us): (u64, u64),
@@ -122,7 +122,7 @@ impl Unseen {
         given_up.map(|lost| lost.token).collect()
     }
 
-    pub(super) fn granted<'a>(
+    pub(crate) fn granted<'a>(
         &mut self,
         queue: u16,
         token: &str,
@@ -134,7 +134,7 @@ impl Unseen {
     }
 
     /// A call was refused as a whole.
-    pub(super) fn refused(&mut self, queue: u16, refused_us: u64, call: &Call) {
+    pub(crate) fn refused(&mut self, queue: u16, refused_us: u64, call: &Call) {
         for item in settled(call) {
             let delivery = (queue, item.0.clone(), item.1.clone());
             let leased_us = self.leased_us.get(&delivery).copied().unwrap_or(0);
@@ -152,7 +152,7 @@ impl Unseen {
 
     /// Describes the settlements that were refused and not sent again, although the process went on
     /// while their leases lasted and for longer.
-    pub(super) fn dropped(&self, last_us: u64) -> Vec<String> {
+    pub(crate) fn dropped(&self, last_us: u64) -> Vec<String> {
         let dropped = |(_, refused): &(&Delivery, &RefusedSettlement)| {
             refused.is_dropped && refused.leased_us < last_us
         };

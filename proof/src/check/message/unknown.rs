@@ -1,9 +1,9 @@
 //! The possible effects of calls without an answer on an id.
 
-use super::context::Context;
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::record::{Conflict, Push, Record, Time, What};
-use super::verdict::Cause;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::record::{Conflict, Push, Record, Time, What};
+use crate::check::verdict::Cause;
 use crate::history::Verb;
 
 /// The most states that are followed.
@@ -12,7 +12,7 @@ const REPEAT_MS: u64 = 12_000;
 
 /// The bit of a call without an answer in `Hypothesis::used`; none for calls beyond the number of
 /// bits.
-pub(super) fn bit(place: usize) -> u64 {
+pub(crate) fn bit(place: usize) -> u64 {
     u32::try_from(place)
         .ok()
         .and_then(|place| 1_u64.checked_shl(place))
@@ -20,7 +20,7 @@ pub(super) fn bit(place: usize) -> u64 {
 }
 
 /// Adds every state that is possible before `next`; `false` if there are too many.
-pub(super) fn spread(
+pub(crate) fn spread(
     lives: &mut Vec<Hypothesis>,
     unknown: &[Record],
     next: &Record,
@@ -53,7 +53,7 @@ pub(super) fn spread(
 
 /// Adds the effects of hidden claims, and of their leases running out, before `next`; `false` if
 /// there are too many.
-pub(super) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context<'_>) -> bool {
+pub(crate) fn hide(lives: &mut Vec<Hypothesis>, next: &Record, context: &Context<'_>) -> bool {
     let (mut done, mut more) = (0, Vec::new());
     while let Some(life) = lives.get(done).copied() {
         life.unasked(next, context, &mut more);

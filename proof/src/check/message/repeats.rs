@@ -6,10 +6,10 @@
 //! message. A call that began after the end had been answered gets `CREATED`: if it gets
 //! `FINISHED`, a new push is lost.
 
-use super::context::Context;
-use super::hypothesis::Hypothesis;
-use super::record::{Push, Pushed, Record, What};
-use super::unknown::bit;
+use crate::check::context::Context;
+use crate::check::message::hypothesis::Hypothesis;
+use crate::check::message::unknown::bit;
+use crate::check::record::{Push, Pushed, Record, What};
 
 /// How long after its first try a call ends: `until` minus this is the time of that try, or
 /// a little earlier.
@@ -24,7 +24,7 @@ fn push_of(record: &Record) -> Option<(&Push, Pushed)> {
 
 impl Hypothesis {
     /// Whether an earlier attempt of the same call has made a message already.
-    pub(super) fn has_made(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
+    pub(crate) fn has_made(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
         let made = |verdict| matches!(verdict, Pushed::Created | Pushed::Unknown);
         self.attempts(push, record, context)
             .any(|(_, verdict)| made(verdict))
@@ -59,7 +59,7 @@ impl Hypothesis {
     }
 
     /// Whether a push with the answer `FINISHED` is a repetition, as far as can be known.
-    pub(super) fn is_repeated(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
+    pub(crate) fn is_repeated(&self, push: &Push, record: &Record, context: &Context<'_>) -> bool {
         // A message that it found is remembered like one that it made.
         let found = |verdict| {
             matches!(

@@ -11,7 +11,7 @@ use crate::history::Share;
 
 /// The handlers of one worker that run, by queue.
 #[derive(Debug, Default)]
-pub(super) struct Running {
+pub(crate) struct Running {
     /// `None` until the worker has written its shares.
     serves: Option<Serves>,
     /// Negative only if a history is wrong.
@@ -26,7 +26,7 @@ struct Serves {
 
 impl Running {
     /// The worker begins to serve.
-    pub(super) fn serves(&mut self, concurrency: u32, shares: Vec<Share>) {
+    pub(crate) fn serves(&mut self, concurrency: u32, shares: Vec<Share>) {
         self.serves = Some(Serves {
             concurrency: i64::from(concurrency),
             shares,
@@ -34,16 +34,16 @@ impl Running {
     }
 
     /// Whether starts can be judged.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         self.serves.is_some()
     }
 
-    pub(super) fn ended(&mut self, queue: &str) {
+    pub(crate) fn ended(&mut self, queue: &str) {
         *self.by_queue.entry(queue.to_owned()).or_default() -= 1;
     }
 
     /// A handler has started. Describes which rule the handlers that run now break.
-    pub(super) fn started(&mut self, queue: &str) -> Option<String> {
+    pub(crate) fn started(&mut self, queue: &str) -> Option<String> {
         *self.by_queue.entry(queue.to_owned()).or_default() += 1;
         let serves = self.serves.as_ref()?;
         let rules = [

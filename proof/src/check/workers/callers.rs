@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::record::split;
+use crate::check::record::split;
 use crate::history::{Call, Verb};
 
 /// The operations of one process that have no outcome yet.
 #[derive(Debug, Default)]
-pub(super) struct Asking {
+pub(crate) struct Asking {
     asked: HashMap<u64, Asked>,
     seen: HashMap<Verb, HashMap<String, ReadState>>,
 }
@@ -58,7 +58,7 @@ fn ids(call: &Call) -> (Option<Verb>, Vec<&str>) {
 }
 
 impl Asking {
-    pub(super) fn asked(&mut self, op: u64, verb: Verb, ids: Vec<String>, replicas: u32) {
+    pub(crate) fn asked(&mut self, op: u64, verb: Verb, ids: Vec<String>, replicas: u32) {
         let seen = self.seen.entry(verb).or_default();
         for id in &ids {
             let seen = seen.entry(id.clone()).or_default();
@@ -77,7 +77,7 @@ impl Asking {
     }
 
     /// Whether a caller is pushing this id with a durability other than `Memory`.
-    pub(super) fn waits_for_replicas(&self, id: &str) -> bool {
+    pub(crate) fn waits_for_replicas(&self, id: &str) -> bool {
         self.seen
             .get(&Verb::Push)
             .and_then(|seen| seen.get(id))
@@ -86,7 +86,7 @@ impl Asking {
 
     /// For an operation that needed replicas: its ids, each with the call that certainly confirmed
     /// it, if there is one.
-    pub(super) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
+    pub(crate) fn confirmed(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { verb, ids, .. }) = self.asked.get(&op).filter(|asked| asked.replicas > 0)
         else {
             return Vec::new();
@@ -107,7 +107,7 @@ impl Asking {
 
     /// The ids of a push with the outcome `finished`, each with the call that certainly reported
     /// it, if there is one.
-    pub(super) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
+    pub(crate) fn finished(&self, op: u64, outcomes: &[String]) -> Vec<(String, Option<u64>)> {
         let Some(Asked { ids, .. }) = self.asked.get(&op).filter(|asked| asked.verb == Verb::Push)
         else {
             return Vec::new();
@@ -131,11 +131,11 @@ impl Asking {
         finished.map(|(id, _)| (id.clone(), call(id))).collect()
     }
 
-    pub(super) fn invoked(&mut self, number: u64, call: &Call) {
+    pub(crate) fn invoked(&mut self, number: u64, call: &Call) {
         self.note(number, call, |_| Word::NoAnswer);
     }
 
-    pub(super) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
+    pub(crate) fn answered(&mut self, number: u64, call: &Call, verdicts: &[String]) {
         self.note(number, call, |place| {
             verdicts
                 .get(place)
@@ -143,7 +143,7 @@ impl Asking {
         });
     }
 
-    pub(super) fn refused(&mut self, number: u64, call: &Call) {
+    pub(crate) fn refused(&mut self, number: u64, call: &Call) {
         self.note(number, call, |_| Word::Refused);
     }
 
@@ -168,7 +168,7 @@ impl Asking {
     }
 
     /// Operations with calls but without an outcome.
-    pub(super) fn never_told(&self) -> Vec<String> {
+    pub(crate) fn never_told(&self) -> Vec<String> {
         let called = |asked: &Asked| {
             let seen = self.seen.get(&asked.verb);
             asked.ids.iter().any(|id| {
@@ -185,7 +185,7 @@ impl Asking {
     }
 
     /// Describes the outcomes that are not true.
-    pub(super) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
+    pub(crate) fn told(&mut self, op: u64, outcomes: &[String]) -> Vec<String> {
         let Some(Asked { verb, ids, .. }) = self.asked.remove(&op) else {
             return vec![format!(
                 "an outcome of operation {op}, which was not started"
