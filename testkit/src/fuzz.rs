@@ -119,7 +119,9 @@ pub fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
         let escaped = escaped.strip_prefix(' ').unwrap_or(escaped);
         Some((name.to_owned(), unescaped(escaped)?))
     };
-    let lines = text.lines().filter_map(|line| line.strip_prefix(target)?.strip_prefix('/'));
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(target)?.strip_prefix('/'));
     let inputs = lines.map(|line| {
         input(line).unwrap_or_else(|| panic!("{}: {line} is no NAME: INPUT", path.display()))
     });
