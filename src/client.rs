@@ -14,7 +14,7 @@ use crate::model::durability::Durability;
 use crate::model::reached::Reached;
 use crate::queue::Queue;
 use crate::router::Registry;
-use crate::server::options::ClientOptions;
+use crate::server::connect::options::ClientOptions;
 use crate::server::queue_scan::{QueueScan, names_reached};
 use crate::server::servers::Servers;
 
