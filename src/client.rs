@@ -144,8 +144,8 @@ impl Client {
         Ok(Queue::new(router, self.durability, codec))
     }
 
-    /// The same client with this [`Durability`] for its queues, unless a queue or a message sets
-    /// another. It shares the connections of this one. Queues that were made before keep their
+    /// A client that shares the connections of this one and gives its queues this [`Durability`],
+    /// unless a queue or a message sets another. Queues that were made before keep their
     /// durability.
     ///
     /// ```

@@ -57,7 +57,8 @@ impl<V: BatchVerb> Batcher<V> {
         self.pending(item).await?.get().await
     }
 
-    /// The same for a caller that can route the item anew.
+    /// Sends one item, as [`submit`](Self::submit), for a caller that can send it to another
+    /// partition if this one refuses the map.
     pub(crate) async fn submit_routed(&self, item: Item) -> Answered<V::Output> {
         match self.pending(item).await {
             Ok(answer) => answer.answered().await,

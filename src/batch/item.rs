@@ -109,7 +109,8 @@ impl<T> Answer<T> {
         self.answered().await.result()
     }
 
-    /// The same for a caller that can route the item anew.
+    /// Waits for the result, or for the item if its partition refused the map: the caller can send
+    /// it to another one.
     pub(crate) async fn answered(self) -> Answered<T> {
         let gone = |_| Answered::Result(Err(gone(Applied::Unknown)));
         self.0.await.unwrap_or_else(gone)

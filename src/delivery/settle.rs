@@ -154,7 +154,8 @@ impl Delivery {
         closed.map(|()| outcome)
     }
 
-    /// The same, and beside it whether the other partitions of the queue were closed.
+    /// As [`throttle`](Delivery::throttle), and returns beside the outcome whether the other
+    /// partitions of the queue were closed.
     pub(crate) async fn throttle_each(
         &self,
         duration: Duration,

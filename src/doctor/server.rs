@@ -28,7 +28,7 @@ pub struct ServerTime {
 
 impl ServerTime {
     /// The server's present time, in Unix milliseconds: the reading and the time that has passed
-    /// since. If somebody sets the server's clock meanwhile, this does not follow.
+    /// since. A change of the server's clock after the reading is not seen.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

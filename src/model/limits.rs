@@ -111,7 +111,8 @@ impl Limits {
     }
 
     /// How many messages of the [`rate`](Limits::rate) may start at once: 1 to the rate's starts.
-    /// Set together with a rate. Without it 1; at a rate above 200 per second as many as 5 ms hold.
+    /// Set together with a rate. The default is 1; at a rate above 200 per second, the starts of
+    /// 5 ms.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -149,7 +150,8 @@ impl Limits {
 
     /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window) fail
     /// with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. What it
-    /// remembers of the calls of the last 12 s counts, too: [`Stats::recent`](crate::Stats::recent).
+    /// remembers of the calls of the last 12 s counts as well:
+    /// [`Stats::recent`](crate::Stats::recent).
     /// An id takes about 100 bytes of Redis's memory.
     ///
     /// ```
@@ -224,7 +226,7 @@ impl Limits {
         has_leased || matches!(self.rate, RateSetting::Starts(..))
     }
 
-    /// The arguments of `configure` at each of so many partitions: names and values.
+    /// The arguments of `configure` at each partition of a queue: names and values.
     ///
     /// # Errors
     /// `InvalidInput` if the rate is out of its range, or a partition would get no start of it, or

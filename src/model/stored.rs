@@ -96,7 +96,7 @@ pub struct Listed {
     pub lease: Option<Lease>,
 }
 
-/// The lease of a leased message, as everybody may see it: nobody can settle by it.
+/// The lease of a leased message, as readers see it. It has no token, so it settles nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lease {

@@ -105,7 +105,7 @@ impl<C: Codec> Queue<C> {
                     deliveries.extend(granted);
                     epoch
                 }
-                // `held` returns what this call was granted, too.
+                // `held` also returns what this call was granted.
                 Err(error) if error.is_held() => return Err(error),
                 // Others may have due messages.
                 Err(error) if deliveries.is_empty() => {

@@ -1,4 +1,4 @@
-//! Deletes a queue, whichever it is or only the one that the caller has seen.
+//! Deletes a queue: the one of this name, or only if it is the one that the caller has seen.
 
 use std::sync::Arc;
 use std::time::Duration;

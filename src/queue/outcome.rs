@@ -127,7 +127,7 @@ impl<C: Codec> Queue<C> {
         self.look_up_with(id, &[]).await
     }
 
-    /// The same with further arguments.
+    /// The reply of the script `get`, called with further arguments.
     pub(super) async fn look_up_with(&self, id: &[u8], more: &[&[u8]]) -> Result<Reply, Error> {
         limits::check_id(id)?;
         let mut routing = Routing::new(&self.router);

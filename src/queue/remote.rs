@@ -270,8 +270,8 @@ impl RemoteDelivery {
         }
         // This process has not read the map that has the partition.
         let now = patiently(|| self.router.refresh(&seen)).await?;
-        // A partition that holds messages stays. So the delivery of one that is gone is gone, too:
-        // any partition says so.
+        // A partition that holds messages stays. So the delivery of a partition that is gone is
+        // gone as well, and any partition answers that.
         Ok(Arc::clone(now.of_tag(tag).unwrap_or(now.home())))
     }
 }
@@ -308,8 +308,8 @@ impl<C: Codec> Queue<C> {
     ///
     /// A message without an id gets that of the delivery after the name of its queue, such as
     /// `orders/order:42`. So set an id if a handler forwards two messages, or if the delivery's id
-    /// comes again within the window, as after [`Delivery::again`]: without one, the second message
-    /// is not stored. The window counts towards this queue's
+    /// comes again within the window, as after [`Delivery::again`]: otherwise the second
+    /// message is not stored. The window counts towards this queue's
     /// [`Limits::max_remembered`](crate::Limits::max_remembered).
     ///
     /// A dropped future may have pushed the message without the ack: then the delivery is executed

@@ -19,8 +19,8 @@ use crate::queue::schedule::ScheduleHandle;
 const MAX_REVISION: u64 = 1 << 53;
 
 impl<C: Codec> Queue<C> {
-    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to whoever
-    /// declares it, such as a service: an apply of one set changes no schedule of another.
+    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to the
+    /// service or team that declares it: an apply of one set changes no schedule of another.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -172,9 +172,9 @@ impl Router {
         self.current()
     }
 
-    /// The same for a process that serves the whole queue: it looks for copies of the map also if
-    /// the home exists without one. A client that knows no maps may have made it, after its master
-    /// had come back empty.
+    /// The partitions, for a process that serves the whole queue: it looks for copies of the map
+    /// also if the home exists without a map. A client that knows no maps may have made it, after
+    /// its master had come back empty.
     pub(crate) async fn searched(&self) -> Result<Arc<Partitions>, Error> {
         let known = self.current();
         Box::pin(self.read_again(&known, Ask::All)).await

@@ -24,7 +24,7 @@ const MEMORY_LIMIT: Duration = Duration::from_secs(15);
 const MEMORY_LIMIT_MS: u64 = 15_000;
 
 impl Router {
-    /// Gives a queue that is new or empty so many partitions.
+    /// Gives a queue that is new or empty this number of partitions.
     ///
     /// # Errors
     /// `InvalidInput` if `count` is out of range or the queue holds messages.
@@ -48,7 +48,7 @@ impl Router {
             Some(map) if map.new.len() == count && map.is_settled() => {
                 self.settle(&known, map, lost.is_some()).await
             }
-            // Somebody's change was interrupted.
+            // Another client's change was interrupted.
             Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
             Some(map) if !map.is_settled() => {
                 let back = self.take_back(&known, map).await?;
@@ -136,7 +136,7 @@ impl Router {
             }
         }
         if map.new.len() == 1 {
-            // Before the map goes: without one, a repetition finds nothing to complete.
+            // Before the map goes: a repetition that finds no map has nothing to complete.
             known.home().configure_as(&shares, &of_home).await?;
         }
         for partition in &known.list()[1..] {

@@ -174,8 +174,7 @@ impl WorkerHandle {
         Health::new(&self.0.health, is_running)
     }
 
-    /// Handles the messages of this queue from now on, too, with the settings and layers of the
-    /// worker.
+    /// Adds a queue while the worker runs, with the settings and layers of the worker.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the worker attends the queue already or a setting is out of

@@ -137,9 +137,9 @@ impl Client {
 }
 
 impl Worker {
-    /// Handles the messages of all queues whose names match, too: of those that exist, and of those
-    /// that are created later. Each queue has the default [`Share`](crate::Share). A queue that is
-    /// added by name keeps its own handler.
+    /// Adds all queues whose names match: those that exist, and those that are created later. Each
+    /// queue has the default [`Share`](crate::Share). A queue that is added by name keeps its own
+    /// handler.
     ///
     /// The worker scans the key space of the server for them, at most 1,000 keys a second: at the
     /// start, and about 30 s after the end of each scan. A new queue is found that late. At most

@@ -1,4 +1,4 @@
-//! Length of files and of test names.
+//! Length of files and of test names; doc comments that say what they are about.
 
 use crate::files;
 use crate::scripts::scripts;
@@ -69,4 +69,26 @@ fn test_names_have_at_most_60_characters() {
         }
     }
     assert!(count > 500, "found only {count} test names");
+}
+
+/// Folders in which doc comments may begin with "The same". The list can only shrink.
+const UNNAMED: [&str; 3] = ["serve/src/", "src/node/", "src/server/"];
+
+#[test]
+fn doc_comments_name_their_subject() {
+    for folder in ["src", "cli/src", "input/src", "serve/src"] {
+        for (file, text) in files(folder, "rs") {
+            if UNNAMED.iter().any(|folder| file.starts_with(folder)) {
+                continue;
+            }
+            let mut earlier = "";
+            for line in text.lines().map(str::trim_start) {
+                assert!(
+                    !line.starts_with("/// The same") || earlier.starts_with("///"),
+                    "{file}: {line}: name the subject, which a hover does not show"
+                );
+                earlier = line;
+            }
+        }
+    }
 }
