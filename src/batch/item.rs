@@ -13,7 +13,7 @@ use crate::server::patience::Repeat;
 pub(crate) struct Item {
     /// The claim of a settlement or an extension: its id and token come before `args`. The item
     /// keeps the delivery with its payload, which does not count towards the backlog: the handler's
-    /// task usually keeps it too.
+    /// task usually keeps it as well.
     pub(crate) granted: Option<Arc<dyn OfClaim>>,
     /// Its share of the script's ARGV, or the rest of it.
     pub(crate) args: Vec<Vec<u8>>,

@@ -165,7 +165,7 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 impl Delivery {
     /// The handle by which any process settles this delivery: text of its id and its lease token,
-    /// for a consumer that is no Rust program. This delivery can still be settled, too; of two
+    /// for a consumer that is no Rust program. This delivery can still be settled itself; of two
     /// settlements the first acts.
     ///
     /// It makes no call. The handle of a lost lease is refused by each settlement, as the delivery is.

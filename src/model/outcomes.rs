@@ -85,7 +85,7 @@ pub enum Cancelled {
     /// The message is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it.
     Dead,
     /// There is no such message, or no more. A cancel that is repeated later than 12 s after one
-    /// that took effect returns this too.
+    /// that took effect also returns this.
     Absent,
 }
 

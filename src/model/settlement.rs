@@ -131,7 +131,7 @@ impl<T: IntoSettlement, E: fmt::Display> IntoSettlement for Result<T, E> {
     fn into_settlement(self) -> Settlement {
         match self {
             Ok(value) => value.into_settlement(),
-            // The alternate form of `anyhow::Error` names the causes too.
+            // The alternate form of `anyhow::Error` also names the causes.
             Err(error) => Settlement::retry(format_args!("{error:#}")),
         }
     }

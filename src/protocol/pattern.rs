@@ -67,7 +67,7 @@ impl Pattern {
         pattern.iter().skip(p).all(|c| *c == '*')
     }
 
-    /// The pattern of the meta keys of these queues, for SCAN. It may match others too.
+    /// The pattern of the meta keys of these queues, for SCAN. It may also match others.
     pub(crate) fn meta_glob(&self) -> String {
         let mut glob = self.glob();
         // The keys of the other partitions have a tag after the name.

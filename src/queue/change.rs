@@ -55,7 +55,7 @@ impl<C: Codec> Queue<C> {
     /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
     /// assert!(orders.push_message(rating.clone()).await?.is_created());
     /// let (_cancelled, ms) = orders.cancel_to_undo("order:42").await?;
-    /// // Another caller cancels it, too, and relies on that.
+    /// // Another caller cancels it as well, and relies on that.
     /// let _ = orders.cancel("order:42").await?;
     /// let undo = orders.push_message(rating.undo(ms)).await?;
     /// assert_eq!(undo.outcome(), Pushed::Finished);
@@ -71,7 +71,7 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// As [`cancel`](Queue::cancel), and removes a dead message too.
+    /// As [`cancel`](Queue::cancel), and removes also a dead message.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

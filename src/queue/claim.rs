@@ -82,7 +82,8 @@ impl<C: Codec> Queue<C> {
         if let Some(token) = token {
             refuse_held(&partitions, &[], token).await?;
         }
-        // Of several partitions, each call begins with another one; calls with one token with the same.
+        // Each call begins with another partition, but calls with one token with the same
+        // partition.
         let first = match token {
             Some(token) => usize::from(token.as_bytes()[0]),
             None => self.router.next_claim(),

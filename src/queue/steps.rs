@@ -186,10 +186,10 @@ impl BulkSteps {
     /// message. The partitions of a queue take turns, the home first. After the end it makes no
     /// call.
     ///
-    /// Each step but the first of a partition looks first whether it is still the same queue, which
-    /// costs a read. If it was deleted, the step changes nothing and is the last one. What remains: of
-    /// a queue that is deleted and created again between that look and the call, the step takes up to
-    /// `limit` messages that are selected. It is the last one too.
+    /// Each step but the first of a partition first reads whether it is still the same queue. If
+    /// the queue was deleted, the step changes nothing and is the last one. One gap remains: if the
+    /// queue is deleted and created again between that read and the call, the step takes up to
+    /// `limit` messages that are selected, and is the last one.
     ///
     /// # Errors
     /// If the call fails, it can be made again: the next step takes what is left. If its reply was

@@ -138,8 +138,8 @@ impl Router {
 
 /// How long a call waits for the first read. Then it goes to the home, and reports why that fails.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(2);
-/// After a failed first read, calls go to the home for so long, and for twice as long after each
-/// further one: the other masters had no copy, or are away too.
+/// How long calls go to the home after a failed first read. Each further failure doubles the time:
+/// the other masters had no copy, or are away as well.
 const FIRST_READ_PAUSE: Duration = Duration::from_secs(1);
 const MAX_READ_PAUSE: Duration = Duration::from_secs(60);
 

@@ -58,9 +58,9 @@ impl Client {
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
-    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice, or
-    /// name a queue of another database of the server. A name that the patterns do not match may be
-    /// reported, too. A creation by release 0.1 is not.
+    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice,
+    /// or name a queue of another database of the server. A report may have a name that the
+    /// patterns do not match. A creation by release 0.1 is not reported.
     ///
     /// It opens one connection. The user needs the right to `PSUBSCRIBE`, and for each pattern `P` to
     /// the channels `dueq:{P}:notice`.

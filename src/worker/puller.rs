@@ -165,9 +165,10 @@ impl Puller {
     /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
     ///
     /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
-    /// Of a queue of several partitions, it asks all of them for the lease, before its claim and after
-    /// a grant. If another call with the token, or a claim whose reply was lost, was granted messages of
-    /// another partition meanwhile, it fails with `HELD`, too, and `held` returns all of them.
+    /// If the queue has several partitions, the pull asks all of them for the lease, before its
+    /// claim and after a grant. If another call with the token, or a claim whose reply was lost,
+    /// was granted messages of another partition meanwhile, it also fails with `HELD`, and `held`
+    /// returns all.
     ///
     /// # Cancel safety
     /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with

@@ -33,7 +33,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         due_by_ms,
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
-    // Of a leased or dead message the reply has no due time.
+    // The reply has no due time of a leased or dead message.
     let waits = matches!(state, State::Scheduled | State::Ready);
     let expires_at_ms = expires_by.or(match expires {
         Some(Expires::AtMs(ms)) => Some(ms),
