@@ -47,9 +47,9 @@ impl Client {
     /// the Sentinels before each connection, and the server must report that it is the master.
     /// After a failover all connections, also those of running workers, move to the new master.
     ///
-    /// If the server is a node of a Redis Cluster, the client uses all its masters: each queue is on
+    /// If the server belongs to a Redis Cluster, the client uses all its masters: each queue is on
     /// the master of its slot. `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` names
-    /// several nodes, of which one suffices, and `rediss+cluster://` uses TLS. Redirections are
+    /// several servers, of which one suffices, and `rediss+cluster://` uses TLS. Redirections are
     /// followed, also by running workers, when a slot moves or a replica is promoted.
     ///
     /// TLS is by rustls. Its cryptography provider is one for the whole process, because redis-rs
