@@ -250,7 +250,7 @@ impl Error {
         self.is_behind() || self.code() == Some("REMAPPED")
     }
 
-    /// Whether the partition has an older map than the call, or none.
+    /// Whether the partition has an older map than the call, or no map.
     pub(crate) fn is_behind(&self) -> bool {
         self.code() == Some("BEHIND")
     }

@@ -138,7 +138,7 @@ impl<C: Codec> Queue<C> {
             Err(error) => Err(error),
         };
         if stats.as_ref().is_ok_and(is_late) {
-            // If the server was stalled, the nodes were too: look again after their next beat. That
+            // If the server was stalled, so were the nodes: look again after their next beat. That
             // of a parked queue comes at the latest when its park time ends.
             let parked = stats.as_ref().map_or(0, |stats| stats.parked_ms);
             let left = Duration::from_millis(parked).min(SHORT_PARK);

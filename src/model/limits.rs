@@ -184,7 +184,8 @@ impl Limits {
         self.with("layout", "3".to_owned())
     }
 
-    /// The limits that these stats tell, with `factor` times what is divided among partitions.
+    /// The limits in these stats. Those that are divided among partitions are multiplied by
+    /// `factor`.
     pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let max_messages = stats.max_messages.saturating_mul(factor);

@@ -131,7 +131,7 @@ pub enum Kept {
     Settings,
     /// A window of an id has not ended: the deletion would forget it.
     Windows,
-    /// No report of a node shows that it was not used for so long.
+    /// No report of a node shows that the queue was unused for the asked time.
     Used,
     /// This release does not know the layout of the queue.
     Layout,

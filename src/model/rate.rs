@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_script_obeys_is_a_rate() {
+    fn rate_text_parses_only_within_its_ranges() {
         assert_eq!(Rate::parse("100/1000/10"), Some(rate(100, 10)));
         assert_eq!(rate(100, 10).encode(), "100/1000/10");
         for text in [
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_hold_what_starts_in_5_ms() {
+    fn default_burst_is_the_starts_of_5_ms() {
         for (starts, burst) in [(1, 1), (200, 1), (399, 1), (400, 2), (500, 2), (10_000, 50)] {
             assert_eq!(Rate::default_burst(starts, SECOND), burst, "{starts}");
         }

@@ -41,7 +41,7 @@ pub struct Stats {
     pub parked_ms: u64,
     /// For how many more milliseconds the queue is closed, as
     /// [`pause_for`](crate::Queue::pause_for), a [throttle](crate::Delivery::throttle) and the rate do
-    /// it; 0 if it is open. Of several partitions, of the one that opens last.
+    /// it; 0 if it is open. With several partitions, until the last one opens.
     pub closed_ms: u64,
     /// Whether as many messages are leased as `max_leased` allows; of several partitions, whether
     /// one of them is full.

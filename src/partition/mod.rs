@@ -302,7 +302,7 @@ impl Partition {
         &self.meters
     }
 
-    /// A handler of a worker starts, so long after the due time.
+    /// Records that a handler of a worker starts `lateness` after the due time.
     pub(crate) fn late(&self, lateness: Duration) {
         self.meters.late(lateness);
         self.reports.late(lateness);

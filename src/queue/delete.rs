@@ -82,8 +82,8 @@ impl<C: Codec> Queue<C> {
         Ok(deleted)
     }
 
-    /// Whether the queue is empty, and nothing was pushed, delivered or settled for so long. Changes
-    /// nothing. See [`delete_unused`](Queue::delete_unused).
+    /// Whether the queue is empty, and nothing was pushed, delivered or settled for this time.
+    /// Changes nothing. See [`delete_unused`](Queue::delete_unused).
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the time is shorter than an hour
@@ -103,8 +103,8 @@ impl<C: Codec> Queue<C> {
         self.look_for_use(idle, false).await
     }
 
-    /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for so long: one
-    /// step in Redis, so that no message is lost. The next push creates the queue again.
+    /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for this
+    /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
     /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows is
     /// [`Kept`](crate::Kept). So is a queue that no worker has reported on: the

@@ -121,7 +121,7 @@ impl Router {
             let mut cursor = 0;
             loop {
                 let step = match queue_scan::step(&link.control, &glob, cursor).await {
-                    // Without the right to SCAN, the first tags were all.
+                    // The user lacks the right to SCAN: only the first tags are known.
                     Err(error) if error.code() == Some("NOPERM") => return Ok(tags),
                     step => step?,
                 };

@@ -59,7 +59,7 @@ impl Router {
         }
     }
 
-    /// Changes a settled map, or none.
+    /// Changes a settled map, or gives a queue its first one.
     async fn change(&self, known: &Arc<Partitions>, count: usize) -> Result<(), Error> {
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
         let until = Instant::now() + MEMORY_LIMIT;

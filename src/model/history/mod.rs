@@ -27,7 +27,7 @@ impl Resolution {
         }
     }
 
-    /// The word of the protocol.
+    /// The name of the range in the protocol.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Minutes => "minutes",

@@ -98,7 +98,7 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
 
 /// Whether the pattern names fixed times of a day.
 fn is_fixed(cron: &Cron) -> bool {
-    // Of the nicknames, all others fire at midnight.
+    // All other nicknames fire at midnight.
     if cron.as_str().trim().eq_ignore_ascii_case("@hourly") {
         return false;
     }

@@ -319,7 +319,7 @@ mod tests {
     const COUNTERS: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
 
     #[test]
-    fn a_record_is_read_with_what_a_later_release_adds() {
+    fn history_record_of_a_later_release_can_be_read() {
         let plain = record(&format!("1700|{COUNTERS}|1 2 3 4|5 6 7|")).expect("a record");
         assert_eq!((plain.at_ms, plain.states), (1_700, [1, 2, 3, 4]));
         assert_eq!(plain.counted.counters[14], 15);

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_must_have_been_said() {
+    fn caller_answer_needs_a_matching_answer_of_the_queue() {
         assert_eq!(lies(&[Some("CANCELLED")], "CANCELLED"), 0);
         assert_eq!(lies(&[None, Some("ABSENT")], "ABSENT"), 0);
         assert_eq!(lies(&[Some("LEASED")], "CANCELLED"), 1);

@@ -59,7 +59,7 @@ async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
 
 /// A list and a search are complete as of the beginning of the last scan.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
+async fn complete_list_has_every_queue_older_than_its_names() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("q-0").await?;
     list_until(&instance, |list| list["complete"] == true).await?;

@@ -66,7 +66,7 @@ fn sums(counts: &[(usize, f64)]) -> Text {
 }
 
 #[test]
-fn a_first_report_is_one_transition_of_the_whole_state() -> Result<()> {
+fn first_report_changes_only_the_expected_fields() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay"])?;
     let before = queue.state()?;
@@ -267,7 +267,7 @@ fn fields_that_no_script_wrote_are_left_out_and_replaced() -> Result<()> {
 }
 
 #[test]
-fn leaving_and_parking_nodes_report_too() -> Result<()> {
+fn leaving_and_parking_nodes_report() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay", 2_000, "0 1|"])?;
     let state = queue.state()?;
