@@ -84,7 +84,7 @@ impl Client {
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors
-    /// Those of `connect`, and `InvalidInput` if there are certificates and the URL is
+    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is
     /// not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.

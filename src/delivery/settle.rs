@@ -131,8 +131,8 @@ impl Delivery {
     /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::Limits::max_throttle), 15 minutes unless
     /// set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue earlier.
     ///
-    /// Of a queue with several partitions, the delivery's own is closed with the settlement, and then
-    /// the others, each from its own call on.
+    /// In a queue with several partitions, the settlement closes the delivery's own partition. Then
+    /// one call for each of the others closes these.
     ///
     /// # Errors
     /// If another partition cannot be reached for 10 s, the error names it; the delivery is settled

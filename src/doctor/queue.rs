@@ -293,7 +293,7 @@ async fn audit(
     Ok(())
 }
 
-/// The finding of a partition. Of several, its problem names the partition.
+/// The finding of a partition. If the queue has several, the text names the partition.
 pub(super) fn finding_at(
     partitions: &Partitions,
     partition: &Partition,

@@ -145,9 +145,11 @@ impl Cursor {
 
     /// The cursor of a page that begins at this time, in Unix milliseconds:
     /// [`list`](crate::Queue::list) returns messages from it on, and
-    /// [`list_newest`](crate::Queue::list_newest) those up to it. Of ready messages, whose list is in
-    /// the order in which they became ready, the page begins at the first of the list that is due
-    /// at the time or later; or at the last that is due at the time or earlier.
+    /// [`list_newest`](crate::Queue::list_newest) those up to it.
+    ///
+    /// Ready messages are listed in the order in which they became ready. Their page begins at the
+    /// first one that is due at or after the time; newest first, at the last one that is due at or
+    /// before it.
     ///
     /// A time in the first 1,000 s of 1970 counts as their end.
     ///

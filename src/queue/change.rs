@@ -119,9 +119,9 @@ impl<C: Codec> Queue<C> {
     /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in
     /// Unix milliseconds.
     ///
-    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is
-    /// not, since each try would mean another time. A caller who repeats it gets `Conflict` if
-    /// the first try took effect.
+    /// If the reply is lost, the library repeats the call with a fixed time ([`Due::at_ms`]). With
+    /// a delay it does not, since each try would mean another time. A caller who repeats it gets
+    /// `Conflict` if the first try took effect.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

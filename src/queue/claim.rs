@@ -28,9 +28,9 @@ impl<C: Codec> Queue<C> {
     /// lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
     /// messages.
     ///
-    /// Of a queue of several partitions, one call asks one after the other until it has `count`
-    /// messages. It waits for a server that is away only if no other has due messages. More than 256
-    /// messages of a partition take several calls.
+    /// If the queue has several partitions, the call asks one after the other until it has `count`
+    /// messages. It waits for a server that is away only if no other server has due messages. More
+    /// than 256 messages of a partition take several calls.
     ///
     /// # What must run
     /// Only workers take expired leases back. So a [`Worker`](crate::Worker), or `dueq work`, must

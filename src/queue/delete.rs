@@ -45,7 +45,7 @@ impl<C: Codec> Queue<C> {
     /// If the reply is lost, the same call answers `Absent` if the first one took effect.
     ///
     /// # Errors
-    /// Those of [`delete`](Queue::delete).
+    /// The errors of [`delete`](Queue::delete).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -111,7 +111,7 @@ impl<C: Codec> Queue<C> {
     /// [history](Queue::history) says when it was used. The user needs the rights of an operator.
     ///
     /// # Errors
-    /// Those of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
+    /// The errors of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
     /// its keys has a wrong type. Then nothing is deleted.
     ///
     /// ```

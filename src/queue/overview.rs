@@ -49,7 +49,7 @@ impl<C: Codec> Queue<C> {
     /// partitions that reply, and names the others.
     ///
     /// # Errors
-    /// Those of [`dues`](Queue::dues), if no partition can be read.
+    /// The errors of [`dues`](Queue::dues), if no partition can be read.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -172,7 +172,7 @@ impl<C: Codec> Queue<C> {
     /// partitions have done that reply, and names the others.
     ///
     /// # Errors
-    /// Those of [`history`](Queue::history), if no partition can be read.
+    /// The errors of [`history`](Queue::history), if no partition can be read.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -95,7 +95,7 @@ impl RemoteDelivery {
     /// [`Delivery::ack_push`](crate::Delivery::ack_push).
     ///
     /// # Errors
-    /// Those of [`Delivery::ack_push`](crate::Delivery::ack_push).
+    /// The errors of [`Delivery::ack_push`](crate::Delivery::ack_push).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -216,7 +216,7 @@ impl RemoteDelivery {
     /// [`Delivery::throttle`](crate::Delivery::throttle).
     ///
     /// # Errors
-    /// Those of [`Delivery::throttle`](crate::Delivery::throttle).
+    /// The errors of [`Delivery::throttle`](crate::Delivery::throttle).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -316,7 +316,7 @@ impl<C: Codec> Queue<C> {
     /// again.
     ///
     /// # Errors
-    /// Those of [`push_message`](Queue::push_message): then the delivery is still leased. If the
+    /// The errors of [`push_message`](Queue::push_message): then the delivery is still leased. If the
     /// message was pushed and the ack failed, the error says
     /// [`Applied::Yes`](crate::Applied::Yes) or `Unknown`; the same call again does the rest.
     ///

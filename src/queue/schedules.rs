@@ -225,8 +225,8 @@ impl ScheduleSet {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a schedule is refused: the error
     /// names it. Also if the set has a higher revision: then [`Error::code`] is `STALE`. In both cases
-    /// nothing was changed, unless another apply came between the calls of this one: the error says
-    /// it.
+    /// nothing was changed, unless another apply came between the calls of this one, which the
+    /// error names.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -110,7 +110,7 @@ impl WorkerHandle {
     /// the future is dropped while it waits, the worker still stops.
     ///
     /// # Errors
-    /// Those of [`wait`](WorkerHandle::wait).
+    /// The errors of [`wait`](WorkerHandle::wait).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
@@ -141,7 +141,7 @@ impl WorkerHandle {
     /// end, and returns the same result each time.
     ///
     /// # Errors
-    /// Those of [`Worker::run`](crate::Worker::run), and
+    /// The errors of [`Worker::run`](crate::Worker::run), and
     /// [`ErrorKind::Internal`] if the runtime of the worker has ended.
     ///
     /// ```
@@ -199,7 +199,7 @@ impl WorkerHandle {
     /// As [`add`](WorkerHandle::add), with settings of its own for this queue.
     ///
     /// # Errors
-    /// Those of [`add`](WorkerHandle::add).
+    /// The errors of [`add`](WorkerHandle::add).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, worker| {

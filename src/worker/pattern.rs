@@ -90,7 +90,7 @@ impl Client {
     /// As [`pattern`](Client::pattern), with values of `T` as JSON.
     ///
     /// # Errors
-    /// Those of [`pattern`](Client::pattern).
+    /// The errors of [`pattern`](Client::pattern).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -115,7 +115,7 @@ impl Client {
     /// As [`pattern`](Client::pattern), with the values of this codec.
     ///
     /// # Errors
-    /// Those of [`pattern`](Client::pattern).
+    /// The errors of [`pattern`](Client::pattern).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

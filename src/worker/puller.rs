@@ -118,8 +118,8 @@ impl Puller {
     ///
     /// Pulls of one queue are served in the order of their arrival. Those with the same lease share
     /// claims. Each pull costs one call for each partition that the node attends, and waits without
-    /// any: Redis wakes the node. Of a queue with many partitions a node attends some only, which
-    /// change with its nodes.
+    /// any: Redis wakes the node. If a queue has many partitions, each node attends only
+    /// some of them, which change with the nodes.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, its messages go to the next pull, or are released, and
@@ -175,7 +175,7 @@ impl Puller {
     /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
     ///
     /// # Errors
-    /// Those of [`pull`](Puller::pull). If a lease has the token,
+    /// The errors of [`pull`](Puller::pull). If a lease has the token,
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and [`Error::code`] is `HELD`.
     ///
     /// ```
@@ -221,7 +221,7 @@ impl Puller {
     /// As [`pull_with_token`](Puller::pull_with_token).
     ///
     /// # Errors
-    /// Those of [`pull_with_token`](Puller::pull_with_token).
+    /// The errors of [`pull_with_token`](Puller::pull_with_token).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -309,7 +309,7 @@ impl Puller {
     /// Ends the node with all its queues: see [`Pullers::shutdown`].
     ///
     /// # Errors
-    /// Those of [`Pullers::shutdown`].
+    /// The errors of [`Pullers::shutdown`].
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

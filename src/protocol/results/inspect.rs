@@ -109,7 +109,7 @@ pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
 /// The reply to peek.
 pub(crate) struct ReadPage {
     pub(crate) page: Page,
-    /// Of ready messages: the place in the list at which the page begins.
+    /// The place in the ready list at which the page begins; `None` in other states.
     pub(crate) place: Option<u64>,
 }
 
