@@ -39,7 +39,7 @@ impl ClockChanges {
         &self.zone
     }
 
-    /// What clock changes have to do with this fire, as the first one after `before`; empty for
+    /// Explains what clock changes do to this fire, the first one after `before`; empty for
     /// most.
     pub fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
         if self.local.is_none() {

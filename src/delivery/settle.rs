@@ -72,7 +72,7 @@ impl Delivery {
         Ok(outcome)
     }
 
-    /// Not done: the message is due at once, and no attempt is counted.
+    /// Gives the message back: it is due at once, and no attempt is counted.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

@@ -200,7 +200,7 @@ impl<C: Codec> Queue<C> {
         Ok(())
     }
 
-    /// The partitions by the map at the home; none if that cannot be read.
+    /// The partitions by the map at the home; `None` if the map cannot be read.
     async fn examined_partitions(
         &self,
         checkup: &mut Checkup,

@@ -73,7 +73,8 @@ impl Problems {
         if is_open && due.is_some_and(|due| due + LATE_MS < now_ms) {
             self.late.add(info);
         }
-        // When the last tick was made is not stored: so only schedules that never made one.
+        // The time of the last tick is not stored, so this finds only schedules that never made
+        // one.
         let without_tick = info.missed + info.overlapped;
         let passed_ms = info.last_ms.saturating_sub(info.since_ms);
         if matches!(info.state, ScheduleState::Active | ScheduleState::Dry)

@@ -211,9 +211,9 @@ const OPEN_SLOT: Duration = Duration::from_secs(2);
 /// The reading of one master's clock.
 pub(super) struct Clock {
     pub(super) address: String,
-    /// How far it is ahead of an arbitrary origin, in microseconds.
+    /// How far the clock is ahead of an arbitrary origin, in microseconds.
     pub(super) offset_us: i128,
-    /// The most by which that can be wrong.
+    /// The largest possible error of `offset_us`.
     pub(super) error_us: u128,
 }
 

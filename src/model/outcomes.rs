@@ -339,7 +339,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// The word of the protocol: `finished`, `expired` or `cancelled`.
+    /// The name of this end in the protocol: `finished`, `expired` or `cancelled`.
     ///
     /// ```
     /// assert_eq!(dueq::Ended::Finished.as_str(), "finished");

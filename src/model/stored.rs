@@ -104,9 +104,8 @@ pub struct Lease {
     /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
     pub name: String,
     /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
-    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` of a claim by a
-    /// [`LeaseToken`](crate::LeaseToken) that does not tell it: by a pull, over HTTP, or by another
-    /// client.
+    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` if the [`LeaseToken`](crate::LeaseToken)
+    /// of the claim does not tell it: a claim by a pull, over HTTP, or by another client.
     pub node: Option<String>,
 }
 

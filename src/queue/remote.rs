@@ -166,7 +166,7 @@ impl RemoteDelivery {
         self.calls(&partition).retry(after, error).await
     }
 
-    /// Not done: the message is due at once, and no attempt is counted. See
+    /// Gives the message back: it is due at once, and no attempt is counted. See
     /// [`Delivery::release`](crate::Delivery::release).
     ///
     /// ```

@@ -181,8 +181,8 @@ impl Router {
                 break;
             }
         }
-        // While a partition has the map of the change, the home may have its share of the old
-        // limits. Later only the home is certain: a partition that was lost has the default limits.
+        // While a partition has the map of the change, the home may have only its part of the old
+        // limits. Later only the home has the limits: a partition that was lost has the defaults.
         let (stats, _) = stats(source.unwrap_or(known.home())).await?;
         let mut limits = Limits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
@@ -304,7 +304,7 @@ impl Partition {
     /// Until when the partition remembers a call or an id that ended, in Unix milliseconds of its
     /// server; `now_ms` if it remembers none.
     async fn remembers_until_ms(&self, now_ms: u64) -> Result<u64, Error> {
-        // The placeholder has no end, and entries that end later are not dueq's.
+        // The placeholder has no score in this range, and dueq writes no score beyond it.
         let recent = self.keys().recent();
         let live = (now_ms, now_ms + MEMORY_LIMIT_MS);
         let last = self.control().last_score(recent, live).await?;

@@ -193,8 +193,8 @@ fn next_fixed(
 
 /// The next fire of any other pattern.
 fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Timestamp> {
-    // The last match that is behind the end of the stretch that was searched, from where, and whether
-    // the search began with that time.
+    // The last search: where it began, whether it included that time, and its match, which is
+    // behind the end of the searched stretch.
     let mut known: Option<(DateTime, bool, DateTime)> = None;
     loop {
         // A search after 02:00 says nothing about 02:00, where the second pass may begin.
