@@ -24,7 +24,7 @@ use clap::ValueEnum;
 
 pub(crate) use floor::{Arguments as FloorArguments, run as run_floor};
 
-use crate::interrupt::unless_interrupted;
+use crate::unless_interrupted;
 use dueq_testkit::report::Report;
 
 /// Measures what `dueq serve` costs.
