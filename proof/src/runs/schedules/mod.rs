@@ -1,7 +1,5 @@
 //! Recurring schedules: no tick is lost or doubled, and a preview is what fires.
 
-mod alone;
-mod applies;
 mod idle;
 mod law;
 mod preview;
@@ -13,7 +11,7 @@ use super::chaos::{Preset, preset};
 use crate::faults::Kind;
 use crate::kit::scenarios::{self, Ending};
 
-/// Proves recurring schedules under kills, stops and failovers, and without any node.
+/// Proves recurring schedules under kills, stops and failovers, and over clock changes.
 ///
 /// Exits with 1 if a judgement fails. No judgement depends on the speed of the machine.
 #[derive(clap::Args)]
@@ -23,7 +21,7 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "faults,applies,alone,law,preview,idle"
+        default_value = "faults,law,preview,idle"
     )]
     only: Vec<Scenario>,
     #[command(flatten)]
@@ -47,8 +45,6 @@ pub struct Arguments {
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
     Faults,
-    Applies,
-    Alone,
     Law,
     Preview,
     Idle,
@@ -79,8 +75,6 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         arguments.ending,
         async |scenario, report| match scenario {
             Scenario::Faults => preset(&arguments.preset, &FAULTS, "schedules", report).await,
-            Scenario::Applies => applies::run(report).await,
-            Scenario::Alone => alone::run(arguments, report),
             Scenario::Law => law::run(arguments, report).await,
             Scenario::Preview => preview::run(arguments, report).await,
             Scenario::Idle => idle::run(arguments, report).await,
