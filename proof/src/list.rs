@@ -37,7 +37,7 @@ const PROOFS: [Proof; 9] = [
     (
         "schedules",
         "10 min",
-        "ticks under faults and over clock changes; previews",
+        "ticks under faults and over clock changes",
     ),
     (
         "poison",

@@ -1,8 +1,7 @@
-//! Recurring schedules: no tick is lost or doubled, and a preview is what fires.
+//! Recurring schedules: no tick is lost or doubled.
 
 mod idle;
 mod law;
-mod preview;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -21,17 +20,11 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "faults,law,preview,idle"
+        default_value = "faults,law,idle"
     )]
     only: Vec<Scenario>,
     #[command(flatten)]
     preset: Preset,
-    /// How many random patterns `preview` fires
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    patterns: u64,
-    /// How many fires of each pattern `preview` fires
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    fires: usize,
     /// How many schedules `idle` has
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     schedules: usize,
@@ -46,7 +39,6 @@ pub struct Arguments {
 enum Scenario {
     Faults,
     Law,
-    Preview,
     Idle,
 }
 
@@ -76,7 +68,6 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         async |scenario, report| match scenario {
             Scenario::Faults => preset(&arguments.preset, &FAULTS, "schedules", report).await,
             Scenario::Law => law::run(arguments, report).await,
-            Scenario::Preview => preview::run(arguments, report).await,
             Scenario::Idle => idle::run(arguments, report).await,
         },
     )
