@@ -1,4 +1,6 @@
-//! Length of files and of test names; doc comments that say what they are about.
+//! Length of files, of folders and of test names; doc comments that say what they are about.
+
+use std::collections::BTreeMap;
 
 use crate::files;
 use crate::scripts::scripts;
@@ -35,6 +37,28 @@ fn no_file_exceeds_its_line_limit() {
             text.lines().count() <= 240,
             "{name} has {} lines",
             text.lines().count()
+        );
+    }
+}
+
+/// Folders that may have more than 20 files: clients load the scripts by the names of their verbs.
+const WIDE: [&str; 2] = ["lua/dist", "src/node"];
+
+#[test]
+fn folders_have_at_most_20_files_side_by_side() {
+    let mut sizes = BTreeMap::<String, usize>::new();
+    let pages = [("lua", "lua"), ("docs", "md"), ("serve/templates", "html")];
+    let sources = SOURCES.iter().map(|folder| (*folder, "rs"));
+    for (folder, extension) in sources.chain(pages) {
+        for (name, _) in files(folder, extension) {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            *sizes.entry(folder.to_owned()).or_default() += 1;
+        }
+    }
+    for (folder, size) in sizes {
+        assert!(
+            size <= 20 || WIDE.contains(&&*folder),
+            "{folder} has {size} files: make folders in it"
         );
     }
 }

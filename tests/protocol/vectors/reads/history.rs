@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::model::reads::COUNTERS;
 use crate::queue::{DAY, HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 use crate::vectors::{count, expect};
@@ -284,24 +285,7 @@ fn leaving_and_parking_nodes_report() -> Result<()> {
 fn a_record_has_every_counter_and_state() -> Result<()> {
     let mut queue = Queue::start()?;
     crate::vectors::seed(&mut queue)?;
-    let names = [
-        "pushed",
-        "claimed",
-        "acked",
-        "repeated",
-        "retried",
-        "released",
-        "crashed",
-        "died",
-        "cancelled",
-        "requeued",
-        "purged",
-        "trimmed",
-        "expired",
-        "throttled",
-        "snoozed",
-    ];
-    for (number, name) in names.into_iter().enumerate() {
+    for (number, name) in COUNTERS.into_iter().enumerate() {
         set(&mut queue, name, 100 + number as u64)?;
     }
     queue.push(T0, "late", T0, "")?;

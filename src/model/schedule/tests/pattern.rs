@@ -4,7 +4,7 @@ use fastrand::Rng;
 
 /// Zones with changes of an hour, of half an hour and of two hours, at midnight, twice around
 /// Ramadan, and none.
-pub(super) const ZONES: &[&str] = &[
+const ZONES: &[&str] = &[
     "UTC",
     "Europe/Paris",
     "Europe/Dublin",
