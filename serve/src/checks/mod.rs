@@ -21,7 +21,7 @@ use crate::shown::steers;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its file in `fuzz/corpus`.
+/// A check, by the name of its lines in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 11] = [
     ("http_claim", http_claim),
     ("http_cursor", http_cursor),
