@@ -1,6 +1,7 @@
 //! The ways to close idle connections, behind one small trait.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;

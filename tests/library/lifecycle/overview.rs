@@ -4,7 +4,7 @@ use anyhow::Result;
 use dueq::{Dues, ErrorKind, NodeInfo, Queue, State, Stats};
 
 use super::selections::{FAR_MS, filled};
-use crate::support::{HOUR, LONG, Setup, acking, setup, until};
+use crate::support::{HOUR, LONG, acking, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
