@@ -256,7 +256,8 @@ impl Coordinator {
             Action::Beat => self.beat(id, now),
             Action::Claim => self.want(id, now),
             Action::CheckLeases(claim) => {
-                for extension in self.leases.check(id, claim, &mut self.timers, now) {
+                for (lease, one) in self.leases.check(id, claim, &mut self.timers, now) {
+                    let extension = async move { lease.extend(one).await };
                     self.tasks.spawn(Task::Extension, extension);
                 }
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::node::PartitionId;
-use crate::node::consumers::lease::{ClaimLease, LeaseCheck};
+use crate::node::consumers::lease::{ClaimLease, LeaseCheck, ToExtend};
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::wheel::Key;
 
@@ -56,17 +56,15 @@ impl Leases {
         claim: u64,
         timers: &mut NodeTimers,
         now: Instant,
-    ) -> Vec<impl Future<Output = ()> + Send + 'static> {
+    ) -> Vec<(Arc<ClaimLease>, ToExtend)> {
         let Some(tracked) = self.claims.get_mut(&claim) else {
             return Vec::new();
         };
         let LeaseCheck { extend, next } = tracked.lease.check(now);
         let check = Due::Act(partition, Action::CheckLeases(claim));
         tracked.timer = next.and_then(|at| timers.schedule(check, at));
-        let extension = |delivery| {
-            let lease = Arc::clone(&tracked.lease);
-            async move { lease.extend(delivery).await }
-        };
+        let lease = &tracked.lease;
+        let extension = |one| (Arc::clone(lease), one);
         extend.into_iter().map(extension).collect()
     }
 }
