@@ -73,7 +73,7 @@ pub use worker::{
 /// may shorten the lists of crons, and may make internal tasks panic.
 #[cfg(feature = "harness")]
 pub mod harness {
-    pub use crate::node::inject::{internal_tasks, limit_end, panic_in};
+    pub use crate::node::runtime::inject::{internal_tasks, limit_end, panic_in};
     pub use crate::server::harness::*;
 }
 

@@ -11,44 +11,48 @@
 //! all calls. `NodeTimers` decides what is due when, and `Shares` which queue gets the free
 //! handlers; both are pure. The tasks of a node run on a thread of its own, so that a handler that
 //! blocks threads of the caller's runtime delays no other queue. `run` starts and stops them.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | `coordinator` | the task that decides: events and timers in, calls out |
+//! | `state` | pure: what the node knows of its partitions and queues, timers, shares, ranks |
+//! | `consumers` | handlers and pulls, permits, leases |
+//! | `hints` | notices, wake-up lists, the scanner |
+//! | `runtime` | the thread, its tasks and their supervision, the precise timer |
+//!
+//! `coordinator` knows all others; `state` and `hints` know no room above them, and `consumers`
+//! only `runtime`, which knows none.
 
-pub(crate) mod attendance;
-pub(crate) mod attended_queue;
-pub(crate) mod attention;
-pub(crate) mod batch_runner;
-pub(crate) mod claim_lease;
-pub(crate) mod claim_state;
+pub(crate) mod consumers;
 pub(crate) mod coordinator;
-pub(crate) mod deputies;
-pub(crate) mod dispatch;
-pub(crate) mod event;
-pub(crate) mod granting;
-pub(crate) mod handler_guard;
-pub(crate) mod handler_runner;
-pub(crate) mod handling;
-pub(crate) mod health;
-#[cfg(any(test, feature = "harness"))]
-pub(crate) mod inject;
-pub(crate) mod leaving;
-pub(crate) mod listeners;
-pub(crate) mod lost_claims;
-pub(crate) mod membership;
-pub(crate) mod newest_reply;
-pub(crate) mod node_queue;
-pub(crate) mod oldest_due;
-pub(crate) mod precise_timer;
-pub(crate) mod pulling;
-pub(crate) mod pulls;
-pub(crate) mod refills;
-mod reporting;
-pub(crate) mod rosters;
-pub(crate) mod run;
-pub(crate) mod scanner;
-pub(crate) mod share_groups;
-pub(crate) mod shares;
-pub(crate) mod slots;
-pub(crate) mod subscriptions;
-pub(crate) mod tasks;
-pub(crate) mod thread;
-pub(crate) mod timers;
-pub(crate) mod wakes;
+pub(crate) mod hints;
+pub(crate) mod runtime;
+pub(crate) mod state;
+
+/// Identifies a queue within its node, which never uses an id again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct QueueId(pub(crate) u32);
+
+/// Identifies an attended partition within its node. A queue of one partition has two ids: its own,
+/// and that of its partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PartitionId(pub(crate) u32);
+
+/// The last ids that a node has given.
+#[derive(Default)]
+pub(crate) struct LastIds {
+    queue: u32,
+    partition: u32,
+}
+
+impl LastIds {
+    pub(crate) fn next_queue(&mut self) -> QueueId {
+        self.queue += 1;
+        QueueId(self.queue)
+    }
+
+    pub(crate) fn next_partition(&mut self) -> PartitionId {
+        self.partition += 1;
+        PartitionId(self.partition)
+    }
+}

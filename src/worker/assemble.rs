@@ -9,9 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::handling::Handling;
-use crate::node::health::SharedHealth;
-use crate::node::membership::{Attend, PatternEntry, QueueEntry, Settings};
+use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::handling::Handling;
+use crate::node::coordinator::settings::{MakeEntry, PatternEntry, Settings};
+use crate::node::state::health::SharedHealth;
+use crate::node::state::queue::QueueEntry;
 use crate::protocol::limits;
 use crate::protocol::pattern::Pattern;
 use crate::router::Router;
@@ -74,11 +76,11 @@ impl AddedPattern {
             )));
         }
         let (defaults, servers) = (defaults.clone(), Arc::clone(servers));
-        let attend: Attend = Arc::new(move |name| add(name)?.checked(&defaults, &servers));
+        let make: MakeEntry = Arc::new(move |name| add(name)?.checked(&defaults, &servers));
         // Whatever can be refused for one name is refused for all.
-        attend("any")
+        make("any")
             .map_err(|error| Error::invalid(format!("pattern {}: {error}", pattern.text())))?;
-        Ok(PatternEntry { pattern, attend })
+        Ok(PatternEntry { pattern, make })
     }
 }
 
@@ -170,7 +172,7 @@ impl Added {
         }
         Ok(QueueEntry {
             router: self.router,
-            handling: made.handling,
+            consumer: Consumer::Handler(made.handling),
             share,
             lease,
             retry: self.settings.retry.unwrap_or(defaults.retry),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::delivery::Delivery;
 use crate::model::codec::Codec;
 use crate::model::settlement::{IntoSettlement, Settlement};
-use crate::node::batch_runner::BatchRunner;
-use crate::node::handling::HandleMany;
+use crate::node::consumers::batch_runner::BatchRunner;
+use crate::node::consumers::handling::HandleMany;
 use crate::worker::assemble::{Assembled, Parts};
 use crate::worker::handler::{IntoHandler, decode};
 

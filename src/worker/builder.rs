@@ -11,7 +11,7 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::{BoxError, Codec};
 use crate::model::settlement::Settlement;
-use crate::node::membership::Settings;
+use crate::node::coordinator::settings::Settings;
 use crate::queue::Queue;
 use crate::server::servers::Servers;
 use crate::worker::assemble::{self, Added, AddedPattern, Layers};

@@ -8,9 +8,9 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::node::health::SharedHealth;
-use crate::node::membership::{NodeCommand, Settings};
-use crate::node::run as node;
+use crate::node::coordinator::run as node;
+use crate::node::coordinator::settings::{NodeCommand, Settings};
+use crate::node::state::health::SharedHealth;
 use crate::queue::Queue;
 use crate::server::servers::Servers;
 use crate::worker::assemble::{Added, Layers};

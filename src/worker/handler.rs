@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::delivery::Delivery;
+use crate::error::panic_text;
 use crate::model::codec::Codec;
 use crate::model::settlement::{IntoSettlement, Settlement};
-use crate::node::handler_runner::HandlerRunner;
-use crate::node::handling::HandleOne;
-use crate::node::handling::panic_text;
+use crate::node::consumers::handling::HandleOne;
+use crate::node::consumers::runner::HandlerRunner;
 use crate::worker::assemble::{Assembled, Parts};
 use crate::worker::layer::{HandlerService, with_causes};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::node::health::{QueueState, SharedHealth};
+use crate::node::state::health::{QueueState, SharedHealth};
 
 /// A beat is sent every 0.9 s. After this time without a reply, the queue counts as not connected.
 const CONNECTED_FOR: Duration = Duration::from_secs(3);

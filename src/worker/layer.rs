@@ -12,7 +12,7 @@ use tower_service::Service;
 use crate::delivery::Delivery;
 use crate::model::codec::BoxError;
 use crate::model::settlement::Settlement;
-use crate::node::handling::HandleOne;
+use crate::node::consumers::handling::HandleOne;
 
 /// Wraps a handler into one layer.
 pub(crate) type Wrap = Arc<dyn Fn(HandlerService) -> HandlerService + Send + Sync>;

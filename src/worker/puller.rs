@@ -9,8 +9,8 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::lease_token::LeaseToken;
-use crate::node::membership::NodeCommand;
-use crate::node::pulls::{Grant, PullRequest, Pulls};
+use crate::node::consumers::pulls::{Grant, PullRequest, Pulls};
+use crate::node::coordinator::settings::NodeCommand;
 use crate::protocol::counts::MAX_CLAIM;
 use crate::protocol::limits;
 use crate::queue::{Queue, refuse_held, refuse_other_grants};
@@ -71,7 +71,7 @@ impl Puller {
     /// The most messages of one pull.
     pub const MAX: usize = MAX_CLAIM;
     /// The most pulls of one queue that may wait at once on one node.
-    pub const MAX_PULLS: usize = crate::node::pulls::MAX_PULLS;
+    pub const MAX_PULLS: usize = crate::node::consumers::pulls::MAX_PULLS;
 
     pub(super) fn new(router: &Arc<Router>, pulls: Arc<Pulls>, pullers: Pullers) -> Self {
         Self {

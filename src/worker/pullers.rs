@@ -9,9 +9,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::client::Client;
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::node::membership::{NodeCommand, QueueEntry, Settings};
-use crate::node::pulls::Pulls;
-use crate::node::shares::ShareSettings;
+use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::pulls::Pulls;
+use crate::node::coordinator::settings::{NodeCommand, Settings};
+use crate::node::state::queue::QueueEntry;
+use crate::node::state::shares::ShareSettings;
 use crate::queue::Queue;
 use crate::router::Router;
 use crate::server::servers::Servers;
@@ -179,7 +181,7 @@ pub(super) fn entry(router: &Arc<Router>) -> (QueueEntry, Arc<Pulls>) {
     let pulls = Arc::<Pulls>::default();
     let entry = QueueEntry {
         router: Arc::clone(router),
-        handling: Arc::clone(&pulls) as _,
+        consumer: Consumer::Pulls(Arc::clone(&pulls)),
         share: ShareSettings {
             weight: 1,
             reserve: 0,

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::model::codec::{BoxError, Bytes, Codec};
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
-use crate::node::membership::Settings;
+use crate::node::coordinator::settings::Settings;
 use crate::queue::Queue;
 use crate::worker::assemble::{self, Added, Layers};
 use crate::worker::batch::{Batch, IntoSettlements, in_batches};

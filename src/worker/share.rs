@@ -1,7 +1,7 @@
 //! What a queue may have of the handlers of a worker.
 
 use crate::error::Error;
-use crate::node::shares::ShareSettings;
+use crate::node::state::shares::ShareSettings;
 
 /// What a queue may have of the handlers of a [`Worker`](crate::Worker).
 ///

@@ -1,5 +1,6 @@
 //! Checks the invariants of ARCHITECTURE.md that the text of the files shows.
 
+mod circles;
 mod examples;
 mod format;
 mod imports;

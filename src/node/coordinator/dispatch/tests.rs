@@ -1,0 +1,288 @@
+//! The coordinator's claims, on a server that does not exist: the tests put in its replies.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::*;
+use crate::error::{Applied, Error, ErrorKind};
+use crate::model::settlement::Settlement;
+use crate::node::consumers::batch_runner::BatchRunner;
+use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::handling::HandleMany;
+use crate::node::consumers::pulls::{PullRequest, Pulls};
+use crate::node::coordinator::joining::tests::{coordinator, entry_of};
+use crate::node::state::queue::QueueEntry;
+use crate::node::state::share_groups::ShareGroups;
+use crate::node::state::shares::{Order, ShareSettings};
+use crate::protocol::partition_map::Tag;
+use crate::protocol::replies::Header;
+use crate::protocol::results::claim::{Claim, Granted};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// A batch handler that never returns, or at once.
+struct Batches {
+    returns: bool,
+    started: Arc<AtomicUsize>,
+}
+
+impl HandleMany for Batches {
+    type Value = ();
+
+    fn decode(&self, _: &Delivery) -> Result<(), Settlement> {
+        Ok(())
+    }
+
+    async fn handle(&self, batch: Vec<((), Delivery)>) -> Vec<Settlement> {
+        self.started.fetch_add(1, Ordering::SeqCst);
+        if !self.returns {
+            std::future::pending::<()>().await;
+        }
+        batch.iter().map(|_| Settlement::Ack).collect()
+    }
+}
+
+/// A node that attends one queue, with these handlers.
+struct Node {
+    coordinator: Coordinator,
+    events: UnboundedReceiver<Event>,
+    id: PartitionId,
+}
+
+impl Node {
+    fn new(concurrency: usize, max: usize, consumer: Option<Consumer>) -> Self {
+        let mut node = coordinator();
+        node.wanting.clear();
+        node.concurrency = concurrency;
+        node.shares = ShareGroups::new(concurrency, Order::Weighted);
+        let (sender, events) = unbounded_channel();
+        node.sender = sender;
+        let entry = entry_of("orders", &Arc::clone(&node.membership.servers));
+        let entry = QueueEntry {
+            consumer: consumer.unwrap_or(entry.consumer),
+            share: ShareSettings {
+                weight: 1,
+                reserve: 0,
+                max,
+            },
+            ..entry
+        };
+        // No settlement reaches the server, and none is repeated.
+        node.membership.context.stop.cancel();
+        node.attend(entry, None, Instant::now())
+            .expect("a new queue");
+        let id = node.only_partition("orders");
+        Self {
+            coordinator: node,
+            events,
+            id,
+        }
+    }
+
+    fn dispatch(&mut self) {
+        self.coordinator.dispatch(Instant::now());
+    }
+
+    fn free(&self) -> usize {
+        self.coordinator.shares.free()
+    }
+
+    /// Answers the next claim: it granted messages with so many crashes, and left others.
+    async fn answer(&mut self, granted: usize, crashes: u32, left: u64) {
+        let event = tokio::time::timeout(LIMIT, self.events.recv()).await;
+        let event = event.expect("a reply in time").expect("a claim");
+        self.put(event, granted, crashes, left);
+    }
+
+    fn put(&mut self, mut event: Event, granted: usize, crashes: u32, left: u64) {
+        if let Event::Reply(_, Reply::Claimed(claimed)) = &mut event {
+            // Its call failed, as the server does not exist.
+            claimed.asked = claimed.asked.max(granted);
+            claimed.result = Ok(Claim {
+                header: header(),
+                left,
+                granted: (0..granted)
+                    .map(|number| message(number, crashes))
+                    .collect(),
+            });
+        }
+        self.coordinator.handle(event);
+        self.dispatch();
+    }
+
+    /// Waits for the wake-up that the coordinator asked for.
+    async fn freed(&mut self) {
+        let freed = tokio::time::timeout(LIMIT, self.coordinator.slots.freed()).await;
+        freed.expect("the coordinator waits for a handler");
+        self.dispatch();
+    }
+}
+
+fn header() -> Header {
+    Header {
+        sent: Instant::now(),
+        now_us: 0,
+        incarnation: "a".to_owned(),
+        seq: 1,
+        head_ms: None,
+        lease_deadline_ms: None,
+        paused: false,
+        epoch: None,
+    }
+}
+
+fn message(number: usize, crashes: u32) -> Granted {
+    Granted {
+        id: number.to_string().into_bytes(),
+        payload: Vec::new(),
+        due_ms: 1,
+        attempt: 1 + crashes,
+        crashes,
+        is_last_attempt: false,
+        token: [7; 16],
+        deadline_ms: 2,
+        claimed_us: 1,
+        trace_parent: None,
+        expires_at_ms: None,
+        cost: 1,
+        snoozes: 0,
+        is_tick: false,
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_handlers_are_all_busy_waits_for_one() {
+    let mut node = Node::new(1, 1, None);
+    node.dispatch();
+    node.answer(1, 0, 0).await;
+    assert_eq!(node.free(), 0);
+    // Only now it waits for wake-up tokens again.
+    node.coordinator.membership.context.abort.cancel();
+    node.freed().await;
+    assert_eq!(node.free(), 1);
+}
+
+#[tokio::test]
+async fn a_queue_at_its_maximum_gathers_no_handlers() {
+    let mut node = Node::new(8, 4, None);
+    node.dispatch();
+    node.answer(4, 0, 9).await;
+    for _ in 0..2 {
+        assert_eq!(node.coordinator.gather_until, None, "nothing to wait for");
+        node.dispatch();
+    }
+    assert_eq!(node.free(), 4);
+    assert!(node.coordinator.wanting.contains(&node.id));
+}
+
+#[tokio::test]
+async fn a_batch_handler_keeps_no_handler_after_crashes() {
+    let started = Arc::<AtomicUsize>::default();
+    let handler = Batches {
+        returns: true,
+        started: Arc::clone(&started),
+    };
+    let batches = Arc::new(BatchRunner::new(handler, 10, Duration::ZERO));
+    let mut node = Node::new(4, usize::MAX, Some(Consumer::Handler(batches)));
+    node.dispatch();
+    node.answer(20, 1, 5).await;
+    // Each message has a handler of its own; meanwhile the queue wants another claim.
+    let end = async {
+        while started.load(Ordering::SeqCst) < 20 || node.free() < 4 {
+            if let Ok(event) = node.events.try_recv() {
+                node.put(event, 0, 0, 0);
+            }
+            node.dispatch();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let ended = tokio::time::timeout(LIMIT, end).await;
+    assert!(ended.is_ok(), "{} handlers are free", node.free());
+}
+
+#[tokio::test]
+async fn deliveries_that_wait_get_a_free_handler_at_once() {
+    let started = Arc::<AtomicUsize>::default();
+    let handler = Batches {
+        returns: false,
+        started: Arc::clone(&started),
+    };
+    let batches = Arc::new(BatchRunner::new(handler, 10, Duration::ZERO));
+    let mut node = Node::new(4, usize::MAX, Some(Consumer::Handler(batches)));
+    let others = Want {
+        id: node.id,
+        handlers: 2,
+        soon: 0,
+        waited: Duration::ZERO,
+    };
+    let others = node.coordinator.shares.allot(&[others], Instant::now());
+    node.dispatch();
+    node.answer(3, 1, 0).await;
+    assert_eq!((node.free(), others.len()), (0, 1));
+    drop(others);
+    node.freed().await;
+    assert_eq!(node.free(), 1, "the third one has a handler");
+    while started.load(Ordering::SeqCst) < 3 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn pulls_of_two_partitions_keep_no_handlers() {
+    let pulls = Arc::<Pulls>::default();
+    let mut node = Node::new(
+        1 << 20,
+        usize::MAX,
+        Some(Consumer::Pulls(Arc::clone(&pulls))),
+    );
+    let (id, owned) = (node.id, &mut node.coordinator);
+    let queue_id = owned.membership.by_name["orders"];
+    let home = Arc::clone(&owned.membership.queues[&queue_id].home);
+    owned.add_member(queue_id, home, Some(0), Instant::now());
+    // Both members have the tag of the home: the first one gets another.
+    let queue = owned.membership.queues.get_mut(&queue_id);
+    let members = &mut queue.expect("attended").members;
+    members.insert(Tag::parse("7").expect("a tag"), id);
+    owned.wanting.clear();
+    for _ in 0..4 {
+        let request = PullRequest {
+            max: 1,
+            lease_ms: 1_000,
+            token: None,
+        };
+        let ticket = pulls.join(request).expect("room");
+        node.coordinator.pulled("orders", Instant::now());
+        node.dispatch();
+        node.answer(0, 0, 0).await;
+        node.answer(0, 0, 0).await;
+        drop(ticket);
+        node.dispatch();
+        assert_eq!(node.free(), 1 << 20);
+    }
+}
+
+/// No pull waits for the messages, and still the look-ups do not become a busy loop.
+#[tokio::test]
+async fn failed_look_ups_without_pulls_pause_longer_each_time() {
+    let mut node = Node::new(4, 4, Some(Consumer::Pulls(Arc::default())));
+    let (id, node) = (node.id, &mut node);
+    let lost_claims = &mut node.coordinator.lost_claims;
+    let own = lost_claims.next(id, 30_000, None, Instant::now());
+    let lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "lost");
+    lost_claims.ended(id, Some(own), Err(&lost));
+    let (mut now, mut pause) = (Instant::now(), Duration::ZERO);
+    for _ in 0..8 {
+        node.coordinator.dispatch(now);
+        let event = tokio::time::timeout(LIMIT, node.events.recv()).await;
+        let before = Instant::now();
+        let event = event.expect("a reply in time").expect("a look-up");
+        node.coordinator.handle(event);
+        let claim = &node.coordinator.partitions[&id].claim;
+        now = claim.paused_until(before).expect("a pause");
+        pause = now - before;
+        node.coordinator.want(id, now);
+    }
+    // From 10 ms on it doubles, less a random part of up to half.
+    assert!(pause > Duration::from_millis(200), "{pause:?}");
+}

@@ -1,0 +1,163 @@
+//! What a claim granted: its handlers start, and the queue's state follows.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::delivery::Delivery;
+use crate::node::PartitionId;
+use crate::node::consumers::guard::HandlerGuard;
+use crate::node::consumers::lease::ClaimLease;
+use crate::node::consumers::slots::HandlerPermits;
+use crate::node::coordinator::Coordinator;
+use crate::node::coordinator::event::Claimed;
+use crate::node::coordinator::recovered::deliveries;
+use crate::node::state::claim_state::Wanted;
+use crate::node::state::partition::{NodePartition, now_ms};
+use crate::node::state::timers::Action;
+use crate::protocol::counts::MAX_CLAIM;
+use crate::protocol::results::administer::Moved;
+use crate::protocol::results::claim::Claim;
+use crate::server::patience::reconnect_delays;
+use crate::telemetry::events;
+
+/// After a claim that left messages behind, claim once more after this time even without a wake-up
+/// token: other nodes may have consumed both tokens, and the leader would not learn the next due
+/// time.
+const CLAIM_AGAIN: Duration = Duration::from_millis(1);
+
+impl Coordinator {
+    /// The answer to a claim.
+    pub(crate) fn claimed(&mut self, id: PartitionId, claimed: Claimed, now: Instant) {
+        let Claimed {
+            sent,
+            asked,
+            permits,
+            own,
+            bound,
+            for_promote,
+            result,
+        } = claimed;
+        let granted = result.as_ref().map(|claim| claim.granted.len());
+        self.lost_claims.ended(id, own, granted);
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let claim = match result {
+            Ok(claim) => claim,
+            Err(error) if error.is_held() => {
+                let bound = bound.and_then(|bound| match own {
+                    Some(_) => {
+                        bound.granted(Vec::new(), true, &partition.context);
+                        None
+                    }
+                    None => Some(bound),
+                });
+                return self.refused_token(id, bound, &error, for_promote, now);
+            }
+            Err(error) => {
+                let failures = partition.claim.failed();
+                if let Some(bound) = bound {
+                    bound.failed(&error);
+                }
+                events::call_failed(partition.name(), "claim", &error, "it is repeated");
+                let pause = now + reconnect_delays().delay(failures, fastrand::f64());
+                partition.claim.pause_until(pause);
+                self.timers.claim_at(id, pause, now);
+                if for_promote {
+                    partition.moved(Action::Promote, &Err(error), &mut self.timers, now);
+                }
+                return;
+            }
+        };
+        let is_left = leaves_messages(&claim);
+        let failures = partition.claim.succeeded(is_left);
+        if failures > 0 {
+            events::recovered(partition.name(), "claim", failures);
+        }
+        let is_full = claim.granted.len() == asked;
+        // It found only messages that had expired, and those behind them may be live.
+        let found_expired = asked > 0
+            && partition
+                .claim
+                .granted_nothing(is_left && claim.granted.is_empty());
+        // A claim that was limited by this node's fair share is likely to be limited again.
+        partition.expected = match is_full {
+            true => MAX_CLAIM,
+            false => 2 * claim.granted.len() + 1,
+        };
+        let Claim {
+            header,
+            left,
+            granted,
+        } = claim;
+        let last_due = granted.iter().map(|granted| granted.due_ms).max();
+        if is_left {
+            partition.oldest.taken_until(partition.instant(last_due));
+        } else {
+            partition.oldest.none_waits(sent);
+        }
+        partition.left_ready(left);
+        if for_promote {
+            let count = left + granted.len() as u64;
+            let moved = Ok(Moved { header, count });
+            partition.moved(Action::Promote, &moved, &mut self.timers, now);
+        } else {
+            partition.absorb(&header, &mut self.timers, now);
+        }
+        match bound {
+            Some(bound) => self.answer_pulls(id, bound, granted, is_left),
+            None if granted.is_empty() => {}
+            None => {
+                let Some(partition) = self.partitions.get(&id) else {
+                    return;
+                };
+                // Redis grants no more than was asked for; `take` guards against a faulty reply.
+                let deliveries = deliveries(&partition.remote, granted).take(asked).collect();
+                self.start(id, deliveries, permits, sent, now);
+            }
+        }
+        let takes = self.partitions.get(&id).map(NodePartition::takes_messages);
+        self.shares.set_paused(id, takes != Some(true));
+        if is_left && (is_full || found_expired) {
+            self.want_for(id, Wanted::MoreLeft, now);
+        } else if is_left {
+            // A claim that was limited by this node's fair share waits for a token instead, so that
+            // the other nodes get theirs.
+            self.timers.claim_at(id, now + CLAIM_AGAIN, now);
+        }
+    }
+
+    /// Starts the handlers of a claim.
+    pub(crate) fn start(
+        &mut self,
+        id: PartitionId,
+        deliveries: Vec<Delivery>,
+        permits: HandlerPermits,
+        sent: Instant,
+        now: Instant,
+    ) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return;
+        };
+        let claim = self.leases.next_number();
+        let lease = ClaimLease::new(claim, deliveries.clone(), sent, partition.lease);
+        let lease = Arc::new(lease);
+        self.leases.add(id, Arc::clone(&lease), &mut self.timers);
+        let guarded = deliveries.into_iter().enumerate().map(|(index, delivery)| {
+            let unsettled = partition.slots.unsettled_permit();
+            let guard = HandlerGuard::new(Arc::clone(&lease), index, &self.slots, unsettled);
+            (delivery, guard)
+        });
+        let guarded = guarded.collect();
+        self.start_handlers(id, guarded, permits, now).put_back();
+    }
+}
+
+/// Whether the queue has more messages to claim.
+fn leaves_messages(claim: &Claim) -> bool {
+    let header = &claim.header;
+    let is_due = header
+        .head_ms
+        .is_some_and(|head_ms| head_ms <= now_ms(header));
+    !header.paused && (claim.left > 0 || is_due)
+}

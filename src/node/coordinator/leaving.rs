@@ -1,0 +1,198 @@
+//! How a node gives up queues, and leaves partitions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::Error;
+use crate::node::coordinator::Coordinator;
+use crate::node::coordinator::event::Reply;
+use crate::node::coordinator::membership::leave;
+use crate::node::coordinator::membership::unwatch;
+use crate::node::coordinator::settings::CommandReply;
+use crate::node::hints::subscriptions::SubscriptionChange;
+use crate::node::hints::wakes::WakeUps;
+use crate::node::runtime::task::Task;
+use crate::node::state::partition::Phase;
+use crate::node::state::timers::Action;
+use crate::node::{PartitionId, QueueId};
+use crate::telemetry::events;
+
+impl Coordinator {
+    /// The queues that were removed and whose handlers have not ended.
+    pub(crate) fn removed_names(&self) -> BTreeSet<String> {
+        if !self.membership.is_draining() {
+            return BTreeSet::new();
+        }
+        let queues = self.membership.queues.values();
+        let removed = queues.filter(|queue| queue.removal.is_some());
+        removed.map(|queue| queue.name().to_owned()).collect()
+    }
+
+    /// Takes no more messages of the queue, and leaves it when its handlers have ended.
+    pub(crate) fn remove(&mut self, name: &str, reply: Option<CommandReply>) {
+        let Some(queue_id) = self.membership.by_name.remove(name) else {
+            if let Some(reply) = reply {
+                let error = Error::invalid(format!("queue {name}: the worker does not attend it"));
+                let _ = reply.send(Err(error));
+            }
+            return;
+        };
+        if reply.is_some() && !self.membership.patterns.is_empty() {
+            self.membership.excluded.insert(name.to_owned());
+        }
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        queue.removal = Some(reply.map(teller));
+        queue.entry.consumer.close();
+        let members: Vec<_> = queue.members.values().copied().collect();
+        self.leave_roster(queue_id);
+        for id in members {
+            self.leave_partition(id);
+        }
+        self.end_removed(queue_id);
+    }
+
+    /// Takes no more messages of a partition, and leaves it when its handlers have ended.
+    pub(crate) fn leave_partition(&mut self, id: PartitionId) {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        partition.phase = Phase::Draining;
+        partition.claim.stop();
+        if let Some(pulls) = partition.consumer.pulls() {
+            pulls.forget(id);
+        }
+        let (queue_id, tag) = (partition.queue, partition.remote.tag());
+        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
+            queue.members.remove(&tag);
+            queue.leaving.insert(tag, id);
+        }
+        self.membership.draining += 1;
+        self.wanting.remove(&id);
+        self.shares.set_paused(id, true);
+        self.return_token(id);
+        self.wake_lists.remove(id);
+        let _ = self
+            .membership
+            .subscriptions
+            .send(SubscriptionChange::Remove(id));
+    }
+
+    /// Attends a partition again whose handlers have not ended since the node began to leave it.
+    pub(crate) fn stay_in_partition(&mut self, id: PartitionId, rank: Option<usize>, now: Instant) {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        if !matches!(partition.phase, Phase::Draining) {
+            return;
+        }
+        partition.phase = Phase::Attending;
+        partition.rank = rank;
+        let (queue_id, remote) = (partition.queue, Arc::clone(&partition.remote));
+        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
+            queue.leaving.remove(&remote.tag());
+            queue.members.insert(remote.tag(), id);
+            if queue.pattern.is_none() {
+                self.wake_lists.add_named(id);
+            }
+        }
+        self.membership.draining = self.membership.draining.saturating_sub(1);
+        self.shares.set_paused(id, false);
+        self.timers.set_rank(id, rank);
+        self.subscribe(id, &remote);
+        self.timers.beat_at(id, now, now);
+        self.want(id, now);
+    }
+
+    /// Leaves the partitions that have no handlers and no unsettled deliveries any more.
+    pub(crate) fn end_drained(&mut self) {
+        if !self.membership.is_draining() {
+            return;
+        }
+        let mut drained = Vec::new();
+        for (id, partition) in &self.partitions {
+            let is_idle = !partition.claim.is_in_flight()
+                && !self.lost_claims.must_look_up(*id)
+                && self.shares.running(*id) == 0
+                && partition.slots.unsettled() == 0;
+            if is_idle && matches!(partition.phase, Phase::Draining) {
+                drained.push(*id);
+            }
+        }
+        for id in drained {
+            // A beat in flight must not reach Redis after the leave: it would register the node
+            // again.
+            if self.timers.is_in_flight(id, Action::Beat) {
+                continue;
+            }
+            self.timers.remove(id);
+            let Some(partition) = self.partitions.get_mut(&id) else {
+                continue;
+            };
+            partition.phase = Phase::Leaving;
+            let node = self.node.clone();
+            self.call(id, move |partition| async move {
+                leave(&partition, &node).await;
+                Reply::Left
+            });
+        }
+    }
+
+    /// The node has left a partition.
+    pub(crate) fn left(&mut self, id: PartitionId, now: Instant) {
+        let Some(partition) = self.partitions.remove(&id) else {
+            return;
+        };
+        let covered: BTreeSet<_> = self.wake.iter().flat_map(WakeUps::last_covered).collect();
+        let left = &mut self.membership.left;
+        left.insert(id, Arc::clone(&partition.remote));
+        left.retain(|id, _| covered.contains(id));
+        self.membership.draining = self.membership.draining.saturating_sub(1);
+        self.shares.remove(id, now);
+        self.busy.remove(&id);
+        self.membership.health.left(partition.name(), id);
+        self.membership.registered.remove(&partition.remote);
+        let queue_id = partition.queue;
+        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
+            queue.leaving.remove(&partition.remote.tag());
+        }
+        self.end_removed(queue_id);
+        // The roster may have given the partition back meanwhile, or the queue has no more than it.
+        self.attend_ranks(queue_id, now);
+        self.attend_only_home(queue_id, now);
+    }
+
+    /// Ends a removed queue of which nothing is left.
+    fn end_removed(&mut self, queue_id: QueueId) {
+        let Some(queue) = self
+            .membership
+            .queues
+            .get(&queue_id)
+            .filter(|queue| queue.is_over())
+        else {
+            return;
+        };
+        let name = queue.name().to_owned();
+        for at in queue.rosters() {
+            let node = self.node.clone();
+            self.tasks.spawn(Task::Call, async move {
+                unwatch(&at, &node).await;
+            });
+        }
+        self.shares.remove_group(queue_id);
+        self.membership.health.removed(&name);
+        events::worker_stopped(&name, &self.node);
+        let queue = self.membership.queues.remove(&queue_id);
+        if let Some(tell) = queue.and_then(|queue| queue.removal).flatten() {
+            tell();
+        }
+    }
+}
+
+/// Tells whoever removed a queue that the node has left it.
+fn teller(reply: CommandReply) -> Box<dyn FnOnce() + Send> {
+    // A caller that dropped its future needs no reply.
+    Box::new(move || drop(reply.send(Ok(()))))
+}

@@ -1,0 +1,386 @@
+//! The coordinator: the task that owns a node's timers and partitions, and makes the calls that they
+//! ask for.
+
+pub(crate) mod deputies;
+pub(crate) mod dispatch;
+pub(crate) mod event;
+pub(crate) mod granting;
+pub(crate) mod joining;
+pub(crate) mod leaving;
+pub(crate) mod look_ups;
+pub(crate) mod membership;
+pub(crate) mod pulling;
+pub(crate) mod recovered;
+pub(crate) mod refills;
+pub(crate) mod rosters;
+pub(crate) mod run;
+pub(crate) mod settings;
+pub(crate) mod tokens;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+use tokio_util::sync::CancellationToken;
+
+use crate::node::PartitionId;
+use crate::node::consumers::slots::NodeSlots;
+use crate::node::coordinator::event::{Event, Reply};
+use crate::node::coordinator::membership::Membership;
+use crate::node::coordinator::membership::leave;
+use crate::node::coordinator::membership::unwatch;
+use crate::node::hints::subscriptions::Hint;
+use crate::node::hints::wakes::{WakeUp, WakeUpList, WakeUps};
+use crate::node::runtime::precise_timer::PreciseTimer;
+use crate::node::runtime::task::Task;
+use crate::node::runtime::tasks::Tasks;
+use crate::node::state::beat_mode::BeatMode;
+use crate::node::state::claim_state::Wanted;
+use crate::node::state::leases::Leases;
+use crate::node::state::lost_claims::LostClaims;
+use crate::node::state::partition::NodePartition;
+use crate::node::state::ranking::{beat_interval, standing};
+use crate::node::state::share_groups::ShareGroups;
+use crate::node::state::timers::{Action, Due, NodeTimers};
+use crate::node::state::wake_lists::WakeLists;
+use crate::partition::Partition;
+use crate::telemetry::events;
+
+/// Shortest time between a beat and the beat after a resync: a subscription that fails repeatedly
+/// must not load the server with beats.
+const RESYNC_PAUSE: Duration = Duration::from_millis(100);
+
+/// How many beats a second the node sends at most because it starts or reconnects with many queues.
+pub(crate) const PACED_BEATS: u32 = 1_000;
+
+/// How many events are handled at most before due actions get a turn.
+const MAX_EVENTS: usize = 1_024;
+
+/// The signals that end a node, in their order.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    /// Claim no more.
+    pub(crate) claims: CancellationToken,
+    /// Set by the coordinator: no claim is in flight any more.
+    pub(crate) claimed: CancellationToken,
+    /// Drop the handlers.
+    pub(crate) abort: CancellationToken,
+    /// Leave all queues and end.
+    pub(crate) leave: CancellationToken,
+}
+
+pub(crate) struct Coordinator {
+    /// The id of this node.
+    pub(crate) node: String,
+    /// For replies to the calls that this task spawns.
+    pub(crate) sender: UnboundedSender<Event>,
+    pub(crate) stop: Stop,
+    pub(crate) tasks: Tasks,
+    pub(crate) timers: NodeTimers,
+    pub(crate) partitions: HashMap<PartitionId, NodePartition>,
+    pub(crate) shares: ShareGroups,
+    pub(crate) concurrency: usize,
+    pub(crate) wake_lists: WakeLists,
+    /// `None` once the node claims no more.
+    pub(crate) wake: Option<WakeUps>,
+    pub(crate) slots: Arc<NodeSlots>,
+    pub(crate) leases: Leases,
+    pub(crate) lost_claims: LostClaims,
+    pub(crate) membership: Membership,
+    /// The partitions that want to claim.
+    pub(crate) wanting: BTreeSet<PartitionId>,
+    /// The partitions with running handlers.
+    pub(crate) busy: BTreeSet<PartitionId>,
+    /// How many calls that give a wake-up token back are in flight.
+    pub(crate) returning: usize,
+    /// The end of the wait for more handlers before a claim.
+    pub(crate) gather_until: Option<Instant>,
+}
+
+impl Coordinator {
+    /// Runs until `stop.leave`. Then reports that the node leaves, so that another node becomes the
+    /// leader at once.
+    pub(crate) async fn run(mut self, mut events: UnboundedReceiver<Event>, timer: PreciseTimer) {
+        self.attend_initial(Instant::now());
+        loop {
+            self.cover_lists();
+            let next = earliest(self.timers.next(), self.gather_until);
+            let claims_stop = self.stop.claims.clone();
+            let slots = Arc::clone(&self.slots);
+            let may_wait = self.shares.free() > 0;
+            tokio::select! {
+                () = self.stop.leave.cancelled() => break,
+                Some(event) = events.recv() => self.handle(event),
+                wake_up = woken(&mut self.wake, may_wait) => self.woken(wake_up, Instant::now()),
+                () = slots.freed() => {}
+                () = timer.wait(next) => {}
+                () = claims_stop.cancelled(), if self.wake.is_some() => self.stop_claiming(),
+            }
+            // Events first: a reply that has arrived may make a due action unnecessary.
+            for _ in 0..MAX_EVENTS {
+                let Ok(event) = events.try_recv() else { break };
+                self.handle(event);
+            }
+            let now = Instant::now();
+            while let Some(due) = self.timers.pop(now) {
+                match due {
+                    Due::Act(id, action) => self.perform(id, action, now),
+                    Due::Watch(queue) => self.watch(queue, now),
+                }
+            }
+            self.dispatch(now);
+            self.report_claimed();
+        }
+        self.leave_all(events).await;
+    }
+
+    pub(crate) fn handle(&mut self, event: Event) {
+        let now = Instant::now();
+        match event {
+            Event::Reply(id, reply) => self.answered(id, reply, now),
+            Event::Hint(hint) => self.hinted(&hint, now),
+            Event::Found(found) => self.found(found, now),
+            Event::Command(command) => self.command(command, now),
+            Event::Watched(queue, sent, tag, result) => {
+                self.watched(queue, sent, (tag, result), now);
+            }
+            Event::Mapped(queue, read) => self.mapped(queue, read, now),
+        }
+    }
+
+    fn hinted(&mut self, hint: &Hint, now: Instant) {
+        match *hint {
+            Hint::Notice(id, due_ms) => {
+                if let Some(partition) = self.partitions.get_mut(&id) {
+                    partition.noticed(due_ms, &mut self.timers, now);
+                }
+            }
+            Hint::Subscribed(id) => {
+                // After a lost connection, this hint comes for every queue: spread the beats.
+                let spread_ms = self.partitions.len() as u64 * 1_000 / u64::from(PACED_BEATS);
+                let Some(partition) = self.partitions.get_mut(&id) else {
+                    return;
+                };
+                partition.is_subscribed = true;
+                let spread = Duration::from_millis(fastrand::u64(..=spread_ms.min(9_000)));
+                let beat_at = (partition.last_beat + RESYNC_PAUSE).max(now) + spread;
+                self.timers.beat_at(id, beat_at, now);
+            }
+            Hint::Lost(id) => {
+                if let Some(partition) = self.partitions.get_mut(&id) {
+                    partition.is_subscribed = false;
+                    partition.unpark(&mut self.timers, now);
+                }
+            }
+        }
+    }
+
+    fn answered(&mut self, id: PartitionId, reply: Reply, now: Instant) {
+        if matches!(reply, Reply::TokenReturned) {
+            // Also for a queue that the node has left meanwhile: `report_claimed` waits for it.
+            self.returning = self.returning.saturating_sub(1);
+            return;
+        }
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let timers = &mut self.timers;
+        match reply {
+            Reply::Beat { sent, mode, result } => {
+                timers.completed(id, Action::Beat, now, Duration::ZERO);
+                let is_leader = result.as_ref().is_ok_and(|beat| beat.leader);
+                let usual = beat_interval(partition.rank, is_leader);
+                let interval = mode.beat_interval(usual, fastrand::f64());
+                timers.beat_at(id, sent + interval, now);
+                let health = &self.membership.health;
+                match result {
+                    Ok(beat) => {
+                        self.membership.crowd.saw(beat.nodes);
+                        let is_parked = matches!(mode, BeatMode::Parked(_));
+                        health.beaten(partition.name(), id, sent, beat.leader, is_parked);
+                        let has_ready = partition.beat_answered(&beat, sent, timers, now);
+                        // Its claim is on the way; the beat is for the case that it is not.
+                        let is_owed = partition.consumer.must_ask(id);
+                        self.shares.set_paused(id, !partition.takes_messages());
+                        if has_ready {
+                            self.want(id, now);
+                        } else if is_owed {
+                            self.want_for(id, Wanted::Pulled, now);
+                        }
+                        if beat.header.incarnation.is_empty() {
+                            self.look_for_map(id);
+                        } else {
+                            self.needs_no_search(id);
+                        }
+                        self.check_epoch(id, beat.header.epoch);
+                        self.refill(id, &beat, now);
+                    }
+                    Err(error) => {
+                        health.failed(partition.name(), id, &error);
+                        partition.beat_failed(&error, timers, now);
+                        self.look_for_map(id);
+                    }
+                }
+            }
+            Reply::Promoted(result) => {
+                partition.moved(Action::Promote, &result, timers, now);
+                if result.is_ok() && !self.covers(id) {
+                    // No wake-up token reaches this node.
+                    self.want(id, now);
+                }
+            }
+            Reply::Reaped(result) => partition.moved(Action::Reap, &result, timers, now),
+            Reply::Claimed(claimed) => self.claimed(id, *claimed, now),
+            Reply::LookedUp(grant) => self.looked_up(id, *grant, now),
+            Reply::Refilled(reply) => self.refilled(id, *reply, now),
+            Reply::TokenReturned => {}
+            Reply::Left => self.left(id, now),
+        }
+    }
+
+    pub(crate) fn perform(&mut self, id: PartitionId, action: Action, now: Instant) {
+        match action {
+            Action::Promote => {
+                if !self.claims_instead(id, now) {
+                    self.call(id, |partition| async move {
+                        Reply::Promoted(partition.promote().await)
+                    });
+                }
+            }
+            Action::Reap => {
+                self.call(id, |partition| async move {
+                    Reply::Reaped(partition.reap().await)
+                });
+            }
+            Action::Beat => self.beat(id, now),
+            Action::Claim => self.want(id, now),
+            Action::CheckLeases(claim) => {
+                for (lease, one) in self.leases.check(id, claim, &mut self.timers, now) {
+                    let extension = async move { lease.extend(one).await };
+                    self.tasks.spawn(Task::Extension, extension);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn beat(&mut self, id: PartitionId, now: Instant) {
+        let is_covered = self.covers(id);
+        let is_busy = self.busy.contains(&id);
+        let is_leader = self.timers.is_leader(id, now);
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let mode = partition.beat_mode(is_covered, is_busy, now);
+        partition.last_mode = mode;
+        partition.last_beat = now;
+        let may_park = partition.may_park_soon();
+        partition.has_beaten = true;
+        if matches!(mode, BeatMode::Parked(_)) {
+            self.wake_lists.deactivate(id);
+        } else if partition.is_attending() && !may_park {
+            self.wake_lists.activate(id);
+        }
+        let presence = mode.presence(standing(partition.rank));
+        let reports = partition.reports(is_leader, now);
+        let node = self.node.clone();
+        self.call(id, move |partition| async move {
+            Reply::Beat {
+                sent: now,
+                mode,
+                result: partition.beat(&node, presence, reports).await,
+            }
+        });
+    }
+
+    /// Makes a call in a task of its own; its reply comes back as an event.
+    pub(crate) fn call<F: Future<Output = Reply> + Send + 'static>(
+        &self,
+        id: PartitionId,
+        call: impl FnOnce(Arc<Partition>) -> F,
+    ) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return;
+        };
+        let call = call(Arc::clone(&partition.remote));
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Reply(id, call.await));
+        });
+    }
+
+    /// Whether the blocking pop in flight, or the next one, covers the wake-up list of this queue.
+    pub(crate) fn covers(&self, id: PartitionId) -> bool {
+        self.wake.as_ref().is_some_and(|wake| wake.covers(id))
+    }
+
+    /// Hands the lists to the blocking pop, if they changed.
+    pub(crate) fn cover_lists(&mut self) {
+        if let Some(wake) = &mut self.wake
+            && self.wake_lists.take_changed()
+        {
+            let list = |id| {
+                let partition = self.partitions.get(&id)?;
+                Some(WakeUpList {
+                    partition: id,
+                    queue_name: partition.name().to_owned(),
+                    key: partition.remote.keys().wake.clone(),
+                    route: partition.remote.route().clone(),
+                })
+            };
+            wake.listen(self.wake_lists.lists().filter_map(list).collect());
+        }
+    }
+
+    /// Leaves all queues.
+    async fn leave_all(&mut self, mut events: UnboundedReceiver<Event>) {
+        // A beat in flight must not reach Redis after the leave: it would register the node again.
+        let tasks = self.tasks.clone();
+        let ids: Vec<_> = self.partitions.keys().copied().collect();
+        for id in ids {
+            while self.timers.is_in_flight(id, Action::Beat) {
+                tokio::select! {
+                    Some(event) = events.recv() => self.handle(event),
+                    // If the beat's own task panicked, no reply comes.
+                    () = tasks.happened() => break,
+                }
+            }
+        }
+        // A dropped worker may have claims in flight. Later replies fail to be sent, and the tasks of
+        // their claims release the messages. The handlers of those that came release theirs.
+        events.close();
+        while let Ok(event) = events.try_recv() {
+            self.handle(event);
+        }
+        let mut leaves = tokio::task::JoinSet::new();
+        for at in self.rosters() {
+            let node = self.node.clone();
+            leaves.spawn(async move { unwatch(&at, &node).await });
+        }
+        for (_, partition) in self.partitions.drain() {
+            let node = self.node.clone();
+            let registered = Arc::clone(&self.membership.registered);
+            leaves.spawn(async move {
+                leave(&partition.remote, &node).await;
+                registered.remove(&partition.remote);
+            });
+        }
+        leaves.join_all().await;
+        for queue in self.membership.queues.values() {
+            events::worker_stopped(queue.name(), &self.node);
+        }
+    }
+}
+
+/// The next wake-up. Starts no pop while no handler is free, so that other nodes get the tokens.
+async fn woken(wake: &mut Option<WakeUps>, may_start: bool) -> WakeUp {
+    match wake {
+        Some(wake) => wake.wait(may_start).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn earliest(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    one.into_iter().chain(other).min()
+}

@@ -1,0 +1,315 @@
+//! The partitions of a queue with a map: which of them the coordinator attends, by the roster at the
+//! home.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::node::coordinator::Coordinator;
+use crate::node::coordinator::deputies::watch_first;
+use crate::node::coordinator::event::Event;
+use crate::node::coordinator::membership::unwatch;
+use crate::node::runtime::task::Task;
+use crate::node::state::queue::NodeQueue;
+use crate::node::state::roster_watch::RosterWatch;
+use crate::node::state::timers::Due;
+use crate::node::{PartitionId, QueueId};
+use crate::partition::Partition;
+use crate::protocol::partition_map::Tag;
+use crate::protocol::results::administer::Watched;
+use crate::router::Partitions;
+use crate::server::patience::reconnect_delays;
+use crate::telemetry::events;
+
+/// The rank of a node that is about to leave: it promotes 0.2 s after the due time.
+const LAST_RANK: usize = 8;
+/// A leader whose handlers are all busy asks for help if messages of its partition wait for so
+/// long.
+const OVERDUE: Duration = Duration::from_millis(200);
+
+impl Coordinator {
+    /// A reply of a partition carried this epoch: reads the map again if the node has another one.
+    pub(crate) fn check_epoch(&mut self, id: PartitionId, epoch: Option<u64>) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return;
+        };
+        let (queue_id, tag) = (partition.queue, partition.remote.tag());
+        self.compare_epoch(queue_id, tag, epoch);
+    }
+
+    fn compare_epoch(&mut self, queue_id: QueueId, tag: Tag, epoch: Option<u64>) {
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        let watch = queue.watch.as_ref();
+        let known = watch.and_then(|watch| watch.partitions.epoch());
+        // Another partition than the home may have the map of a moment ago.
+        let is_news = match tag {
+            Tag::Home => epoch != known,
+            Tag::Numbered(_) => epoch > known,
+        };
+        if !is_news || queue.is_reading_map || queue.removal.is_some() {
+            return;
+        }
+        queue.is_reading_map = true;
+        let (router, sender) = (Arc::clone(&queue.entry.router), self.sender.clone());
+        self.tasks.spawn(Task::Call, async move {
+            let seen = router.current();
+            let read = router.confirm(&seen, epoch).await;
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Mapped(queue_id, read));
+        });
+    }
+
+    /// The map of a queue was read.
+    pub(crate) fn mapped(
+        &mut self,
+        queue_id: QueueId,
+        read: Result<Arc<Partitions>, Error>,
+        now: Instant,
+    ) {
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        queue.is_reading_map = false;
+        let partitions = match read {
+            Ok(partitions) => partitions,
+            Err(error) => {
+                let then = "it is read again after the next beat";
+                return events::call_failed(queue.name(), "map", &error, then);
+            }
+        };
+        if queue.removal.is_some() {
+            return;
+        }
+        match &mut queue.watch {
+            Some(watch) if partitions.map().is_some() => {
+                watch.remap(&partitions, &self.node);
+                self.attend_ranks(queue_id, now);
+            }
+            None if partitions.map().is_some() => {
+                queue.watch = RosterWatch::of(&partitions, &self.node);
+                self.watch(queue_id, now);
+            }
+            Some(_) => self.attend_home_alone(queue_id, now),
+            None => {}
+        }
+    }
+
+    /// The queue has one partition again.
+    fn attend_home_alone(&mut self, queue_id: QueueId, now: Instant) {
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        if let Some(watch) = queue.watch.take() {
+            self.timers.cancel(watch.timer);
+        }
+        let members = queue.members.iter();
+        let gone = members.filter(|(tag, _)| **tag != Tag::Home);
+        let gone: Vec<_> = gone.map(|(_, id)| *id).collect();
+        for id in gone {
+            self.leave_partition(id);
+        }
+        self.attend_partition(queue_id, Tag::Home, None, now);
+    }
+
+    /// Whether a handler would be free for the queue's messages.
+    fn has_free_handlers(&self, queue: &NodeQueue) -> bool {
+        let mut members = queue.members.values();
+        members.any(|id| self.shares.free_for(*id) > 0)
+    }
+
+    /// Takes this node out of the roster, because it takes no more messages of the queue. It keeps
+    /// its partitions until its handlers have ended, behind the nodes that attend them now.
+    pub(crate) fn leave_roster(&mut self, queue_id: QueueId) {
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        let Some(watch) = &mut queue.watch else {
+            return;
+        };
+        self.timers.cancel(watch.timer.take());
+        for id in queue.members.values() {
+            if let Some(partition) = self.partitions.get_mut(id) {
+                partition.rank = Some(LAST_RANK);
+                self.timers.set_rank(*id, Some(LAST_RANK));
+            }
+        }
+        let node = self.node.clone();
+        for at in queue.rosters() {
+            let node = node.clone();
+            self.tasks.spawn(Task::Call, async move {
+                unwatch(&at, &node).await;
+            });
+        }
+    }
+
+    /// Watches the roster now.
+    pub(crate) fn watch(&mut self, queue_id: QueueId, now: Instant) {
+        if self.wake.is_none() {
+            return; // the node is about to end
+        }
+        self.make_deputies(queue_id);
+        let help = self.overdue_partitions(queue_id, now);
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        let mut at = vec![Arc::clone(&queue.home)];
+        let Some(watch) = queue.watch.as_mut().filter(|watch| !watch.is_watching) else {
+            return;
+        };
+        at.extend_from_slice(watch.deputies());
+        watch.is_watching = true;
+        watch.timer = None;
+        let (node, known) = (self.node.clone(), (watch.watched_at, watch.number));
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            let (tag, watched) = watch_first(&at, &node, known, &help).await;
+            let _ = sender.send(Event::Watched(queue_id, now, tag, watched));
+        });
+    }
+
+    /// The partitions that this node leads and cannot keep up with.
+    fn overdue_partitions(&self, queue_id: QueueId, now: Instant) -> Vec<Tag> {
+        let Some(queue) = self.membership.queues.get(&queue_id) else {
+            return Vec::new();
+        };
+        if self.has_free_handlers(queue) {
+            return Vec::new();
+        }
+        let is_overdue = |id: &PartitionId| {
+            self.timers.is_leader(*id, now)
+                && self.partitions.get(id).is_some_and(|partition| {
+                    partition.takes_messages() && partition.oldest.waited(now) >= OVERDUE
+                })
+        };
+        let members = queue.members.iter();
+        let overdue = members.filter(|(_, id)| is_overdue(id));
+        overdue.map(|(tag, _)| *tag).collect()
+    }
+
+    /// A partition answered a watch that was sent at `sent`.
+    pub(crate) fn watched(
+        &mut self,
+        queue_id: QueueId,
+        sent: Instant,
+        (tag, result): (Tag, Result<Watched, Error>),
+        now: Instant,
+    ) {
+        let Some(queue) = self.membership.queues.get(&queue_id) else {
+            return;
+        };
+        let has_free_handlers = self.has_free_handlers(queue);
+        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+            return;
+        };
+        let Some(watch) = queue.watch.as_mut() else {
+            return;
+        };
+        watch.is_watching = false;
+        if self.wake.is_none() || queue.removal.is_some() {
+            // The watch may have reached Redis after the node had left the roster.
+            return self.leave_roster(queue_id);
+        }
+        let interval = watch.watch_interval(fastrand::f64());
+        let at = match result {
+            Ok(watched) => {
+                watch.watched(tag, &watched, has_free_handlers, now);
+                self.membership.crowd.saw(watch.nodes());
+                self.attend_ranks(queue_id, now);
+                self.compare_epoch(queue_id, tag, watched.header.epoch);
+                sent + interval
+            }
+            Err(error) => {
+                watch.failures = watch.failures.saturating_add(1);
+                let pause = reconnect_delays().delay(watch.failures, fastrand::f64());
+                let then = "the node goes on with the last roster";
+                events::call_failed(queue.name(), "watch", &error, then);
+                now + if error.is_retryable() {
+                    pause
+                } else {
+                    interval
+                }
+            }
+        };
+        let timer = self.timers.schedule(Due::Watch(queue_id), at);
+        let queue = self.membership.queues.get_mut(&queue_id);
+        if let Some(watch) = queue.and_then(|queue| queue.watch.as_mut()) {
+            watch.timer = timer;
+        }
+    }
+
+    /// Attends what the roster gives to this node, and leaves the rest.
+    pub(crate) fn attend_ranks(&mut self, queue_id: QueueId, now: Instant) {
+        let Some(queue) = self.membership.queues.get(&queue_id) else {
+            return;
+        };
+        let watch = queue.watch.as_ref().filter(|_| queue.removal.is_none());
+        let Some(wanted) = watch.and_then(RosterWatch::ranks) else {
+            return;
+        };
+        let members = queue.members.iter();
+        let gone = members.filter(|(tag, _)| !wanted.contains_key(tag));
+        let gone: Vec<_> = gone.map(|(_, id)| *id).collect();
+        for id in gone {
+            self.leave_partition(id);
+        }
+        for (tag, rank) in wanted {
+            self.attend_partition(queue_id, tag, Some(rank), now);
+        }
+    }
+
+    /// Attends the home of a queue without a map, unless it is attended already.
+    pub(crate) fn attend_only_home(&mut self, queue_id: QueueId, now: Instant) {
+        let queue = self.membership.queues.get(&queue_id);
+        let has_map = queue.is_none_or(|it| it.watch.is_some() || it.removal.is_some());
+        if !has_map {
+            self.attend_partition(queue_id, Tag::Home, None, now);
+        }
+    }
+
+    /// Attends a partition from now on, at this rank; `None`: it is the only one.
+    fn attend_partition(&mut self, queue_id: QueueId, tag: Tag, rank: Option<usize>, now: Instant) {
+        if self.wake.is_none() {
+            return; // the node is about to end
+        }
+        let Some(queue) = self.membership.queues.get(&queue_id) else {
+            return;
+        };
+        if let Some(id) = queue.members.get(&tag) {
+            if let Some(partition) = self.partitions.get_mut(id) {
+                partition.rank = rank;
+                self.timers.set_rank(*id, rank);
+            }
+            return;
+        }
+        if let Some(id) = queue.leaving.get(&tag).copied() {
+            // Its handlers have not ended; if the leave is in flight already, it is attended again
+            // after that.
+            self.stay_in_partition(id, rank, now);
+            return;
+        }
+        let home = Arc::clone(&queue.home);
+        let remote = match (tag, &queue.watch) {
+            (Tag::Home, _) => home,
+            (_, Some(watch)) => {
+                let list = watch.partitions.list().iter();
+                let Some(partition) = { list }.find(|partition| partition.tag() == tag) else {
+                    return;
+                };
+                self.on_servers(&Arc::clone(partition))
+            }
+            _ => return,
+        };
+        self.add_member(queue_id, remote, rank, now);
+    }
+
+    /// The partitions whose rosters have this node.
+    pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
+        let queues = self.membership.queues.values();
+        queues.flat_map(NodeQueue::rosters).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

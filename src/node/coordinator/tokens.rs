@@ -1,0 +1,104 @@
+//! Which wake-up tokens the coordinator takes, and which it gives back.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::node::PartitionId;
+use crate::node::coordinator::Coordinator;
+use crate::node::coordinator::event::{Event, Reply};
+use crate::node::hints::wakes::{WakeUp, WakeUps};
+use crate::node::runtime::task::Task;
+use crate::node::state::partition::NodePartition;
+use crate::telemetry::events;
+
+/// For claims of 0 messages: they lease nothing.
+const ANY_LEASE_MS: u64 = 1;
+
+impl Coordinator {
+    /// A wake-up token came, or the pop failed and may have lost some.
+    pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
+        match wake_up {
+            WakeUp::Token(id) => {
+                let partition = self.partitions.get_mut(&id);
+                let Some(partition) = partition.filter(|partition| partition.is_attending()) else {
+                    // The partition was removed while the pop covered its list.
+                    self.return_token(id);
+                    self.membership.left.remove(&id);
+                    return;
+                };
+                // Scripts write no tokens while the queue is paused.
+                partition.resumed();
+                let in_flight = partition.claim.is_in_flight();
+                let is_needed = partition.consumer.is_needed();
+                self.shares.set_paused(id, false);
+                self.collect_ended();
+                if is_needed && (in_flight || self.shares.free_for(id) > 0) {
+                    self.want(id, now);
+                } else {
+                    // No handler is free here, or no pull waits: pass the token on to another node.
+                    self.return_token(id);
+                    self.wake_lists.refuse(id);
+                }
+            }
+            WakeUp::Failed(covered) => {
+                for id in covered {
+                    if self.partitions.get(&id).is_some_and(is_open) {
+                        self.want(id, now);
+                    } else {
+                        self.return_token(id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Claims for partitions whose last token was refused, as soon as they have a handler.
+    pub(crate) fn accept_refused(&mut self, now: Instant) {
+        let accepted: Vec<_> = self
+            .wake_lists
+            .refused()
+            .filter(|id| {
+                self.shares.free_for(*id) > 0 && self.partitions.get(id).is_some_and(is_open)
+            })
+            .collect();
+        for id in accepted {
+            self.wake_lists.accept(id);
+            self.want(id, now);
+            // Until a pop covers the list again, notices must report new work.
+            self.timers.beat_at(id, now, now);
+        }
+    }
+
+    /// The partitions of which the last pop may have taken a token, and those that the next one covers.
+    pub(crate) fn token_lists(&self) -> BTreeSet<PartitionId> {
+        let last = self.wake.iter().flat_map(WakeUps::last_covered);
+        self.wake_lists.lists().chain(last).collect()
+    }
+
+    /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
+    pub(crate) fn return_token(&mut self, id: PartitionId) {
+        let attended = self.partitions.get(&id);
+        let partition = attended
+            .map(|partition| &partition.remote)
+            .or_else(|| self.membership.left.get(&id));
+        let Some(partition) = partition.map(Arc::clone) else {
+            return;
+        };
+        self.returning += 1;
+        let sender = self.sender.clone();
+        self.tasks.spawn(Task::Call, async move {
+            if let Err(error) = partition.claim(0, ANY_LEASE_MS).await {
+                let then = "a beat wakes the other nodes within a second";
+                events::call_failed(partition.queue_name(), "wake", &error, then);
+            }
+            // The coordinator may have stopped.
+            let _ = sender.send(Event::Reply(id, Reply::TokenReturned));
+        });
+    }
+}
+
+/// Whether the node may use a token of the partition.
+fn is_open(partition: &NodePartition) -> bool {
+    partition.is_attending() && partition.consumer.is_needed()
+}

@@ -1,0 +1,154 @@
+//! Claims whose reply was lost: their tokens find what they granted. Pure.
+//!
+//! The node reads the lease of the token before it claims again. If the lease holds nothing, the
+//! next claim has the same token: should the lost one be executed late, only one of the two grants.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::error::{Applied, Error};
+use crate::model::lease_token::LeaseToken;
+use crate::node::PartitionId;
+#[cfg(feature = "harness")]
+use crate::server::harness;
+
+/// A claim by a token that the node drew.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnClaim {
+    pub(crate) token: LeaseToken,
+    /// When a claim with this token was sent first: a lease of the token began then or later.
+    pub(crate) sent: Instant,
+    /// The shortest lease of the claims with this token.
+    pub(crate) lease_ms: u64,
+}
+
+/// The claims without a reply, by partition.
+#[derive(Default)]
+pub(crate) struct LostClaims(BTreeMap<PartitionId, LostClaim>);
+
+struct LostClaim {
+    claim: OwnClaim,
+    /// Whether its lease was read, and held nothing.
+    was_empty: bool,
+}
+
+impl LostClaims {
+    /// A claim granted so many messages, or ended with an error. The token of a lost claim is kept
+    /// until a claim with it grants messages: before that, the lost one may still be executed.
+    pub(crate) fn ended(
+        &mut self,
+        id: PartitionId,
+        claim: Option<OwnClaim>,
+        result: Result<usize, &Error>,
+    ) {
+        #[cfg(feature = "harness")]
+        if harness::forgets_lost_claims() {
+            return;
+        }
+        let Some(claim) = claim else {
+            return;
+        };
+        match result {
+            Ok(1..) => drop(self.0.remove(&id)),
+            Err(error) if may_have_granted(error) => {
+                let was_empty = false;
+                self.0.insert(id, LostClaim { claim, was_empty });
+            }
+            _ => {}
+        }
+    }
+
+    /// The next claim of the partition, under this lease. It names `node`, whose handlers get the
+    /// messages. A pull may live longer than the node, as a consumer over HTTP does.
+    pub(crate) fn next(
+        &self,
+        id: PartitionId,
+        lease_ms: u64,
+        node: Option<&str>,
+        now: Instant,
+    ) -> OwnClaim {
+        match self.0.get(&id) {
+            Some(LostClaim { claim, .. }) => OwnClaim {
+                lease_ms: lease_ms.min(claim.lease_ms),
+                ..*claim
+            },
+            None => OwnClaim {
+                token: LeaseToken::of_node(node),
+                sent: now,
+                lease_ms,
+            },
+        }
+    }
+
+    /// Whether the lease of a claim is to be read before the next claim.
+    pub(crate) fn must_look_up(&self, id: PartitionId) -> bool {
+        self.0.get(&id).is_some_and(|lost| !lost.was_empty)
+    }
+
+    /// The partitions with such a claim.
+    pub(crate) fn partitions(&self) -> Vec<PartitionId> {
+        self.0.keys().copied().collect()
+    }
+
+    pub(crate) fn of(&self, id: PartitionId) -> Option<OwnClaim> {
+        self.0.get(&id).map(|lost| lost.claim)
+    }
+
+    /// The lease of the claim was read, and held nothing.
+    pub(crate) fn was_empty(&mut self, id: PartitionId) {
+        if let Some(lost) = self.0.get_mut(&id) {
+            lost.was_empty = true;
+        }
+    }
+
+    /// The token must not be used again, or the partition is left.
+    pub(crate) fn forget(&mut self, id: PartitionId) {
+        self.0.remove(&id);
+    }
+}
+
+/// Whether a claim that ended with this error may have granted messages, or has.
+pub(crate) fn may_have_granted(error: &Error) -> bool {
+    error.is_held() || error.was_applied() != Applied::No
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn lost_token_is_used_until_a_claim_with_it_grants() {
+        let id = PartitionId(1);
+        let error = |applied| Error::new(ErrorKind::Unavailable, applied, "away");
+        let (unknown, refused) = (error(Applied::Unknown), error(Applied::No));
+        let mut lost = LostClaims::default();
+        let first = lost.next(id, 30, None, Instant::now());
+        lost.ended(id, Some(first), Err(&unknown));
+        let found_nothing = |lost: &mut LostClaims| {
+            assert!(lost.must_look_up(id));
+            lost.was_empty(id);
+        };
+        found_nothing(&mut lost);
+        for (lease_ms, result) in [
+            (30, Err(&unknown)),
+            (30, Err(&refused)),
+            (30, Ok(0)),
+            (40, Err(&unknown)),
+            (20, Err(&unknown)),
+        ] {
+            let claim = lost.next(id, lease_ms, None, Instant::now());
+            assert_eq!(claim.token, first.token, "{lease_ms} ms, {result:?}");
+            lost.ended(id, Some(claim), result);
+            if result.is_err_and(may_have_granted) {
+                found_nothing(&mut lost);
+            }
+        }
+        // A claim with a token of its caller tells nothing of it.
+        lost.ended(id, None, Ok(1));
+        let last = lost.next(id, 40, None, Instant::now());
+        assert_eq!((last.token, last.lease_ms), (first.token, 20));
+        lost.ended(id, Some(last), Ok(1));
+        assert_ne!(lost.next(id, 40, None, Instant::now()).token, first.token);
+    }
+}

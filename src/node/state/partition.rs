@@ -1,0 +1,366 @@
+//! One partition of a queue as a node attends it: what the replies told of it, and what to do about
+//! that. Most queues have one partition.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::Error;
+use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::handling::HandlerContext;
+use crate::node::consumers::slots::QueueSlots;
+use crate::node::state::beat_mode::{BeatMode, PARK_AHEAD};
+use crate::node::state::claim_state::ClaimState;
+use crate::node::state::newest_reply::{NewestReply, Verdict};
+use crate::node::state::oldest_due::OldestDue;
+use crate::node::state::refills::RefillState;
+use crate::node::state::reporting::Reporting;
+use crate::node::state::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
+use crate::node::{PartitionId, QueueId};
+use crate::partition::Partition;
+use crate::protocol::counts::MAX_CLAIM;
+use crate::protocol::replies::Header;
+use crate::protocol::results::administer::{Beat, Moved};
+use crate::server::patience::reconnect_delays;
+use crate::telemetry::events;
+use crate::telemetry::metrics::Count;
+
+/// Whether the node takes messages of a partition.
+pub(crate) enum Phase {
+    Attending,
+    /// The queue was removed, or the partition is another node's; its handlers and settlements end.
+    Draining,
+    /// The node's leave is in flight.
+    Leaving,
+}
+
+/// A partition and all that the node knows of it.
+pub(crate) struct NodePartition {
+    pub(crate) id: PartitionId,
+    pub(crate) queue: QueueId,
+    /// How many nodes come before this one; `None` if the queue has one partition.
+    pub(crate) rank: Option<usize>,
+    pub(crate) remote: Arc<Partition>,
+    pub(crate) consumer: Consumer,
+    pub(crate) context: Arc<HandlerContext>,
+    pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    /// How many handlers it may have at most.
+    pub(crate) max_handlers: usize,
+    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) claim: ClaimState,
+    /// How many messages the next claim may get, as far as the last one tells.
+    pub(crate) expected: usize,
+    pub(crate) oldest: OldestDue,
+    pub(crate) phase: Phase,
+    /// What the last beat said.
+    pub(crate) last_mode: BeatMode,
+    /// For how long the node may be silent about it, if it may.
+    pub(crate) silence: Option<Duration>,
+    /// Whether notices arrive.
+    pub(crate) is_subscribed: bool,
+    pub(crate) last_beat: Instant,
+    pub(crate) has_beaten: bool,
+    pub(crate) refills: RefillState,
+    reporting: Reporting,
+    newest: NewestReply,
+    seen: Seen,
+    /// Failed calls since the last beat that succeeded.
+    failures: u32,
+    /// Failed beats since the last beat that succeeded.
+    failed_beats: u32,
+}
+
+/// What a node needs to attend a partition.
+pub(crate) struct Setup {
+    pub(crate) id: PartitionId,
+    pub(crate) queue: QueueId,
+    pub(crate) rank: Option<usize>,
+    pub(crate) remote: Arc<Partition>,
+    pub(crate) consumer: Consumer,
+    pub(crate) context: Arc<HandlerContext>,
+    pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    pub(crate) max_handlers: usize,
+    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) silence: Option<Duration>,
+    pub(crate) now: Instant,
+}
+
+/// The state of the partition by the newest reply or notice.
+#[derive(Default)]
+struct Seen {
+    /// When the first scheduled message is due.
+    head: Option<Instant>,
+    has_leases: bool,
+    /// Whether messages were ready.
+    has_ready: bool,
+    is_paused: bool,
+}
+
+impl NodePartition {
+    pub(crate) fn new(setup: Setup) -> Self {
+        Self {
+            id: setup.id,
+            queue: setup.queue,
+            rank: setup.rank,
+            remote: setup.remote,
+            consumer: setup.consumer,
+            context: setup.context,
+            lease: setup.lease,
+            lease_ms: setup.lease_ms,
+            max_handlers: setup.max_handlers,
+            slots: setup.slots,
+            silence: setup.silence,
+            last_beat: setup.now,
+            has_beaten: false,
+            claim: ClaimState::default(),
+            expected: MAX_CLAIM,
+            oldest: OldestDue::new(),
+            phase: Phase::Attending,
+            last_mode: BeatMode::Listening,
+            is_subscribed: false,
+            refills: RefillState::default(),
+            reporting: Reporting::default(),
+            newest: NewestReply::default(),
+            seen: Seen::default(),
+            failures: 0,
+            failed_beats: 0,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.remote.queue_name()
+    }
+
+    /// Something shows that the queue is no longer paused.
+    pub(crate) fn resumed(&mut self) {
+        self.seen.is_paused = false;
+    }
+
+    /// Whether the queue has not been removed.
+    pub(crate) fn is_attending(&self) -> bool {
+        matches!(self.phase, Phase::Attending)
+    }
+
+    /// Whether the node may claim messages of it.
+    pub(crate) fn takes_messages(&self) -> bool {
+        self.is_attending() && (!self.seen.is_paused || self.consumer.must_ask(self.id))
+    }
+
+    /// What a beat that is sent now says. `is_covered`: the blocking pop covers the wake-up list.
+    pub(crate) fn beat_mode(&self, is_covered: bool, is_busy: bool, now: Instant) -> BeatMode {
+        // Without a subscription, only beats report new work.
+        match self.silence.filter(|_| self.is_subscribed) {
+            Some(silence) if !is_busy && self.unpark_at(now).is_none_or(|at| at > now) => {
+                BeatMode::Parked(silence)
+            }
+            _ if is_covered || !self.is_subscribed => BeatMode::Listening,
+            _ => BeatMode::ByNotice,
+        }
+    }
+
+    /// Whether no beat was sent yet, and the partition may be parked when its channel is subscribed
+    /// to: thousands of queues that a pattern finds are parked a moment later.
+    pub(crate) fn may_park_soon(&self) -> bool {
+        !self.has_beaten && self.silence.is_some()
+    }
+
+    /// Whether a beat that is sent now reports what the handlers of this node took.
+    pub(crate) fn reports(&mut self, is_leader: bool, now: Instant) -> bool {
+        let has_times = self.remote.has_times();
+        self.reporting.is_due(has_times, is_leader, now)
+    }
+
+    /// When this queue can no longer be parked, as far as is known.
+    fn unpark_at(&self, now: Instant) -> Option<Instant> {
+        let is_active = self.seen.has_leases
+            || self.seen.has_ready
+            || self.failures > 0
+            || self.claim.is_active()
+            || self.slots.unsettled() > 0;
+        if is_active {
+            return Some(now);
+        }
+        let head = self.seen.head?;
+        Some(head.checked_sub(PARK_AHEAD).map_or(now, |at| at.max(now)))
+    }
+
+    /// Beats as soon as a parked queue is quiet no more.
+    pub(crate) fn unpark(&self, timers: &mut NodeTimers, now: Instant) {
+        if matches!(self.last_mode, BeatMode::Parked(_))
+            && let Some(at) = self.unpark_at(now)
+        {
+            timers.beat_at(self.id, at, now);
+        }
+    }
+
+    /// A notice: the head is now due at this Unix millisecond, or the scheduled set is empty.
+    pub(crate) fn noticed(&mut self, due_ms: Option<u64>, timers: &mut NodeTimers, now: Instant) {
+        if self.newest.has_no_queue() {
+            // The queue is new and has no leader: try to become it now.
+            timers.beat_at(self.id, now, now);
+        }
+        let head = self.instant(due_ms);
+        if head.is_none() && due_ms.is_some() {
+            // The clock of the server that has the queue now is not known yet: its reply tells it.
+            return timers.beat_at(self.id, now, now);
+        }
+        self.seen.head = head;
+        timers.head_is(self.id, head, now);
+        self.unpark(timers, now);
+    }
+
+    /// The reply to a beat that was sent at `sent`. Returns whether messages are ready.
+    pub(crate) fn beat_answered(
+        &mut self,
+        beat: &Beat,
+        sent: Instant,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) -> bool {
+        let header = &beat.header;
+        self.reporting.saw(header.seq);
+        self.failures = 0;
+        if self.failed_beats > 0 {
+            events::recovered(self.name(), "beat", self.failed_beats);
+            self.failed_beats = 0;
+        }
+        let ttl = self.last_mode.leader_ttl();
+        timers.set_leader(self.id, beat.leader, beat.nodes, sent, ttl);
+        self.seen.has_ready = beat.ready > 0;
+        if self.absorb(header, timers, now) {
+            let head_ms = header.head_ms.filter(|_| !header.paused);
+            timers.head_is(self.id, self.instant(head_ms), now);
+            let is_due = header
+                .head_ms
+                .is_some_and(|head_ms| head_ms <= now_ms(header));
+            if beat.ready == 0 && !is_due {
+                self.oldest.none_waits(sent);
+            }
+        }
+        if beat.ready > 0 {
+            self.oldest.some_wait(now);
+        }
+        beat.ready > 0 && !header.paused
+    }
+
+    /// Sets the timers from the header of a reply. Ignores a header that is older than another one,
+    /// and then returns `false`.
+    pub(crate) fn absorb(
+        &mut self,
+        header: &Header,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) -> bool {
+        let verdict = self.newest.compare(header, now);
+        match verdict {
+            Verdict::Stale => return false,
+            Verdict::SameQueue => {}
+            Verdict::NewQueue | Verdict::Emptied => {
+                if verdict == Verdict::Emptied {
+                    self.remote.meters().add(Count::StoreEmptied);
+                    events::store_emptied(self.name());
+                }
+                // The queue is new and has no leader: try to become it now.
+                timers.beat_at(self.id, now, now);
+            }
+        }
+        let head = self.instant(header.head_ms);
+        self.seen.head = head;
+        self.seen.has_leases = header.lease_deadline_ms.is_some();
+        self.seen.is_paused = header.paused;
+        // No promote for a head that is due already: the call that returned this header has added a
+        // wake-up token, and the node that takes it claims the head, promoted or not.
+        let is_due = header
+            .head_ms
+            .is_some_and(|head_ms| head_ms <= now_ms(header));
+        match head {
+            Some(at) if is_due => self.oldest.due_since(at),
+            Some(at) if !header.paused => timers.promote_at(self.id, at, now),
+            _ => {}
+        }
+        if let Some(at) = self.instant(header.lease_deadline_ms) {
+            timers.reap_at(self.id, at, now);
+        }
+        self.unpark(timers, now);
+        true
+    }
+
+    /// A claim left this many ready messages.
+    pub(crate) fn left_ready(&mut self, left: u64) {
+        self.seen.has_ready = left > 0;
+    }
+
+    /// The reply to a promote or reap. If work is due by Redis's clock but none was moved, it
+    /// cannot be moved now (the ready list is full, or reaping is suspended): back off instead of
+    /// spinning. If no work is due, this node called early by less than 1 ms: wait for one tick.
+    pub(crate) fn moved(
+        &mut self,
+        action: Action,
+        result: &Result<Moved, Error>,
+        timers: &mut NodeTimers,
+        now: Instant,
+    ) {
+        let call = if action == Action::Promote {
+            "promote"
+        } else {
+            "reap"
+        };
+        match result {
+            Ok(Moved { header, count }) => {
+                let first_ms = if action == Action::Promote {
+                    header.head_ms
+                } else {
+                    header.lease_deadline_ms
+                };
+                let backoff = match first_ms {
+                    _ if *count > 0 => Duration::ZERO,
+                    Some(ms) if ms <= now_ms(header) => FALLBACK_INTERVAL,
+                    _ => TICK,
+                };
+                timers.completed(self.id, action, now, backoff);
+                self.absorb(header, timers, now);
+            }
+            Err(error) => {
+                let backoff = if error.is_retryable() {
+                    Duration::ZERO
+                } else {
+                    FALLBACK_INTERVAL
+                };
+                timers.completed(self.id, action, now, backoff);
+                self.failed(call, error, timers, now);
+            }
+        }
+    }
+
+    pub(crate) fn beat_failed(&mut self, error: &Error, timers: &mut NodeTimers, now: Instant) {
+        self.failed_beats += 1;
+        self.reporting.failed();
+        self.failed("beat", error, timers, now);
+    }
+
+    /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
+    /// reply sets all timers again, so that one lost connection does not cost the fallback
+    /// interval.
+    fn failed(&mut self, call: &'static str, error: &Error, timers: &mut NodeTimers, now: Instant) {
+        events::call_failed(self.name(), call, error, "the next beat is within a second");
+        if error.is_retryable() {
+            self.failures += 1;
+            let pause = reconnect_delays().delay(self.failures, fastrand::f64());
+            timers.beat_at(self.id, now + pause, now);
+        }
+    }
+
+    /// The local instant of a time of Redis's clock.
+    pub(crate) fn instant(&self, unix_ms: Option<u64>) -> Option<Instant> {
+        self.remote.route().clock().instant_of_ms(unix_ms?)
+    }
+}
+
+/// Redis's time when it replied, in Unix milliseconds.
+pub(crate) fn now_ms(header: &Header) -> u64 {
+    u64::try_from(header.now_us / 1_000).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+use super::*;
+use crate::delivery::Delivery;
+use crate::node::consumers::guard::HandlerGuard;
+use crate::node::consumers::handling::Handling;
+use crate::node::consumers::slots::HandlerPermits;
+use crate::node::state::timers::Due;
+
+const Q: PartitionId = PartitionId(1);
+const SILENCE: Duration = Duration::from_secs(10);
+const MS: Duration = Duration::from_millis(1);
+/// The server's time at the first reply, in Unix milliseconds.
+const SERVER_MS: u64 = 1_000_000_000;
+
+struct NoHandler;
+
+impl Handling for NoHandler {
+    fn capacity(&self, _: usize) -> usize {
+        0
+    }
+
+    fn start(
+        self: Arc<Self>,
+        _: Vec<(Delivery, HandlerGuard)>,
+        permits: HandlerPermits,
+        _: &Arc<HandlerContext>,
+    ) -> HandlerPermits {
+        permits
+    }
+
+    fn close(&self) {}
+}
+
+/// A queue that may be parked, its timers, and the instant at which the first beat was answered.
+fn subscribed() -> (NodePartition, NodeTimers, Instant) {
+    let remote = Partition::unconnected();
+    let now = Instant::now();
+    let server_us = i64::try_from(SERVER_MS * 1_000).expect("a time");
+    remote.route().clock().observe(now, now, server_us);
+    let mut partition = NodePartition::new(Setup {
+        id: Q,
+        queue: QueueId(1),
+        rank: None,
+        remote,
+        consumer: Consumer::Handler(Arc::new(NoHandler)),
+        context: Arc::new(HandlerContext::here()),
+        lease: Duration::from_secs(30),
+        lease_ms: 30_000,
+        max_handlers: 1,
+        slots: QueueSlots::new(&Arc::default()),
+        silence: Some(SILENCE),
+        now,
+    });
+    partition.is_subscribed = true;
+    let mut timers = NodeTimers::new(now, 7);
+    timers.add(Q);
+    partition.beat_answered(&beat(now, 1, 0, None), now, &mut timers, now);
+    // The first reply makes the queue known, and the node tries to become its leader.
+    assert_eq!(beats(&mut timers, now), 1);
+    timers.completed(Q, Action::Beat, now, Duration::ZERO);
+    (partition, timers, now)
+}
+
+/// A reply: `ready` messages, and the first scheduled one due this long after the first reply.
+fn beat(sent: Instant, seq: i64, ready: u64, head: Option<Duration>) -> Beat {
+    Beat {
+        header: Header {
+            sent,
+            now_us: i64::try_from(SERVER_MS * 1_000).expect("a time"),
+            incarnation: "a".to_owned(),
+            seq,
+            head_ms: head.map(due_ms),
+            lease_deadline_ms: None,
+            paused: false,
+            epoch: None,
+        },
+        leader: false,
+        nodes: 1,
+        ready,
+        low_lists: None,
+    }
+}
+
+fn due_ms(after: Duration) -> u64 {
+    SERVER_MS + u64::try_from(after.as_millis()).expect("a time")
+}
+
+/// How many beats are due at this instant.
+fn beats(timers: &mut NodeTimers, now: Instant) -> usize {
+    let due = std::iter::from_fn(|| timers.pop(now));
+    due.filter(|due| *due == Due::Act(Q, Action::Beat)).count()
+}
+
+#[tokio::test]
+async fn a_quiet_queue_is_parked() {
+    let (mut partition, mut timers, now) = subscribed();
+    for is_covered in [false, true] {
+        let mode = partition.beat_mode(is_covered, false, now);
+        assert_eq!(mode, BeatMode::Parked(SILENCE));
+    }
+    assert_eq!(partition.beat_mode(false, true, now), BeatMode::ByNotice);
+    assert_eq!(partition.beat_mode(true, true, now), BeatMode::Listening);
+    partition.beat_answered(&beat(now, 2, 3, None), now, &mut timers, now);
+    assert_eq!(partition.beat_mode(false, false, now), BeatMode::ByNotice);
+    partition.left_ready(0);
+    assert_eq!(
+        partition.beat_mode(false, false, now),
+        BeatMode::Parked(SILENCE)
+    );
+}
+
+#[tokio::test]
+async fn without_notices_no_queue_is_parked() {
+    let (mut partition, _, now) = subscribed();
+    partition.is_subscribed = false;
+    for is_covered in [false, true] {
+        let mode = partition.beat_mode(is_covered, false, now);
+        assert_eq!(mode, BeatMode::Listening);
+    }
+    partition.is_subscribed = true;
+    partition.silence = None;
+    assert_eq!(partition.beat_mode(false, false, now), BeatMode::ByNotice);
+}
+
+#[tokio::test]
+async fn a_parked_queue_beats_2_s_before_its_head() {
+    let (mut partition, mut timers, now) = subscribed();
+    partition.last_mode = BeatMode::Parked(SILENCE);
+    let head = Duration::from_secs(5);
+    partition.noticed(Some(due_ms(head)), &mut timers, now);
+    let unpark = now + head - PARK_AHEAD;
+    assert_eq!(beats(&mut timers, unpark - 2 * MS), 0);
+    let before = partition.beat_mode(false, false, unpark - 2 * MS);
+    assert_eq!(before, BeatMode::Parked(SILENCE));
+    assert_eq!(beats(&mut timers, unpark + 2 * MS), 1);
+    let after = partition.beat_mode(false, false, unpark + 2 * MS);
+    assert_eq!(after, BeatMode::ByNotice);
+}
+
+#[tokio::test]
+async fn a_notice_of_a_due_head_unparks_at_once() {
+    let (mut partition, mut timers, now) = subscribed();
+    partition.last_mode = BeatMode::Parked(SILENCE);
+    let later = now + Duration::from_secs(3);
+    partition.noticed(Some(due_ms(Duration::ZERO)), &mut timers, later);
+    assert_eq!(beats(&mut timers, later + MS), 1);
+    assert_eq!(partition.beat_mode(true, false, later), BeatMode::Listening);
+    partition.noticed(None, &mut timers, later);
+    assert_eq!(
+        partition.beat_mode(true, false, later),
+        BeatMode::Parked(SILENCE)
+    );
+}
+
+/// The queue has moved to a server that has not answered yet.
+#[tokio::test]
+async fn a_notice_without_a_known_clock_asks_for_a_beat() {
+    let (mut partition, mut timers, now) = subscribed();
+    let head = Duration::from_secs(1);
+    partition.noticed(Some(due_ms(head)), &mut timers, now);
+    partition.remote = Partition::unconnected();
+    partition.noticed(Some(due_ms(head / 2)), &mut timers, now);
+    let due: Vec<_> = std::iter::from_fn(|| timers.pop(now + 3 * head)).collect();
+    let expected = [Action::Beat, Action::Promote].map(|action| Due::Act(Q, action));
+    assert_eq!(due, expected);
+}

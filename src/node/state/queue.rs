@@ -1,0 +1,67 @@
+//! A queue of a node: its settings, the partitions that the node attends, and the watch of its roster
+//! if the queue has a map. Pure.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::retry::Retry;
+use crate::node::PartitionId;
+use crate::node::consumers::consumer::Consumer;
+use crate::node::state::roster_watch::RosterWatch;
+use crate::node::state::shares::ShareSettings;
+use crate::partition::Partition;
+use crate::protocol::partition_map::Tag;
+use crate::router::Router;
+
+/// Whom to tell that the node has left a queue, if somebody asked for it.
+pub(crate) type Removal = Option<Box<dyn FnOnce() + Send>>;
+
+/// A queue to attend.
+#[derive(Clone)]
+pub(crate) struct QueueEntry {
+    pub(crate) router: Arc<Router>,
+    pub(crate) consumer: Consumer,
+    pub(crate) share: ShareSettings,
+    pub(crate) lease: Duration,
+    pub(crate) retry: Retry,
+    pub(crate) time_limit: Option<Duration>,
+}
+
+/// One queue as the node attends it.
+pub(crate) struct NodeQueue {
+    pub(crate) entry: QueueEntry,
+    pub(crate) lease_ms: u64,
+    /// The pattern that found it; `None` if the user named it.
+    pub(crate) pattern: Option<usize>,
+    /// The home, on the connections of the node.
+    pub(crate) home: Arc<Partition>,
+    /// The attended partitions.
+    pub(crate) members: BTreeMap<Tag, PartitionId>,
+    /// Partitions that the node leaves when their handlers have ended.
+    pub(crate) leaving: BTreeMap<Tag, PartitionId>,
+    /// The worker gives the whole queue up, and whom to tell.
+    pub(crate) removal: Option<Removal>,
+    /// `None` while the queue has one partition.
+    pub(crate) watch: Option<RosterWatch>,
+    /// A task reads the map.
+    pub(crate) is_reading_map: bool,
+}
+
+impl NodeQueue {
+    pub(crate) fn name(&self) -> &str {
+        self.home.queue_name()
+    }
+
+    /// The partitions whose rosters have this node.
+    pub(crate) fn rosters(&self) -> Vec<Arc<Partition>> {
+        let home = self.watch.iter().map(|_| &self.home);
+        let deputy = self.watch.iter().filter_map(RosterWatch::watched_deputy);
+        home.chain(deputy).cloned().collect()
+    }
+
+    /// Whether nothing of it is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.removal.is_some() && self.members.is_empty() && self.leaving.is_empty()
+    }
+}

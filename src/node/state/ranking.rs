@@ -1,0 +1,218 @@
+//! Which partitions of a queue a node attends, and at which rank. Pure.
+//!
+//! Rendezvous hashing: a node and a partition give a weight, and all nodes compute the same weights.
+//! A node attends a partition if it is among the partition's [`NODES_OF_PARTITION`] nodes of the
+//! highest weights, or if the partition is among the node's [`PARTITIONS_OF_NODE`] partitions of
+//! the highest weights. So a node that joins or leaves changes only its own partitions.
+//! Decision 0045 in docs/decisions gives the reasons and the figures.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::node::state::timers::BEAT_INTERVAL;
+use crate::partition::Standing;
+use crate::protocol::partition_map::Tag;
+
+/// How many nodes each partition has, if there are as many.
+const NODES_OF_PARTITION: usize = 3;
+/// How many partitions each node attends, if there are as many: a worker beyond the third of each
+/// partition still finds work.
+const PARTITIONS_OF_NODE: usize = 4;
+
+/// Time between two beats of a standby of rank 2 or more. Redis forgets a node after 3 s.
+const LATE_RANK_INTERVAL: Duration = Duration::from_secs(2);
+/// Time between two watches of a large roster. Each change of it costs every node a reply with all
+/// names: 25 KB for 1,000 nodes.
+const LARGE_WATCH_INTERVAL: Duration = Duration::from_millis(1_500);
+/// A roster of this many nodes is large.
+const LARGE_ROSTER: usize = 200;
+/// The watches of nodes that started together spread out: each interval is up to this much shorter
+/// or longer.
+const WATCH_JITTER: Duration = Duration::from_millis(25);
+
+/// The time between two beats of a node of this rank, which is `None` in a queue of one partition.
+pub(crate) fn beat_interval(rank: Option<usize>, is_leader: bool) -> Duration {
+    match rank {
+        Some(2..) if !is_leader => LATE_RANK_INTERVAL,
+        _ => BEAT_INTERVAL,
+    }
+}
+
+/// How a node of this rank stands for the lead.
+pub(crate) fn standing(rank: Option<usize>) -> Standing {
+    match rank {
+        None => Standing::Any,
+        Some(0) => Standing::First,
+        Some(_) => Standing::Second,
+    }
+}
+
+/// The time between two watches of a roster of `nodes`. `part` (0 to 1) spreads them.
+pub(crate) fn watch_interval(nodes: usize, part: f64) -> Duration {
+    let interval = if nodes < LARGE_ROSTER {
+        BEAT_INTERVAL
+    } else {
+        LARGE_WATCH_INTERVAL
+    };
+    interval - WATCH_JITTER + 2 * WATCH_JITTER.mul_f64(part)
+}
+
+/// The live nodes of a queue: hashes of their names, sorted. A clone shares them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Roster(Arc<[u64]>);
+
+impl Roster {
+    /// The roster of the nodes of these names.
+    pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        let mut nodes: Vec<_> = names.into_iter().map(hash).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        Self(nodes.into())
+    }
+
+    /// How many nodes it has.
+    pub(crate) fn nodes(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The partitions of one queue, as one node ranks among its roster.
+///
+/// A change of the roster costs one comparison for each node and one hash for each partition and
+/// node that joined or left. 1,000 nodes that join 256 partitions cost 256,000 hashes, once.
+pub(crate) struct Ranking {
+    /// Hash of the own name.
+    node: u64,
+    roster: Roster,
+    partitions: Vec<Partition>,
+}
+
+/// A partition, as the node ranks in it.
+struct Partition {
+    tag: Tag,
+    hash: u64,
+    /// The own weight.
+    weight: u64,
+    /// How many nodes of the roster have a higher weight.
+    rank: usize,
+    /// Whether it is among the node's partitions of the highest weights.
+    is_own: bool,
+}
+
+impl Partition {
+    /// The node's rank, if it attends this partition.
+    fn own_rank(&self) -> Option<usize> {
+        (self.is_own || self.rank < NODES_OF_PARTITION).then_some(self.rank)
+    }
+}
+
+impl Ranking {
+    /// `tags` are the partitions of the queue; a roster of the node alone holds until the first
+    /// [`update`](Self::update).
+    pub(crate) fn new(queue_name: &str, tags: &[Tag], node: &str) -> Self {
+        let node = hash(node);
+        let mut partitions: Vec<_> = tags
+            .iter()
+            .map(|tag| {
+                let hash = hash(&format!("{queue_name}/{tag}"));
+                Partition {
+                    tag: *tag,
+                    hash,
+                    weight: weight(node, hash),
+                    rank: 0,
+                    is_own: true,
+                }
+            })
+            .collect();
+        if let Some(last) = partitions.len().checked_sub(PARTITIONS_OF_NODE + 1) {
+            partitions.select_nth_unstable_by_key(last, |partition| partition.weight);
+            for partition in &mut partitions[..=last] {
+                partition.is_own = false;
+            }
+            partitions.sort_unstable_by_key(|partition| partition.tag);
+        }
+        Self {
+            node,
+            roster: Roster([node].into()),
+            partitions,
+        }
+    }
+
+    /// The nodes are now these and the own one. Returns whether the node may attend others now, or
+    /// at other ranks.
+    pub(crate) fn update(&mut self, roster: &Roster) -> bool {
+        let (old, new) = (std::mem::replace(&mut self.roster, roster.clone()), roster);
+        let (mut left, mut joined, mut is_changed) = (0, 0, false);
+        loop {
+            match (old.0.get(left), new.0.get(joined)) {
+                (Some(gone), other) if other.is_none_or(|other| gone < other) => {
+                    is_changed |= self.count(*gone, |rank| *rank -= 1);
+                    left += 1;
+                }
+                (other, Some(new)) if other.is_none_or(|other| new < other) => {
+                    is_changed |= self.count(*new, |rank| *rank += 1);
+                    joined += 1;
+                }
+                (Some(_), Some(_)) => {
+                    left += 1;
+                    joined += 1;
+                }
+                _ => return is_changed,
+            }
+        }
+    }
+
+    /// The partitions that the node attends, by tag, with its rank in each: 0 is the first.
+    pub(crate) fn ranks(&self) -> impl Iterator<Item = (Tag, usize)> {
+        let own = |partition: &Partition| Some((partition.tag, partition.own_rank()?));
+        self.partitions.iter().filter_map(own)
+    }
+
+    /// How many nodes of the roster come before this node in a partition; `None` if the queue has no
+    /// such partition.
+    pub(crate) fn rank(&self, tag: Tag) -> Option<usize> {
+        let of = |partition: &&Partition| partition.tag == tag;
+        self.partitions
+            .iter()
+            .find(of)
+            .map(|partition| partition.rank)
+    }
+
+    /// Changes the ranks in the partitions where another node comes before this one. Returns
+    /// whether the node attends one of them, or did.
+    fn count(&mut self, other: u64, change: impl Fn(&mut usize)) -> bool {
+        if other == self.node {
+            return false;
+        }
+        let mut is_changed = false;
+        for partition in &mut self.partitions {
+            // Equal weights: the greater node comes first.
+            let own = (partition.weight, self.node);
+            if (weight(other, partition.hash), other) > own {
+                let before = partition.own_rank();
+                change(&mut partition.rank);
+                is_changed |= before.or(partition.own_rank()).is_some();
+            }
+        }
+        is_changed
+    }
+}
+
+/// FNV-1a.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+/// The finalizer of SplitMix64: each bit of the input changes half of the bits of the result.
+fn weight(node: u64, partition: u64) -> u64 {
+    // The product keeps nodes and partitions apart whose hashes differ by the same bits.
+    let mut mixed = node ^ partition.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ (mixed >> 31)
+}
