@@ -216,13 +216,9 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
 struct Base;
 
 /// The document without routes.
-pub(super) fn document(app: &Shared) -> utoipa::openapi::OpenApi {
+pub(super) fn document(url: &str) -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
-    let url = app
-        .hosts
-        .public()
-        .map_or_else(|| "/".to_owned(), ToString::to_string);
     document.servers = Some(vec![Server::new(url)]);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)

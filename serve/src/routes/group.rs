@@ -1,13 +1,13 @@
 //! A group of routes that ask for the same right.
 
-use axum::middleware::from_fn_with_state;
+use axum::routing::MethodRouter;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::app::Shared;
-use crate::auth::{Right, guard};
+use crate::auth::Right;
 use crate::problem::MEDIA_TYPE;
 use crate::routes::declared::declared;
 
@@ -51,15 +51,17 @@ impl Group {
         self.routes.into_iter().flat_map(|(schemas, _, _)| schemas)
     }
 
-    /// The routes behind the guard, and described with the right and the problems they share.
-    pub(crate) fn guarded(self, app: &Shared) -> OpenApiRouter<Shared> {
-        let state = (app.clone(), self.right);
+    /// The routes behind `guarded`, and described with the right and the problems they share.
+    pub(crate) fn routed(
+        self,
+        guarded: impl Fn(MethodRouter<Shared>, Right) -> MethodRouter<Shared>,
+    ) -> OpenApiRouter<Shared> {
         let mut router = OpenApiRouter::new();
         for (schemas, paths, methods) in self.routes.into_iter().map(declared) {
             // Around each method: the answer to a method that the path lacks needs no guard, and
             // other methods of the path may be in another group.
-            let guarded = methods.route_layer(from_fn_with_state(state.clone(), guard));
-            router = router.routes((schemas, paths, guarded));
+            let methods = guarded(methods, self.right);
+            router = router.routes((schemas, paths, methods));
         }
         for item in router.get_openapi_mut().paths.paths.values_mut() {
             for operation in operations(item) {
