@@ -6,6 +6,7 @@ mod imports;
 mod pages;
 mod program;
 mod scripts;
+mod serve_layers;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -12,9 +12,9 @@ use utoipa::openapi::{SecurityRequirement, Server};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::problem::Document;
+use crate::edge::problem::Document;
 use crate::routes::rules;
+use crate::work::Shared;
 
 /// The methods of a path.
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
@@ -63,6 +63,7 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         rules::settlements(schemas);
     }
+    extended_problem(&mut document);
     without_null_defaults(&mut document);
     document
 }
@@ -86,6 +87,32 @@ fn name_in_path(parameter: &mut Value) {
     parameter["schema"] = json!({
         "type": "string", "format": format, "pattern": pattern, "minLength": 1, "maxLength": longest,
     });
+}
+
+/// What routes add to problem documents.
+fn extended_problem(document: &mut Value) {
+    let fields = [
+        (
+            "pushed",
+            "PushCounts",
+            "What a call did that pushes many messages, and stopped.",
+        ),
+        (
+            "settled",
+            "Settlements",
+            "What a call did that settles or extends many deliveries, and failed for some.",
+        ),
+    ];
+    let problem = document.pointer_mut("/components/schemas/Problem/properties");
+    let Some(Value::Object(properties)) = problem else {
+        return;
+    };
+    for (field, schema, description) in fields {
+        let schema = format!("#/components/schemas/{schema}");
+        let schema = json!({ "$ref": schema, "description": description });
+        let optional = json!({ "oneOf": [schema, { "type": "null" }] });
+        properties.insert(field.to_owned(), optional);
+    }
 }
 
 /// A body that may be left out is not null.

@@ -6,10 +6,10 @@ use utoipa::openapi::path::{Operation, PathItem};
 use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::app::Shared;
-use crate::auth::Right;
-use crate::problem::MEDIA_TYPE;
+use crate::edge::auth::Right;
+use crate::edge::problem::MEDIA_TYPE;
 use crate::routes::declared::declared;
+use crate::work::Shared;
 
 /// Routes with the right that they ask for.
 pub(crate) struct Group {

@@ -13,12 +13,8 @@ mod document;
 mod events;
 mod group;
 mod health;
-mod limits;
 mod messages;
 mod operations;
-mod overview;
-mod paged;
-mod pause;
 mod queues;
 mod rules;
 mod schedules;
@@ -32,17 +28,9 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::MethodRouter;
 use utoipa_axum::router::OpenApiRouter;
 
-pub(crate) use doctor::Doctor;
-pub(crate) use health::RedisProbe;
-pub(crate) use messages::Summary;
-pub(crate) use overview::{died_by_crash, error_line};
-pub(crate) use queues::{Listed, known};
-pub(crate) use search::{Searches, read_id};
-pub(crate) use settlements::Settlements;
-
-use crate::app::Shared;
-use crate::auth::{Right, guard};
+use crate::edge::auth::{Right, guard};
 use crate::routes::group::Group;
+use crate::work::Shared;
 
 /// All groups of routes.
 fn groups() -> Vec<Group> {
@@ -51,7 +39,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, queues::routes()),
         Group::new(Right::Read, health::reads()),
         Group::new(Right::Read, events::routes()),
-        Group::new(Right::Read, overview::routes()),
+        Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
@@ -61,9 +49,9 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Consume, claims::routes()),
         Group::new(Right::Consume, settlements::routes()),
         Group::new(Right::Operate, messages::revivals()),
-        Group::new(Right::Read, limits::reads()),
-        Group::new(Right::Operate, limits::changes()),
-        Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, queues::limits()),
+        Group::new(Right::Operate, queues::limit_changes()),
+        Group::new(Right::Operate, queues::pauses()),
         Group::new(Right::Read, operations::reads()),
         Group::new(Right::Operate, operations::changes()),
         Group::new(Right::Operate, queues::deletions()),
@@ -84,10 +72,10 @@ pub(crate) fn open() -> OpenApiRouter<Shared> {
 
 /// All other routes behind their guards, and the OpenAPI document of all.
 pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
-    let public = app.hosts.public();
+    let public = app.edge.hosts.public();
     let url = public.map_or_else(|| "/".to_owned(), ToString::to_string);
     all(&url, |methods, right| {
-        methods.route_layer(from_fn_with_state((app.clone(), right), guard))
+        methods.route_layer(from_fn_with_state((app.edge.clone(), right), guard))
     })
 }
 

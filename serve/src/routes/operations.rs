@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::audit::Action;
-use crate::auth::Principal;
-use crate::body::JsonBody;
-use crate::operations::{Begun, Plan, Request, Shown};
-use crate::path::{QueueName, decode, segment};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::audit::Action;
+use crate::edge::auth::Principal;
+use crate::edge::body::JsonBody;
+use crate::edge::path::{QueueName, decode, segment};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::work::Shared;
+use crate::work::operations::{Begun, Plan, Request, Shown};
 
 /// Follow operations.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -84,7 +84,7 @@ async fn begin_operation(
 ) -> Result<Response, Problem> {
     let queue = app.existing(&name).await?;
     let plan = Plan::new(request, queue.dues(&[]).await?.now_ms)?;
-    let begun = app.operations.begin(&app, &queue, plan, action).await?;
+    let begun = app.operations.begin(&queue, plan, action).await?;
     let address = |id: &str| format!("{}/{id}", uri.path());
     Ok(match begun {
         Begun::Running(operation) => {

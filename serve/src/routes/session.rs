@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::session::set_cookie;
-use crate::auth::{Principal, Right};
-use crate::body::JsonBody;
-use crate::problem::{Document, Problem};
+use crate::edge::auth::session::set_cookie;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::JsonBody;
+use crate::edge::problem::{Document, Problem};
 use crate::routes::declared::declared;
+use crate::work::Shared;
 
 /// What the caller may do.
 #[derive(Serialize, ToSchema)]
@@ -52,7 +52,7 @@ pub(super) fn changes() -> OpenApiRouter<Shared> {
 /// Read what the caller may do
 #[utoipa::path(get, path = "/v1/caller", tag = "about", responses((status = 200, body = Session)))]
 async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Session> {
-    let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.is_read_only);
+    let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.edge.is_read_only);
     Json(Session {
         name: caller.name().to_owned(),
         via: caller.via().name(),
@@ -63,7 +63,7 @@ async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Sessi
             .map(|right| right.name())
             .collect(),
         queues: caller.queues().iter().map(ToString::to_string).collect(),
-        read_only: app.is_read_only,
+        read_only: app.edge.is_read_only,
     })
 }
 
@@ -95,9 +95,9 @@ async fn begin_session(
     parts: Parts,
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
-    let begun = app.gate.begin_session(&begin.token);
-    let value = begun.map_err(|refused| app.failed_logins.counted(&parts, refused))?;
-    let cookie = set_cookie(Some(&value), &app.hosts);
+    let begun = app.edge.gate.begin_session(&begin.token);
+    let value = begun.map_err(|refused| app.edge.failed_logins.counted(&parts, refused))?;
+    let cookie = set_cookie(Some(&value), &app.edge.hosts);
     Ok(with_cookie(cookie))
 }
 
@@ -119,8 +119,8 @@ async fn begin_session(
     )
 )]
 async fn end_session(State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
-    app.gate.end_session(&headers)?;
-    Ok(with_cookie(set_cookie(None, &app.hosts)))
+    app.edge.gate.end_session(&headers)?;
+    Ok(with_cookie(set_cookie(None, &app.edge.hosts)))
 }
 
 fn with_cookie(cookie: Option<HeaderValue>) -> Response {

@@ -11,14 +11,15 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::{Form, Page};
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::dashboard::views::each;
 use crate::dashboard::views::messages::{Now, Operation, moment};
-use crate::dashboard::views::{Answer, each, render, see};
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::work::Shared;
 
 #[derive(Deserialize)]
 struct Queue {
@@ -247,7 +248,7 @@ fn number(form: &Form, field: &str) -> Result<Option<u64>, Problem> {
     };
     let digits = typed.trim().replace(',', "");
     let number = digits.parse().map_err(|_| {
-        let typed = crate::shown::quoted(typed);
+        let typed = crate::edge::shown::quoted(typed);
         invalid(format!("{field}: {typed} is no whole number"))
     })?;
     Ok(Some(number))

@@ -10,16 +10,16 @@ use axum::routing::get;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::{Form, Page};
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
+use crate::dashboard::views::answer::{Answer, local, render, see};
 use crate::dashboard::views::each::Change;
 use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
-use crate::dashboard::views::{Answer, local, render, see};
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::work::Shared;
 
 /// How many messages a page has.
 pub(super) const PAGE: usize = 100;

@@ -7,12 +7,12 @@ use form_urlencoded::Serializer;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
-use crate::dashboard::views::{Answer, render, see};
-use crate::routes::read_id;
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::edge::path::read_id;
+use crate::work::Shared;
 
 /// How many names of queues that were not searched are shown.
 const MAX_NAMES: usize = 20;

@@ -8,15 +8,15 @@ use axum::extract::State;
 use axum::routing::get;
 use serde::Deserialize;
 
-use crate::app::Shared;
 use crate::dashboard::findings::{Finding, worst_first};
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
+use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::operations::{Operation, all, begin};
-use crate::dashboard::views::{Answer, render};
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::work::Shared;
 
 /// How long the page waits for the examination: while Redis is away, it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -132,8 +132,8 @@ impl Caller {
 impl Instance {
     fn of(app: &Shared) -> Self {
         let uptime = u64::try_from(app.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let patterns: Vec<_> = app.served().iter().map(ToString::to_string).collect();
-        let bytes = app.bodies.max_bytes();
+        let patterns: Vec<_> = app.edge.served().iter().map(ToString::to_string).collect();
+        let bytes = app.edge.bodies.max_bytes();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: show::duration(uptime),
@@ -141,12 +141,12 @@ impl Instance {
                 patterns if patterns.is_empty() => "all".to_owned(),
                 patterns => show::text(&patterns),
             },
-            rate: match app.rate_limit.per_second() {
+            rate: match app.edge.rate_limit.per_second() {
                 Some(rate) => format!("{rate} a second from each caller"),
                 None => "no limit".to_owned(),
             },
             bodies: format!("{} MiB in memory at most", bytes >> 20),
-            is_read_only: app.is_read_only,
+            is_read_only: app.edge.is_read_only,
         }
     }
 }

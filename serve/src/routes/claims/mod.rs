@@ -18,13 +18,14 @@ use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, Shared};
-use crate::auth::{Principal, Right, check_right};
-use crate::body::JsonBody;
-use crate::claims::{Attention, Outbox, Permit, Place, Unreceived, lease_token};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::accept::Outbox;
+use crate::edge::auth::{Principal, Right, check_right};
+use crate::edge::body::JsonBody;
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Document, Problem};
 use crate::routes::claims::answer::Grant;
+use crate::work::claims::{Attention, Permit, Place, Unreceived, lease_token};
+use crate::work::{App, Shared};
 
 /// The longest wait: proxies give up after 60 s, and the server takes some time itself.
 const MAX_WAIT_MS: u64 = 50_000;
@@ -117,7 +118,12 @@ impl Claim {
     fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
         self.check_ranges()?;
         let token = match self.claim_id {
-            Some(id) => Some(lease_token(&app.gate.signing_key()?, caller, queue, &id)),
+            Some(id) => Some(lease_token(
+                &app.edge.gate.signing_key()?,
+                caller,
+                queue,
+                &id,
+            )),
             None => None,
         };
         Ok(Request {
@@ -156,7 +162,7 @@ async fn claim_messages(
     JsonBody(claim): JsonBody<Claim>,
 ) -> Result<Response, Problem> {
     let request = claim.check(&app, &caller, name.as_str())?;
-    let permit = app.claims.begin(&app.meters.claims)?;
+    let permit = app.claims.begin(&app.edge.meters.claims)?;
     let queue = match app.claims.attended.knows(name.as_str()) {
         true => app.client.queue(name.as_str())?,
         false => app.existing(&name).await?,
@@ -166,7 +172,7 @@ async fn claim_messages(
     let pulled = match request.token {
         // A caller that disconnects drops the pull, and the library releases what it was granted.
         None => {
-            let end = over(request.wait, app.life.stopping().clone());
+            let end = over(request.wait, app.edge.life.stopping().clone());
             pull(puller, request, end, (permit, attention)).await
         }
         Some(token) => {
@@ -191,9 +197,9 @@ async fn claim_messages(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     // The caller may have lost access meanwhile.
-    let access = app.gate.principal(&parts).and_then(|now| {
+    let access = app.edge.gate.principal(&parts).and_then(|now| {
         check_right(&now, Right::Consume)?;
-        app.allow(&now, name.as_str())
+        app.edge.allow(&now, name.as_str())
     });
     // What the same call can answer again stays leased: released now, it could be handed out twice. A
     // caller without access cannot repeat the call, but an earlier answer may have arrived.
@@ -208,7 +214,7 @@ async fn claim_messages(
         false => Some(unreceived),
     };
     access?;
-    let grant = answer::Encoded::new(deliveries, more, &app.bodies)?;
+    let grant = answer::Encoded::new(deliveries, more, &app.edge.bodies)?;
     let outbox = parts.extensions.get::<Outbox>().cloned();
     Ok(grant.into_response(unreceived, outbox))
 }
@@ -244,7 +250,7 @@ async fn repeatable(
     place: Place,
     kept: (Permit, Attention),
 ) -> Result<Result<Vec<Delivery>, Error>, Problem> {
-    let gone = app.life.stopping().child_token();
+    let gone = app.edge.life.stopping().child_token();
     let _at_drop = gone.clone().drop_guard();
     let pull = async move {
         let mut end = pin!(over(request.wait, gone));

@@ -6,15 +6,15 @@ use dueq::{Cancelled, Due, Requeued, Rescheduled, Retried, RunNow, State as Mess
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::{App, Shared};
-use crate::body::JsonBody;
-use crate::path::Query;
-use crate::path::{MessageId, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::absent;
+use crate::edge::body::JsonBody;
+use crate::edge::path::Query;
+use crate::edge::path::{MessageId, QueueName};
+use crate::edge::problem::{Code, Document, Problem};
 use crate::routes::messages::fields::Id;
+use crate::routes::messages::payload::absent;
 use crate::routes::messages::reader::Reader;
 use crate::routes::timing::Timing;
+use crate::work::{App, Shared};
 
 /// The new due time: `delay` or `at`, and `within`; or `run_now`.
 #[derive(Deserialize, ToSchema)]

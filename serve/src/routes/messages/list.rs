@@ -6,14 +6,14 @@ use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::path::QueueName;
-use crate::path::{Query, moment};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::path::QueueName;
+use crate::edge::path::{Query, moment};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::{self, quoted};
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::fields::{Id, Times};
-use crate::routes::paged::paged;
-use crate::shown::{self, quoted};
+use crate::wire::paged;
+use crate::work::Shared;
 
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;

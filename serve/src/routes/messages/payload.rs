@@ -14,13 +14,13 @@ use http_body_util::Full;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::body::Reserved;
-use crate::path::{MessageId, Query, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::absent;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::Reserved;
+use crate::edge::path::{MessageId, Query, QueueName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::messages::fields::Shown;
+use crate::work::{App, Shared};
 
 /// A body that holds its share of the memory until it is sent.
 struct Held {
@@ -76,7 +76,7 @@ pub(super) async fn download_payload(
     let Some(known) = queue.get_up_to(id.as_bytes(), 0).await? else {
         return Err(absent(&app, &name, &id).await);
     };
-    let mut reserved = app.bodies.none();
+    let mut reserved = app.edge.bodies.none();
     let length = usize::try_from(known.payload_bytes).unwrap_or(usize::MAX);
     reserved.grow(length)?;
     let Some(stored) = queue.get(id.as_bytes()).await? else {
@@ -147,7 +147,7 @@ pub(super) async fn read_message(
     let is_withheld = !caller.has(Right::ReadPayload);
     let most = if is_withheld { 0 } else { most };
     // A long payload takes its share of the memory for bodies.
-    let mut memory = app.bodies.none();
+    let mut memory = app.edge.bodies.none();
     if most > PAYLOAD_BYTES {
         memory.grow(most)?;
     }
@@ -156,4 +156,24 @@ pub(super) async fn read_message(
         Some(stored) => Ok(Json(Shown::new(id.as_bytes(), stored, is_withheld))),
         None => Err(absent(&app, &name, &id).await),
     }
+}
+
+/// The problem of an id that the queue does not hold: says how its message ended, if the queue
+/// remembers it, and whether there is a queue at all.
+pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
+    let known = async {
+        let queue = app.existing(name).await?;
+        Ok::<_, Problem>(queue.outcome(id.as_bytes()).await?)
+    };
+    let outcome = match known.await {
+        Ok(outcome) => outcome,
+        Err(problem) => return problem,
+    };
+    let (queue, id) = (quoted(name.as_str()), id.quoted());
+    let end = match outcome {
+        Some(outcome) => format!("the last one was {}", outcome.ended.as_str()),
+        None => "and remembers none".to_owned(),
+    };
+    let detail = format!("queue {queue} has no message {id}: {end}");
+    Problem::new(Code::NoSuchMessage, detail).ended(outcome)
 }

@@ -13,12 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::app::Shared;
-use crate::auth::Principal;
-use crate::body::{Bounded, media_type, parse_json, whole};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::auth::Principal;
+use crate::edge::body::{Bounded, media_type, parse_json, whole};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::{Fingerprint, Key, push_many};
 use crate::routes::messages::push::{Only, push_one};
@@ -26,7 +25,8 @@ use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessages;
 use crate::routes::messages::stream::push_lines;
 use crate::routes::messages::tally::{Reason, Sent, Summary, Tally};
-use crate::shown::quoted;
+use crate::work::App;
+use crate::work::Shared;
 
 /// How many messages a JSON body has at most.
 const MAX_MESSAGES: usize = 1_000;
@@ -132,7 +132,7 @@ async fn json(
     body: Body,
     address: &str,
 ) -> Result<Response, Problem> {
-    let body = whole(&app.bodies, headers, body, MAX_BYTES).await?;
+    let body = whole(&app.edge.bodies, headers, body, MAX_BYTES).await?;
     let reader = Reader::new();
     // A list would be read as the fields of the probe.
     let is_list = body.bytes.trim_ascii_start().starts_with(b"[");

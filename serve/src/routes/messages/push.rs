@@ -7,16 +7,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dueq::{Message, OnConflict, Pushed};
 
-use crate::app::{App, Shared};
-use crate::body::{Whole, require_json, whole};
-use crate::path::{MessageId, QueueName};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::body::{Whole, require_json, whole};
+use crate::edge::path::{MessageId, QueueName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::declared::Tags;
 use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessage;
-use crate::shown::quoted;
+use crate::work::{App, Shared};
 
 /// The JSON of a message, not yet read.
 pub(super) struct MessageBody(Whole);
@@ -27,7 +27,7 @@ impl FromRequest<Shared> for MessageBody {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }

@@ -8,11 +8,11 @@ use dueq::Deleted;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::app::Shared;
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::declared::Tags;
-use crate::shown::quoted;
+use crate::work::Shared;
 
 /// What was done.
 #[derive(Serialize, ToSchema)]

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::routes::limits::Limits;
-use crate::shown::shown;
+use crate::edge::shown::shown;
+use crate::routes::queues::limits::Limits;
 
 /// The counts and limits of a queue.
 #[derive(Serialize, ToSchema)]

@@ -8,13 +8,13 @@ use dueq::{Queue, Schedule, ScheduleChanges};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::body::{Whole, code_of, require_json, whole};
-use crate::path::Query;
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::ScheduleOutcome;
+use crate::edge::body::{Whole, code_of, require_json, whole};
+use crate::edge::path::Query;
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Document, Problem};
+use crate::routes::schedules::outcome::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedules;
+use crate::work::Shared;
 
 /// The most bytes of a body. The audit log reads no longer one.
 const MAX_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ impl FromRequest<Shared> for ScheduleBody {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }

@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use dueq::{Applied, ScheduleHandle, Triggered};
 
-use crate::app::{App, Shared};
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::{ScheduleOutcome, absent};
-use crate::shown::quoted;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
+use crate::routes::schedules::outcome::{ScheduleOutcome, absent};
+use crate::work::{App, Shared};
 
 fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleHandle, Problem> {
     Ok(app.client.queue(queue.as_str())?.schedule(name.as_str()))

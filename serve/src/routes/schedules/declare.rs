@@ -11,14 +11,14 @@ use dueq::Applied;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::Shared;
-use crate::path::Query;
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::ScheduleOutcome;
+use crate::edge::path::Query;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::schedules::apply::{Declaring, ScheduleBody, outcomes};
+use crate::routes::schedules::outcome::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedule;
-use crate::shown::quoted;
+use crate::work::Shared;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]

@@ -11,11 +11,11 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::path::{Query, moment};
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::absent;
+use crate::edge::path::{Query, moment};
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::routes::schedules::outcome::absent;
+use crate::work::Shared;
 
 /// The most fires of a call.
 const MAX_COUNT: usize = 1_000;

@@ -8,12 +8,12 @@ use dueq::ScheduleCursor;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::path::{Query, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::paged::paged;
+use crate::edge::path::{Query, QueueName};
+use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::schedules::schema::Schedule;
-use crate::shown::quoted;
+use crate::wire::paged;
+use crate::work::Shared;
 
 /// The most schedules of a page: Redis reads each of them.
 const MAX_LIMIT: usize = 200;

@@ -5,14 +5,14 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::path::Query;
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::auth::{Principal, Right};
+use crate::edge::path::Query;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Document, Problem};
 use crate::routes::messages::Payload;
-use crate::routes::schedules::absent;
+use crate::routes::schedules::outcome::absent;
 use crate::routes::schedules::schema::Schedule;
+use crate::work::Shared;
 
 /// How many bytes of a payload are sent unless the caller asks for another number.
 const PAYLOAD_BYTES: usize = 64 << 10;
@@ -75,7 +75,7 @@ pub(super) async fn read_schedule(
         return Err(absent(&app, &queue, &name).await);
     };
     // A long payload takes its share of the memory for bodies.
-    let mut memory = app.bodies.none();
+    let mut memory = app.edge.bodies.none();
     memory.grow(info.payload().len())?;
     let is_withheld = !caller.has(Right::ReadPayload);
     let all = info.payload();

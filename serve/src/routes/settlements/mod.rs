@@ -14,14 +14,14 @@ use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::body::{Bounded, Whole, parse_json, require_json, whole};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::{Bounded, Whole, parse_json, require_json, whole};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Document, Problem};
 use crate::routes::messages::{MAX_BYTES, Reader};
 use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::{Asked, Settlement};
+use crate::work::Shared;
 
 pub(crate) use outcome::Settlements;
 pub(super) use settlement::ACTIONS;
@@ -42,7 +42,7 @@ impl FromRequest<Shared> for Items {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }

@@ -5,16 +5,16 @@ use std::time::Instant;
 use askama::Template;
 use axum::http::StatusCode;
 
-use crate::app::App;
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::{Clock, Markup};
-use crate::dashboard::views::message::Message;
+use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::each;
+use crate::dashboard::views::message::data::Message;
 use crate::dashboard::views::messages::Now;
-use crate::dashboard::views::{Answer, each, render};
-use crate::path::MessageId;
+use crate::edge::path::MessageId;
 
 /// What can be undone.
 struct Kept {
@@ -38,7 +38,7 @@ struct EndedPage {
 }
 
 /// `failure` is that of reading the message.
-pub(super) async fn page(app: &App, page: &Page, id: &MessageId, failure: &Failure) -> Answer {
+pub(super) async fn page(page: &Page, id: &MessageId, failure: &Failure) -> Answer {
     let name = page.queue_name()?;
     let (segment, id_segment) = (segment(name), dueq_input::id_path(id.as_bytes()));
     let now: Now = page
@@ -48,7 +48,7 @@ pub(super) async fn page(app: &App, page: &Page, id: &MessageId, failure: &Failu
     let clock = page.clock.clone().at(now.now_ms);
     let ended = &failure.document()["ended"];
     let time = |field: &str| ended[field].as_u64().map(|ms| clock.time(ms));
-    let kept = app.undo.get(name, id.as_bytes(), Instant::now());
+    let kept = page.undo.get(name, id.as_bytes(), Instant::now());
     let kept = kept.filter(|_| page.caller().may_produce);
     let shown_id = each::shown(&id_segment);
     let ended_page = EndedPage {

@@ -10,13 +10,13 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use serde_json::{Value, json};
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock};
-use crate::dashboard::views::{Answer, render, see};
-use crate::problem::{Code, Problem};
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::edge::problem::{Code, Problem};
+use crate::work::Shared;
 
 pub(super) use read::{Operation, all};
 
@@ -54,9 +54,9 @@ impl FromRequestParts<Shared> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        let raw = crate::path::segment(parts, "{operation}");
+        let raw = crate::edge::path::segment(parts, "{operation}");
         let raw = raw.ok_or_else(|| Problem::new(Code::Internal, "the path has no operation"))?;
-        let id = crate::path::decode(raw)?;
+        let id = crate::edge::path::decode(raw)?;
         Ok(Self(dueq_input::id_path(&id)))
     }
 }

@@ -1,11 +1,10 @@
 //! What the queue has done: lateness, handler times, flow.
 
 use crate::dashboard::chart::{self, Band, Counter, Flow};
-use crate::dashboard::overview::ended;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::queue::Choice;
 use crate::dashboard::views::queue::data::{History, Point, Times};
-use crate::dashboard::views::queue::due::Tab;
+use crate::dashboard::views::queue::due::Choice;
+use crate::work::overview::ended;
 
 /// For how long back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +51,13 @@ impl Range {
         }
     }
 
-    pub(super) fn choices(self, address: &str, tab: Tab) -> Vec<Choice> {
+    pub(super) fn choices(self, address: &str, tab: &str) -> Vec<Choice> {
         let names = ["Hour", "Day", "Week", "90 days"];
         let ranges = Self::ALL.into_iter().zip(names);
         ranges
             .map(|(range, name)| Choice {
                 name,
-                address: format!(
-                    "{address}?due={}&range={}#lateness",
-                    tab.word(),
-                    range.word()
-                ),
+                address: format!("{address}?due={tab}&range={}#lateness", range.word()),
                 is_current: range == self,
             })
             .collect()

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::dashboard::page::Form;
 use crate::dashboard::show;
 use crate::dashboard::views::queue::data::Stats;
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
 
 /// How a limit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ fn number(label: &str, text: &str) -> Result<u64, Problem> {
     digits.parse().map_err(|_| {
         wrong(
             label,
-            &format!("{} is no whole number", crate::shown::quoted(text)),
+            &format!("{} is no whole number", crate::edge::shown::quoted(text)),
         )
     })
 }

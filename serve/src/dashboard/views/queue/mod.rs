@@ -12,15 +12,15 @@ use askama::Template;
 use axum::Router;
 use axum::routing::get;
 
-use crate::app::Shared;
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::{Answer, render};
+use crate::dashboard::views::answer::{Answer, render};
+use crate::work::Shared;
 
 use data::{Examination, Nodes, Schedule, Schedules, Stats};
-use due::Tab;
+use due::{Choice, Tab};
 use history::{Histories, Range};
 use limits::Limit;
 use read::{Parts, read};
@@ -31,13 +31,6 @@ const MAX_NODES: usize = 50;
 
 /// A part of the page, or why it could not be read.
 type Part<T> = Result<T, String>;
-
-/// A choice among tabs.
-struct Choice {
-    name: &'static str,
-    address: String,
-    is_current: bool,
-}
 
 /// The numbers at the top.
 struct Figures {
@@ -132,10 +125,10 @@ impl QueuePage {
                 Some(None) => Findings::Looking,
                 Some(Some(examined)) => Findings::Read(part(examined).map(why::unnamed)),
             },
-            due_tabs: tab.choices(&address, range),
+            due_tabs: tab.choices(&address, range.word()),
             due: part(parts.dues).map(|dues| due::chart(tab, &dues, ready, &address, &clock)),
             has_timers,
-            ranges: range.choices(&address, tab),
+            ranges: range.choices(&address, tab.word()),
             history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
             range,
             nodes: part(parts.nodes),

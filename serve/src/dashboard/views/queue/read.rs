@@ -14,7 +14,7 @@ use crate::dashboard::views::queue::data::{
 use crate::dashboard::views::queue::due::{Tab, addresses};
 use crate::dashboard::views::queue::history::Range;
 use crate::dashboard::views::queue::why::is_late;
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
 
 /// How long the page waits for the counts while Redis is known to be away: the call itself would
 /// repeat for 10 s.

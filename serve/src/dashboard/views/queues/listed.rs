@@ -7,11 +7,11 @@ use serde::Deserialize;
 
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
-use crate::dashboard::overview::Known;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::Markup;
 use crate::dashboard::{chart, show};
-use crate::problem::Code;
+use crate::edge::problem::Code;
+use crate::work::overview::Known;
 
 /// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;

@@ -1,0 +1,146 @@
+//! The errors of dead messages, in groups.
+
+use std::collections::HashMap;
+
+use axum::Json;
+use axum::extract::State;
+use dueq::{Listed, State as MessageState};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Document, Problem};
+use crate::work::Shared;
+use crate::work::operations::{died_by_crash, error_line};
+
+/// How many of the newest dead messages are read.
+const MAX_READ: usize = 1_000;
+/// How many a call reads: it keeps Redis busy for less than a millisecond.
+const PAGE: usize = 200;
+/// How many ids a group names.
+const EXAMPLES: usize = 3;
+
+/// The newest dead messages, in groups by the first line of their errors.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Errors {
+    queue: String,
+    /// How many messages were read: the newest 1,000 at most.
+    read: usize,
+    /// Whether there are older ones.
+    more: bool,
+    /// The largest group first.
+    groups: Vec<Group>,
+}
+
+/// Dead messages with the same first line of their error.
+#[derive(Serialize, ToSchema)]
+struct Group {
+    /// The first line, or its first 300 characters.
+    error: String,
+    /// Whether they died because their leases ran out too often, and not by a handler's failure.
+    crashed: bool,
+    count: usize,
+    /// When the newest of them died.
+    newest_ms: u64,
+    /// When the oldest of them died.
+    oldest_ms: u64,
+    /// The newest of them, at most three.
+    examples: Vec<Example>,
+}
+
+/// A dead message.
+#[derive(Serialize, ToSchema)]
+struct Example {
+    id: String,
+    /// The id in base64, if it is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_base64: Option<String>,
+}
+
+/// Group the errors of dead messages
+///
+/// The newest 1,000 dead messages, by the first line of their errors, and crashed ones apart. Without
+/// their payloads.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/errors",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    responses(
+        (status = 200, body = Errors),
+        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn errors(
+    State(app): State<Shared>,
+    name: QueueName,
+) -> Result<Json<Errors>, Problem> {
+    let queue = app.existing(&name).await?;
+    let (mut read, mut cursor, mut groups) = (0, None, Groups::default());
+    loop {
+        let page = queue
+            .list_newest(MessageState::Dead, cursor.as_ref(), PAGE)
+            .await?;
+        read += page.messages.len();
+        for message in &page.messages {
+            groups.add(message);
+        }
+        cursor = page.next;
+        if cursor.is_none() || read >= MAX_READ {
+            break;
+        }
+    }
+    Ok(Json(Errors {
+        queue: name.as_str().to_owned(),
+        read,
+        more: cursor.is_some(),
+        groups: groups.sorted(),
+    }))
+}
+
+#[derive(Default)]
+struct Groups(HashMap<(bool, String), Group>);
+
+impl Groups {
+    fn add(&mut self, message: &Listed) {
+        let time_ms = message.time_ms;
+        let crashed = died_by_crash(message.crashes, &message.error);
+        let key = (crashed, error_line(&message.error));
+        let group = self.0.entry(key).or_insert_with_key(|(_, line)| Group {
+            error: line.clone(),
+            crashed,
+            count: 0,
+            newest_ms: time_ms,
+            oldest_ms: time_ms,
+            examples: Vec::new(),
+        });
+        group.count += 1;
+        group.newest_ms = group.newest_ms.max(time_ms);
+        group.oldest_ms = group.oldest_ms.min(time_ms);
+        if group.examples.len() < EXAMPLES {
+            group.examples.push(Example::new(&message.id));
+        }
+    }
+
+    fn sorted(self) -> Vec<Group> {
+        let mut groups: Vec<_> = self.0.into_values().collect();
+        groups.sort_by(|one, other| {
+            let newer = other.newest_ms.cmp(&one.newest_ms);
+            let order = other.count.cmp(&one.count).then(newer);
+            order.then_with(|| one.error.cmp(&other.error))
+        });
+        groups
+    }
+}
+
+impl Example {
+    fn new(id: &[u8]) -> Self {
+        use base64::Engine;
+        let encode = |id| base64::engine::general_purpose::STANDARD.encode(id);
+        let is_text = std::str::from_utf8(id).is_ok();
+        Self {
+            id: String::from_utf8_lossy(id).into_owned(),
+            id_base64: (!is_text).then(|| encode(id)),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The workers of a queue.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Document, Problem};
+use crate::routes::queues::stats::{Unread, unread};
+use crate::work::Shared;
+
+/// The live nodes of a queue.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Nodes {
+    queue: String,
+    nodes: Vec<Node>,
+    /// What could not be read. Missing if everything was.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unread: Vec<Unread>,
+}
+
+/// A live node: the machinery of one worker.
+#[derive(Serialize, ToSchema)]
+struct Node {
+    /// Unique to the worker.
+    id: String,
+    /// How long ago it last reported that it lives.
+    silent_ms: u64,
+    /// In how many milliseconds it reports again, if it has announced a silence; 0 if not.
+    parked_ms: u64,
+    /// How many partitions it leads.
+    leads: usize,
+    /// How many partitions it attends.
+    attends: usize,
+}
+
+/// List the live workers of a queue
+///
+/// Sorted by their ids, at most 1,000 of each partition. `nodes` of the queue's counts says how many
+/// there are.
+#[utoipa::path(
+    get,
+    path = "/v1/queues/{queue}/nodes",
+    tag = "queues",
+    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
+    responses(
+        (status = 200, body = Nodes),
+        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+    )
+)]
+pub(super) async fn nodes(
+    State(app): State<Shared>,
+    name: QueueName,
+) -> Result<Json<Nodes>, Problem> {
+    let reached = app.client.queue(name.as_str())?.nodes_reached().await?;
+    if reached.value.is_empty() && reached.unread.is_empty() {
+        app.existing(&name).await?;
+    }
+    let unread = unread(&reached);
+    let nodes = reached.value.into_iter().map(|node| Node {
+        id: node.id,
+        silent_ms: node.silent_ms,
+        parked_ms: node.parked_ms,
+        leads: node.leads,
+        attends: node.attends,
+    });
+    Ok(Json(Nodes {
+        queue: name.as_str().to_owned(),
+        nodes: nodes.collect(),
+        unread,
+    }))
+}
