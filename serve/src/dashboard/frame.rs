@@ -4,9 +4,9 @@ use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 
 use crate::dashboard::assets::{ICON, SCRIPT, STYLE};
-use crate::dashboard::findings::Finding;
 use crate::dashboard::show::{Clock, Zone};
 use crate::edge::auth::{Principal, Right, Via};
+use crate::wire::about::Finding;
 use crate::work::App;
 
 /// Where in the navigation a page is.

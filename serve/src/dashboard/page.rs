@@ -11,7 +11,6 @@ use axum::http::request::Parts;
 
 use crate::dashboard::api::{Api, Routes};
 use crate::dashboard::findings;
-use crate::dashboard::findings::Finding;
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::show::{Clock, Zone};
 use crate::dashboard::undo::Undo;
@@ -19,6 +18,7 @@ use crate::edge::auth::{Principal, Right};
 use crate::edge::body::{media_type, whole};
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Problem};
+use crate::wire::about::Finding;
 use crate::work::Shared;
 
 /// A request for a page.

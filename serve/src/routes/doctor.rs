@@ -1,56 +1,17 @@
 //! What is wrong with the server or a queue, and how to repair it.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::Json;
 use axum::extract::State;
-use dueq::{Checkup, Finding};
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Document, Problem};
+use crate::wire::about::Examination;
 use crate::work::Shared;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(examine_server), routes!(examine_queue)]
-}
-
-/// An examination.
-#[derive(Serialize, ToSchema)]
-struct Examination {
-    /// Everything that is wrong.
-    findings: Vec<Found>,
-    /// What is worth knowing and not wrong.
-    remarks: Vec<Found>,
-    /// What could not be checked, and why.
-    unchecked: Vec<Unchecked>,
-    /// How old the examination is: at most 10 s.
-    age_ms: u64,
-}
-
-/// Something that is wrong, or worth knowing.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Finding)]
-struct Found {
-    /// A word for this kind of finding. It does not change between releases.
-    code: &'static str,
-    /// The id, key, field or setting.
-    subject: String,
-    problem: String,
-    consequence: &'static str,
-    /// The command that repairs it, or where to look.
-    remedy: String,
-}
-
-/// What could not be checked.
-#[derive(Serialize, ToSchema)]
-struct Unchecked {
-    what: &'static str,
-    why: String,
 }
 
 /// Examine the Redis server
@@ -59,8 +20,8 @@ struct Unchecked {
 /// does. All callers share an examination for 10 s.
 #[utoipa::path(get, path = "/v1/doctor", tag = "about", responses((status = 200, body = Examination)))]
 async fn examine_server(State(app): State<Shared>) -> Result<Json<Examination>, Problem> {
-    let examined = app.doctor.server().await?;
-    Ok(Examination::new(&examined))
+    let (age, checkup) = app.doctor.server().await?;
+    Ok(Json(Examination::new(age, &checkup)))
 }
 
 /// Examine a queue
@@ -83,37 +44,9 @@ async fn examine_queue(
     name: QueueName,
 ) -> Result<Json<Examination>, Problem> {
     let queue = app.client.queue(name.as_str())?;
-    let examined = app.doctor.queue(&queue).await?;
-    let (_, checkup) = &examined;
+    let (age, checkup) = app.doctor.queue(&queue).await?;
     if checkup.findings.is_empty() && checkup.facts.contains(&("exists", "false".to_owned())) {
         app.existing(&name).await?; // the problem that it does not
     }
-    Ok(Examination::new(&examined))
-}
-
-impl Examination {
-    fn new((age, checkup): &(Duration, Arc<Checkup>)) -> Json<Self> {
-        let unchecked = checkup.unchecked.iter().map(|unchecked| Unchecked {
-            what: unchecked.what,
-            why: unchecked.why.clone(),
-        });
-        Json(Self {
-            findings: checkup.findings.iter().map(Found::new).collect(),
-            remarks: checkup.remarks.iter().map(Found::new).collect(),
-            unchecked: unchecked.collect(),
-            age_ms: u64::try_from(age.as_millis()).unwrap_or(u64::MAX),
-        })
-    }
-}
-
-impl Found {
-    fn new(finding: &Finding) -> Self {
-        Self {
-            code: finding.code,
-            subject: String::from_utf8_lossy(&finding.subject).into_owned(),
-            problem: finding.problem.clone(),
-            consequence: finding.consequence,
-            remedy: finding.remedy.clone(),
-        }
-    }
+    Ok(Json(Examination::new(age, &checkup)))
 }

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use dueq::{Client, Stored};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use tokio::task::JoinSet;
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::auth::Principal;
 use crate::edge::path::{Query, read_id};
 use crate::edge::problem::{Code, Problem};
+use crate::wire::about::{Failed, Hit, SearchResult};
 use crate::work::Shared;
 
 /// How many queues a search asks.
@@ -37,49 +38,6 @@ struct Wanted {
     id: String,
 }
 
-/// Where a message is.
-#[derive(Serialize, ToSchema)]
-#[schema(as = SearchResult)]
-struct Found {
-    /// The messages with this id: one in a queue at most.
-    found: Vec<Hit>,
-    /// How many queues were asked.
-    asked: usize,
-    /// The queues that could not be read.
-    failed: Vec<Failed>,
-    /// The queues that were not asked, because there are more than 1,000.
-    not_asked: Vec<String>,
-    /// Whether all queues were asked, and could be read, that there were `names_age_ms` ago.
-    complete: bool,
-    /// As in the list of queues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    names_age_ms: Option<u64>,
-}
-
-/// A message, without its payload.
-#[derive(Serialize, ToSchema)]
-struct Hit {
-    queue: String,
-    /// `scheduled`, `ready`, `leased` or `dead`.
-    state: &'static str,
-    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead).
-    time_ms: u64,
-    /// How often a handler failed.
-    failures: u32,
-    /// How often a lease ran out.
-    crashes: u32,
-    /// What the last failure or burial said.
-    error: String,
-    payload_bytes: u64,
-}
-
-/// A queue that could not be read.
-#[derive(Serialize, ToSchema)]
-struct Failed {
-    queue: String,
-    error: String,
-}
-
 /// Find a message by its id
 ///
 /// In the queues that the caller may use: one call for each, 16 at once, 1,000 at most. Finds messages
@@ -90,20 +48,20 @@ struct Failed {
     path = "/v1/search",
     tag = "messages",
     params(Wanted),
-    responses((status = 200, body = Found)),
+    responses((status = 200, body = SearchResult)),
 )]
 async fn search(
     State(app): State<Shared>,
     principal: Principal,
     Query(wanted): Query<Wanted>,
-) -> Result<Json<Found>, Problem> {
+) -> Result<Json<SearchResult>, Problem> {
     let id: Arc<[u8]> = read_id(&wanted.id)?.into();
     let _running = app.searches.begin(principal.name()).await?;
     let snapshot = app.poller.looked().await;
     snapshot.known_age_ms()?;
     let allowed = snapshot.after(None).map(|(name, _)| Arc::clone(name));
     let mut allowed = allowed.filter(|name| principal.may_use(name));
-    let mut found = Found {
+    let mut found = SearchResult {
         found: Vec::new(),
         asked: 0,
         failed: Vec::new(),
@@ -166,18 +124,4 @@ pub(crate) fn check(uri: &axum::http::Uri) -> Result<(), Problem> {
     let id = read_id(&wanted.id)?;
     assert!((1..=200).contains(&id.len()));
     Ok(())
-}
-
-impl Hit {
-    fn new(queue: &str, stored: Stored) -> Self {
-        Self {
-            queue: queue.to_owned(),
-            state: stored.state.as_str(),
-            time_ms: stored.time_ms,
-            failures: stored.failures,
-            crashes: stored.crashes,
-            error: stored.error,
-            payload_bytes: stored.payload_bytes,
-        }
-    }
 }

@@ -6,7 +6,7 @@ use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
@@ -16,23 +16,8 @@ use crate::edge::auth::{Principal, Right};
 use crate::edge::body::JsonBody;
 use crate::edge::problem::{Document, Problem};
 use crate::routes::declared::declared;
+use crate::wire::about::Session;
 use crate::work::Shared;
-
-/// What the caller may do.
-#[derive(Serialize, ToSchema)]
-struct Session {
-    /// The name of the caller.
-    name: String,
-    /// How the caller was recognised: `loopback`, `token`, `session`, `proxy` or `embedder`.
-    via: &'static str,
-    roles: Vec<&'static str>,
-    /// What these roles and the server allow.
-    rights: Vec<&'static str>,
-    /// Patterns of the queues that the caller may use.
-    queues: Vec<String>,
-    /// Whether the server answers reads only.
-    read_only: bool,
-}
 
 /// The token with which a session begins.
 #[derive(Deserialize, ToSchema)]
@@ -55,12 +40,16 @@ async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Sessi
     let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.edge.is_read_only);
     Json(Session {
         name: caller.name().to_owned(),
-        via: caller.via().name(),
-        roles: caller.roles().iter().map(|role| role.name()).collect(),
+        via: caller.via().name().to_owned(),
+        roles: caller
+            .roles()
+            .iter()
+            .map(|role| role.name().to_owned())
+            .collect(),
         rights: Right::ALL
             .iter()
             .filter(|right| allowed(right))
-            .map(|right| right.name())
+            .map(|right| right.name().to_owned())
             .collect(),
         queues: caller.queues().iter().map(ToString::to_string).collect(),
         read_only: app.edge.is_read_only,

@@ -1,6 +1,11 @@
 //! The JSON of `/v1`: each type is declared once, for the routes that send it and the pages that read it.
 
+pub(crate) mod about;
+pub(crate) mod messages;
+pub(crate) mod operations;
+pub(crate) mod overview;
 pub(crate) mod queues;
+pub(crate) mod schedules;
 
 use axum::Json;
 use axum::http::HeaderValue;

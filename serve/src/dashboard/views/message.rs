@@ -2,7 +2,6 @@
 
 mod act;
 mod commands;
-mod data;
 mod ended;
 
 use askama::Template;
@@ -15,10 +14,10 @@ use crate::dashboard::show::{self, Payload};
 use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
-use crate::dashboard::views::message::data::Message;
 use crate::dashboard::views::message::ended::Moment;
-use crate::dashboard::views::messages::Now;
 use crate::edge::path::MessageId;
+use crate::wire::messages::Message;
+use crate::wire::overview::Dues;
 use crate::work::Shared;
 
 #[derive(Template)]
@@ -57,10 +56,11 @@ async fn message(page: Page, id: MessageId) -> Answer {
         }
         Err(failure) => return Err(failure),
     };
-    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let clock = page.clock.clone().at(now.now_ms);
     let shown_id = each::shown(&id_segment);
-    let payload = (!message.payload_withheld).then(|| show::payload(&message.payload_bytes()));
+    let payload =
+        (!message.payload.payload_withheld).then(|| show::payload(&message.payload.bytes()));
     render(&MessagePage {
         frame: page
             .frame(

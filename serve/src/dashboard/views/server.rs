@@ -6,43 +6,21 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use serde::Deserialize;
 
-use crate::dashboard::findings::{Finding, worst_first};
+use crate::dashboard::findings::worst_first;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::views::answer::{Answer, render};
-use crate::dashboard::views::operations::{Operation, all, begin};
+use crate::dashboard::views::operations::{all, begin};
 use crate::edge::problem::{Code, Problem};
+use crate::wire::about::{Examination, Session, Unchecked};
+use crate::wire::operations::OperationReport;
 use crate::work::Shared;
 
 /// How long the page waits for the examination: while Redis is away, it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-#[derive(Deserialize)]
-struct Examination {
-    findings: Vec<Finding>,
-    remarks: Vec<Finding>,
-    unchecked: Vec<Unchecked>,
-    age_ms: u64,
-}
-
-#[derive(Deserialize)]
-struct Unchecked {
-    what: String,
-    why: String,
-}
-
-#[derive(Deserialize)]
-struct Caller {
-    name: String,
-    via: String,
-    roles: Vec<String>,
-    rights: Vec<String>,
-    queues: Vec<String>,
-}
 
 /// What this instance is and allows.
 struct Instance {
@@ -60,10 +38,10 @@ struct ServerPage {
     frame: Frame,
     /// The examination, or why there is none.
     examination: Result<Examination, String>,
-    audits: Vec<Operation>,
+    audits: Vec<OperationReport>,
     may_operate: bool,
     instance: Instance,
-    caller: Caller,
+    caller: Session,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -73,13 +51,13 @@ pub(super) fn routes() -> Router<Shared> {
 async fn server(State(app): State<Shared>, page: Page) -> Answer {
     let examined = page.api.get::<Examination>("/v1/doctor");
     let examination = match tokio::time::timeout(PATIENCE, examined).await {
-        Ok(Ok(examination)) => Ok(examination.shown()),
+        Ok(Ok(examination)) => Ok(examination_shown(examination)),
         Ok(Err(failure)) => Err(show::text(failure.detail())),
         Err(_) => Err("the examination has not ended yet: look again in some seconds".to_owned()),
     };
-    let caller: Caller = page.api.get("/v1/caller").await?;
+    let caller: Session = page.api.get("/v1/caller").await?;
     let mut audits = all(&page).await?;
-    audits.retain(Operation::is_audit);
+    audits.retain(OperationReport::is_audit);
     audits.truncate(10);
     render(&ServerPage {
         frame: page.frame("Server", Here::Server),
@@ -87,7 +65,7 @@ async fn server(State(app): State<Shared>, page: Page) -> Answer {
         audits,
         may_operate: page.caller().may_operate,
         instance: Instance::of(&app),
-        caller: caller.shown(),
+        caller: caller_shown(caller),
     })
 }
 
@@ -102,30 +80,25 @@ async fn act(page: Page, form: Form) -> Answer {
     }
 }
 
-impl Examination {
-    fn shown(self) -> Self {
-        let unchecked = self.unchecked.into_iter();
-        Self {
-            findings: worst_first(self.findings),
-            remarks: worst_first(self.remarks),
-            unchecked: unchecked
-                .map(|unchecked| Unchecked {
-                    what: show::text(&unchecked.what),
-                    why: show::text(&unchecked.why),
-                })
-                .collect(),
-            age_ms: self.age_ms,
-        }
+fn examination_shown(examination: Examination) -> Examination {
+    let unchecked = examination.unchecked.iter().map(|unchecked| Unchecked {
+        what: show::text(&unchecked.what),
+        why: show::text(&unchecked.why),
+    });
+    Examination {
+        unchecked: unchecked.collect(),
+        findings: worst_first(examination.findings),
+        remarks: worst_first(examination.remarks),
+        age_ms: examination.age_ms,
     }
 }
 
-impl Caller {
-    fn shown(self) -> Self {
-        Self {
-            name: show::text(&self.name),
-            queues: self.queues.iter().map(|queue| show::text(queue)).collect(),
-            ..self
-        }
+fn caller_shown(caller: Session) -> Session {
+    let queues = caller.queues.iter().map(|queue| show::text(queue));
+    Session {
+        queues: queues.collect(),
+        name: show::text(&caller.name),
+        ..caller
     }
 }
 

@@ -13,7 +13,8 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
 use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
-use crate::dashboard::views::queues::{All, Counts};
+use crate::dashboard::views::queues::All;
+use crate::wire::queues::Counts;
 use crate::work::Shared;
 use crate::work::overview::{Known, View};
 

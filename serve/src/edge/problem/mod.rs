@@ -9,7 +9,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dueq::{Applied, Error, ErrorKind};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -72,24 +72,24 @@ impl From<dueq::Outcome> for Ended {
 }
 
 /// An error of what goes on without a caller, as its progress says it.
-#[derive(Debug, Clone, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Failure {
     /// One word for programs, as in a problem document.
-    code: &'static str,
+    pub(crate) code: String,
     /// What failed, and why.
-    detail: String,
+    pub(crate) detail: String,
     /// Whether it took effect: `no`, `yes` or `unknown`.
-    applied: &'static str,
+    pub(crate) applied: String,
     /// Whether the same may succeed later.
-    retryable: bool,
+    pub(crate) retryable: bool,
 }
 
 impl Failure {
     pub(crate) fn of(problem: &Problem) -> Self {
         Self {
-            code: problem.code.word(),
+            code: problem.code.word().to_owned(),
             detail: shown(&problem.detail),
-            applied: word_of(problem.applied),
+            applied: word_of(problem.applied).to_owned(),
             retryable: problem.is_retryable,
         }
     }

@@ -161,23 +161,68 @@ async fn claim_messages(
     parts: Parts,
     JsonBody(claim): JsonBody<Claim>,
 ) -> Result<Response, Problem> {
-    let request = claim.check(&app, &caller, name.as_str())?;
+    let admitted = admit(&app, &caller, &name, claim).await?;
+    let pulled = pull(&app, admitted).await?;
+    answer(&app, &parts, &name, pulled)
+}
+
+/// A claim that may wait for messages.
+struct Admitted {
+    request: Request,
+    queue: Queue,
+    puller: Puller,
+    /// What the claim uses until its end.
+    kept: (Permit, Attention),
+}
+
+/// What a claim was granted.
+struct Pulled {
+    queue: Queue,
+    deliveries: Vec<Delivery>,
+    /// How many more its lease holds, if an earlier call with its `claim_id` was granted them.
+    more: Option<u64>,
+    has_id: bool,
+}
+
+/// Checks the values of the claim, and takes its room and its part of the node.
+async fn admit(
+    app: &App,
+    caller: &Principal,
+    name: &QueueName,
+    claim: Claim,
+) -> Result<Admitted, Problem> {
+    let request = claim.check(app, caller, name.as_str())?;
     let permit = app.claims.begin(&app.edge.meters.claims)?;
     let queue = match app.claims.attended.knows(name.as_str()) {
         true => app.client.queue(name.as_str())?,
-        false => app.existing(&name).await?,
+        false => app.existing(name).await?,
     };
     let attention = app.claims.attended.attention(name.as_str())?;
-    let puller = attention.puller(&queue).await?;
+    Ok(Admitted {
+        puller: attention.puller(&queue).await?,
+        request,
+        queue,
+        kept: (permit, attention),
+    })
+}
+
+/// Waits for messages, or reads what an earlier call with the same `claim_id` was granted.
+async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
+    let Admitted {
+        request,
+        queue,
+        puller,
+        kept,
+    } = admitted;
     let pulled = match request.token {
         // A caller that disconnects drops the pull, and the library releases what it was granted.
         None => {
             let end = over(request.wait, app.edge.life.stopping().clone());
-            pull(puller, request, end, (permit, attention)).await
+            pull_until(puller, request, end, kept).await
         }
         Some(token) => {
             let place = app.claims.turns.join(token);
-            repeatable(&app, puller, request, place, (permit, attention)).await?
+            repeatable(app, puller, request, place, kept).await?
         }
     };
     let (deliveries, more) = match pulled {
@@ -192,20 +237,30 @@ async fn claim_messages(
             return Err(error.into());
         }
     };
-    let is_repeated = more.is_some();
-    if deliveries.is_empty() {
+    Ok(Pulled {
+        queue,
+        deliveries,
+        more,
+        has_id: request.token.is_some(),
+    })
+}
+
+/// Answers with the deliveries, unless the caller has lost access. Those that nobody receives are
+/// released, but for those that the same call can answer again.
+fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<Response, Problem> {
+    if pulled.deliveries.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     // The caller may have lost access meanwhile.
-    let access = app.edge.gate.principal(&parts).and_then(|now| {
+    let access = app.edge.gate.principal(parts).and_then(|now| {
         check_right(&now, Right::Consume)?;
         app.edge.allow(&now, name.as_str())
     });
     // What the same call can answer again stays leased: released now, it could be handed out twice. A
     // caller without access cannot repeat the call, but an earlier answer may have arrived.
     let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
-    let is_kept = request.token.is_some() && (is_repeated || can_repeat);
-    let unreceived = Unreceived::new(&queue, &deliveries, &app.claims.tasks);
+    let is_kept = pulled.has_id && (pulled.more.is_some() || can_repeat);
+    let unreceived = Unreceived::new(&pulled.queue, &pulled.deliveries, &app.claims.tasks);
     let unreceived = match is_kept {
         true => {
             unreceived.received();
@@ -214,7 +269,7 @@ async fn claim_messages(
         false => Some(unreceived),
     };
     access?;
-    let grant = answer::Encoded::new(deliveries, more, &app.edge.bodies)?;
+    let grant = answer::Encoded::new(pulled.deliveries, pulled.more, &app.edge.bodies)?;
     let outbox = parts.extensions.get::<Outbox>().cloned();
     Ok(grant.into_response(unreceived, outbox))
 }
@@ -228,7 +283,7 @@ async fn over(wait: Duration, stopped: CancellationToken) {
 }
 
 /// Pulls. What the claim uses is kept until its end.
-async fn pull<T>(
+async fn pull_until<T>(
     puller: Puller,
     request: Request,
     end: impl Future<Output = ()>,
@@ -259,7 +314,7 @@ async fn repeatable(
             turn = place.turn() => turn,
             () = &mut end => return Ok(Vec::new()),
         };
-        pull(puller, request, end, kept).await
+        pull_until(puller, request, end, kept).await
     };
     app.claims.tasks.spawn(pull).await.map_err(|_| {
         let detail = "the claim panicked; the log of the server has the reason";

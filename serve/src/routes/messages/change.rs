@@ -10,10 +10,10 @@ use crate::edge::body::JsonBody;
 use crate::edge::path::Query;
 use crate::edge::path::{MessageId, QueueName};
 use crate::edge::problem::{Code, Document, Problem};
-use crate::routes::messages::fields::Id;
 use crate::routes::messages::payload::absent;
 use crate::routes::messages::reader::Reader;
 use crate::routes::timing::Timing;
+use crate::wire::messages::Id;
 use crate::work::{App, Shared};
 
 /// The new due time: `delay` or `at`, and `within`; or `run_now`.

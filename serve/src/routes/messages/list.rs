@@ -3,7 +3,7 @@
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::edge::path::QueueName;
@@ -11,7 +11,7 @@ use crate::edge::path::{Query, moment};
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::{self, quoted};
 use crate::routes::messages::cursor::Of;
-use crate::routes::messages::fields::{Id, Times};
+use crate::wire::messages::{Id, ListedMessage, Messages, Times};
 use crate::wire::paged;
 use crate::work::Shared;
 
@@ -71,31 +71,6 @@ impl From<StateName> for dueq::State {
             StateName::Dead => Self::Dead,
         }
     }
-}
-
-/// A page of messages in one state.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Messages {
-    messages: Vec<ListedMessage>,
-    /// The address of the next page; null at the end. The header `Link` has it too.
-    next: Option<String>,
-}
-
-/// A message of a list, without its payload.
-#[derive(Serialize, ToSchema)]
-struct ListedMessage {
-    #[serde(flatten)]
-    id: Id,
-    #[serde(flatten)]
-    times: Times,
-    /// How often a handler failed.
-    failures: u32,
-    /// How often a lease ran out.
-    crashes: u32,
-    /// The first line of what the last failure or burial said; empty if there was none.
-    error: String,
-    /// The address of the message.
-    href: String,
 }
 
 /// List messages

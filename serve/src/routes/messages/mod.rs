@@ -4,7 +4,6 @@ mod change;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
 mod cursor;
-mod fields;
 mod key;
 mod lines;
 mod list;
@@ -21,8 +20,6 @@ use utoipa_axum::routes;
 
 use crate::work::Shared;
 
-pub(super) use fields::Payload;
-pub(super) use fields::PushedMessage;
 pub(super) use reader::{MAX_BYTES, Reader, unread};
 pub(super) use schema::NewMessage;
 

@@ -19,7 +19,7 @@ use crate::edge::body::Reserved;
 use crate::edge::path::{MessageId, Query, QueueName};
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::quoted;
-use crate::routes::messages::fields::Shown;
+use crate::wire::messages::Message;
 use crate::work::{App, Shared};
 
 /// A body that holds its share of the memory until it is sent.
@@ -127,7 +127,7 @@ pub(super) struct Read {
         Read,
     ),
     responses(
-        (status = 200, body = Shown),
+        (status = 200, body = Message),
         (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
         (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
     )
@@ -138,7 +138,7 @@ pub(super) async fn read_message(
     name: QueueName,
     id: MessageId,
     Query(read): Query<Read>,
-) -> Result<Json<Shown>, Problem> {
+) -> Result<Json<Message>, Problem> {
     let most = read.payload_bytes.unwrap_or(PAYLOAD_BYTES);
     if most > MAX_PAYLOAD_BYTES {
         let detail = format!("payload_bytes: {most} are more than {MAX_PAYLOAD_BYTES}");
@@ -153,7 +153,7 @@ pub(super) async fn read_message(
     }
     let queue = app.client.queue(name.as_str())?;
     match queue.get_up_to(id.as_bytes(), most).await? {
-        Some(stored) => Ok(Json(Shown::new(id.as_bytes(), stored, is_withheld))),
+        Some(stored) => Ok(Json(Message::new(id.as_bytes(), stored, is_withheld))),
         None => Err(absent(&app, &name, &id).await),
     }
 }

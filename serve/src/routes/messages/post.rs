@@ -18,13 +18,13 @@ use crate::edge::body::{Bounded, media_type, parse_json, whole};
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::quoted;
-use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::{Fingerprint, Key, push_many};
 use crate::routes::messages::push::{Only, push_one};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessages;
 use crate::routes::messages::stream::push_lines;
 use crate::routes::messages::tally::{Reason, Sent, Summary, Tally};
+use crate::wire::messages::PushedMessage;
 use crate::work::App;
 use crate::work::Shared;
 

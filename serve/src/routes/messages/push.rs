@@ -12,10 +12,10 @@ use crate::edge::path::{MessageId, QueueName};
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::quoted;
 use crate::routes::declared::Tags;
-use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessage;
+use crate::wire::messages::PushedMessage;
 use crate::work::{App, Shared};
 
 /// The JSON of a message, not yet read.

@@ -2,13 +2,14 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::edge::path::Query;
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Document, Problem};
-use crate::routes::queues::stats::{Unread, unread};
+use crate::wire::overview::{Dues, Slot};
+use crate::wire::queues::unread;
 use crate::work::Shared;
 
 /// How many times a call has at most.
@@ -37,31 +38,6 @@ pub(super) struct Times {
     /// How many times there are
     #[param(default = 60, minimum = 1, maximum = 60)]
     count: Option<u64>,
-}
-
-/// How many scheduled messages are due when.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Dues {
-    queue: String,
-    /// The clock of Redis at the count.
-    now_ms: u64,
-    /// When the last scheduled message is due; null if none is scheduled.
-    last_ms: Option<u64>,
-    /// The messages before the first time, from each time to before the next one, and from the last
-    /// time on.
-    slots: Vec<Slot>,
-    /// The partitions that did not reply within 2 s, whose messages are not counted.
-    unread: Vec<Unread>,
-}
-
-/// The messages that are due in some time.
-#[derive(Serialize, ToSchema)]
-struct Slot {
-    /// Its first millisecond; null for the first slot.
-    from_ms: Option<u64>,
-    /// The first millisecond after it; null for the last slot.
-    before_ms: Option<u64>,
-    count: u64,
 }
 
 /// Count the scheduled messages by due time

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use axum::Json;
 use axum::extract::State;
 use dueq::{Listed, State as MessageState};
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Document, Problem};
+use crate::wire::overview::{Errors, Example, Group};
 use crate::work::Shared;
 use crate::work::operations::{died_by_crash, error_line};
 
@@ -19,43 +18,6 @@ const MAX_READ: usize = 1_000;
 const PAGE: usize = 200;
 /// How many ids a group names.
 const EXAMPLES: usize = 3;
-
-/// The newest dead messages, in groups by the first line of their errors.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Errors {
-    queue: String,
-    /// How many messages were read: the newest 1,000 at most.
-    read: usize,
-    /// Whether there are older ones.
-    more: bool,
-    /// The largest group first.
-    groups: Vec<Group>,
-}
-
-/// Dead messages with the same first line of their error.
-#[derive(Serialize, ToSchema)]
-struct Group {
-    /// The first line, or its first 300 characters.
-    error: String,
-    /// Whether they died because their leases ran out too often, and not by a handler's failure.
-    crashed: bool,
-    count: usize,
-    /// When the newest of them died.
-    newest_ms: u64,
-    /// When the oldest of them died.
-    oldest_ms: u64,
-    /// The newest of them, at most three.
-    examples: Vec<Example>,
-}
-
-/// A dead message.
-#[derive(Serialize, ToSchema)]
-struct Example {
-    id: String,
-    /// The id in base64, if it is not UTF-8.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id_base64: Option<String>,
-}
 
 /// Group the errors of dead messages
 ///
@@ -130,17 +92,5 @@ impl Groups {
             order.then_with(|| one.error.cmp(&other.error))
         });
         groups
-    }
-}
-
-impl Example {
-    fn new(id: &[u8]) -> Self {
-        use base64::Engine;
-        let encode = |id| base64::engine::general_purpose::STANDARD.encode(id);
-        let is_text = std::str::from_utf8(id).is_ok();
-        Self {
-            id: String::from_utf8_lossy(id).into_owned(),
-            id_base64: (!is_text).then(|| encode(id)),
-        }
     }
 }

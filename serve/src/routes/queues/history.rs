@@ -1,19 +1,17 @@
 //! What a queue has done in each minute, hour or day.
 
-mod point;
-
 use axum::Json;
 use axum::extract::State;
 use dueq::Resolution;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::edge::path::Query;
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::quoted;
-use crate::routes::queues::history::point::Point;
-use crate::routes::queues::stats::{Unread, unread};
+use crate::wire::overview::{History, Point};
+use crate::wire::queues::unread;
 use crate::work::Shared;
 
 /// How long the range is unless the caller asks for another one.
@@ -30,25 +28,6 @@ pub(super) struct Wanted {
         default = "60m"
     )]
     range: Option<String>,
-}
-
-/// What a queue has done.
-#[derive(Serialize, ToSchema)]
-pub(super) struct History {
-    queue: String,
-    /// The clock of Redis at the call.
-    now_ms: u64,
-    /// When the first slot begins.
-    from_ms: u64,
-    /// The length of a slot: a minute, an hour or a day.
-    slot_ms: u64,
-    /// A point for each slot, in order of time; the last one is of the present slot, which is not
-    /// over. Null if nothing was recorded: nothing happened, or no worker ran.
-    points: Vec<Option<Point>>,
-    /// All points as one, with the percentiles of the whole range; null if all are.
-    sum: Option<Point>,
-    /// The partitions that did not reply within 2 s, whose part is missing.
-    unread: Vec<Unread>,
 }
 
 /// Read the history of a queue

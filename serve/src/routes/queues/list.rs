@@ -5,14 +5,14 @@ use std::time::Duration;
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::edge::auth::Principal;
 use crate::edge::path::Query;
 use crate::edge::problem::{Code, Problem};
 use crate::wire::paged;
-use crate::wire::queues::Listed;
+use crate::wire::queues::Queues;
 use crate::work::Shared;
 use crate::work::poll::PATIENCE;
 
@@ -33,27 +33,6 @@ pub(super) struct Page {
     /// How long the answer waits for new counts, if nobody has asked for a minute
     #[param(maximum = 2_000, default = 2_000)]
     wait_ms: Option<u64>,
-}
-
-/// A page of the queues that the caller may use, sorted by name.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Queues {
-    queues: Vec<Listed>,
-    /// The address of the next page; null at the end. The header `Link` has it too.
-    next: Option<String>,
-    /// How long ago Redis last answered the server's poller.
-    age_ms: u64,
-    /// Whether all queues are known that there were `names_age_ms` ago: not before the first scan of the
-    /// keys has ended, nor if the last one began more than 5 minutes and twice its own time ago, nor if
-    /// there are more than 10,000.
-    complete: bool,
-    /// How long ago the last scan of all keys began: a queue that was created since may be missing.
-    /// Missing before the first scan has ended, and if the server has a list of names.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    names_age_ms: Option<u64>,
-    /// Why Redis does not answer now. The counts are of before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
 }
 
 /// List the queues

@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Document, Problem};
 use crate::routes::declared::Tags;
+use crate::wire::queues::Queue;
 use crate::work::Shared;
 
 mod backlog;
@@ -25,11 +26,9 @@ mod limits;
 mod list;
 mod nodes;
 mod pause;
-mod stats;
 
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use dues::check as check_dues;
-use stats::Stats;
 
 /// How long the answer waits for the tag. The library repeats the call for longer.
 const TAG_LIMIT: Duration = Duration::from_millis(500);
@@ -82,7 +81,7 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
         ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
     ),
     responses(
-        (status = 200, body = Stats, headers(("ETag" = Option<String>, description = "Names this creation of the queue"))),
+        (status = 200, body = Queue, headers(("ETag" = Option<String>, description = "Names this creation of the queue"))),
         (status = 304, description = "The queue is still that of `If-None-Match`, whatever its counts are now"),
         (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
     )
@@ -109,7 +108,7 @@ async fn read_queue(
     if incarnation.is_none() && stats.unread.is_empty() {
         app.existing(&name).await?; // a damaged one has no incarnation
     }
-    let stats = Stats::new(name.as_str(), &stats);
+    let stats = Queue::new(name.as_str(), &stats);
     Ok((tag(incarnation), Json(stats)).into_response())
 }
 

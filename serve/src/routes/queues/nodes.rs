@@ -2,38 +2,12 @@
 
 use axum::Json;
 use axum::extract::State;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::edge::path::QueueName;
 use crate::edge::problem::{Document, Problem};
-use crate::routes::queues::stats::{Unread, unread};
+use crate::wire::overview::{Node, Nodes};
+use crate::wire::queues::unread;
 use crate::work::Shared;
-
-/// The live nodes of a queue.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Nodes {
-    queue: String,
-    nodes: Vec<Node>,
-    /// What could not be read. Missing if everything was.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    unread: Vec<Unread>,
-}
-
-/// A live node: the machinery of one worker.
-#[derive(Serialize, ToSchema)]
-struct Node {
-    /// Unique to the worker.
-    id: String,
-    /// How long ago it last reported that it lives.
-    silent_ms: u64,
-    /// In how many milliseconds it reports again, if it has announced a silence; 0 if not.
-    parked_ms: u64,
-    /// How many partitions it leads.
-    leads: usize,
-    /// How many partitions it attends.
-    attends: usize,
-}
 
 /// List the live workers of a queue
 ///

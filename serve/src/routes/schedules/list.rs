@@ -5,14 +5,14 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::ScheduleCursor;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
 use crate::edge::path::{Query, QueueName};
 use crate::edge::problem::{Code, Document, Problem};
 use crate::edge::shown::quoted;
-use crate::routes::schedules::schema::Schedule;
 use crate::wire::paged;
+use crate::wire::schedules::{ListedSchedule, Schedule, Schedules};
 use crate::work::Shared;
 
 /// The most schedules of a page: Redis reads each of them.
@@ -29,23 +29,6 @@ pub(super) struct Page {
     /// Where the page before ended: take the address `next`
     #[param(format = "cursor", pattern = "^[A-Za-z0-9_-]+$")]
     cursor: Option<String>,
-}
-
-/// A page of schedules, sorted by set and name.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Schedules {
-    schedules: Vec<ListedSchedule>,
-    /// The address of the next page; null at the end. The header `Link` has it too.
-    next: Option<String>,
-}
-
-/// A schedule of a list, without its payload.
-#[derive(Serialize, ToSchema)]
-struct ListedSchedule {
-    #[serde(flatten)]
-    schedule: Schedule,
-    /// The address of the schedule.
-    href: String,
 }
 
 /// List schedules

@@ -9,9 +9,9 @@ use crate::edge::auth::{Principal, Right};
 use crate::edge::path::Query;
 use crate::edge::path::{QueueName, ScheduleName};
 use crate::edge::problem::{Code, Document, Problem};
-use crate::routes::messages::Payload;
 use crate::routes::schedules::outcome::absent;
-use crate::routes::schedules::schema::Schedule;
+use crate::wire::messages::Payload;
+use crate::wire::schedules::Schedule;
 use crate::work::Shared;
 
 /// How many bytes of a payload are sent unless the caller asks for another number.

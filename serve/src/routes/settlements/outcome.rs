@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::edge::problem::Problem;
 use crate::edge::shown::shown;
-use crate::routes::messages::PushedMessage;
+use crate::wire::messages::PushedMessage;
 
 /// What became of the deliveries of a request.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]

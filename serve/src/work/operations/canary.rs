@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use dueq::{Applied, Error, Queue, State, Stored};
 
 use crate::edge::shown::shown;
-use crate::work::operations::progress::CanaryProgress;
+use crate::wire::operations::CanaryProgress;
 use crate::work::operations::steps::Steps;
 
 /// The pauses between two looks at the messages of a canary.

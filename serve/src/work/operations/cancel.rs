@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use dueq::{Cancelled, Error, Queue, State};
 use tokio::task::JoinSet;
 
+use crate::wire::operations::Progress;
 use crate::work::operations::plan::Plan;
-use crate::work::operations::progress::{End, Progress, Step};
+use crate::work::operations::progress::{End, Step};
 
 /// The ids that are not cancelled yet.
 pub(super) struct Cancels {

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::task::TaskTracker;
 
-pub(crate) use operation::{Operation, Shown};
+pub(crate) use operation::Operation;
 pub(crate) use plan::{Plan, Request, died_by_crash, error_line};
 
 use crate::edge::Edge;

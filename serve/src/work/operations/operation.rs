@@ -2,15 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use utoipa::ToSchema;
 
 use crate::edge::audit::{Action, now_ms};
 use crate::edge::shown::quoted;
-use crate::work::operations::plan::{Kind, Plan};
-use crate::work::operations::progress::{Phase, Progress};
+use crate::wire::operations::{Kind, OperationReport, Phase, Progress};
+use crate::work::operations::plan::Plan;
 
 /// An operation.
 pub(crate) struct Operation {
@@ -25,40 +23,6 @@ pub(crate) struct Operation {
     pub(super) stop: CancellationToken,
     /// Who stopped it.
     pub(super) stopped_by: Mutex<Option<String>>,
-}
-
-/// An operation on a queue.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Operation)]
-pub(crate) struct Shown {
-    id: String,
-    queue: String,
-    kind: Kind,
-    /// Which messages a requeue or a purge deals with.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    messages: Option<&'static str>,
-    /// Of a requeue or a purge: only what died, or was due, at or before this time of Redis. The same
-    /// call with this `before_ms` goes on where this one ended.
-    before_ms: Option<u64>,
-    /// Only what died at or after this time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    after_ms: Option<u64>,
-    /// Of a requeue: only what died with this error.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-    /// Of a requeue: only what died because its leases ran out too often, or only the others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    crashed: Option<bool>,
-    dry_run: bool,
-    /// How many messages a second.
-    pace: u64,
-    #[serde(flatten)]
-    progress: Progress,
-    /// Who asked for it.
-    by: String,
-    /// When it began, by the clock of the server.
-    started_ms: u64,
-    href: String,
 }
 
 impl Operation {
@@ -76,10 +40,6 @@ impl Operation {
 
     pub(crate) fn by(&self) -> &str {
         self.action.principal()
-    }
-
-    pub(crate) fn started_ms(&self) -> u64 {
-        self.started_ms
     }
 
     pub(crate) fn progress(&self) -> Progress {
@@ -161,35 +121,26 @@ impl Operation {
             "operation": last.clone().brief(),
         })
     }
-}
 
-impl Shown {
-    pub(crate) fn new(operation: &Operation, href: String) -> Self {
-        let plan = operation.plan();
+    /// The operation as it is sent.
+    pub(crate) fn report(&self, href: String) -> OperationReport {
+        let plan = &self.plan;
         let selects = matches!(plan.kind, Kind::Requeue | Kind::Purge);
-        Self {
-            id: operation.id().to_owned(),
-            queue: operation.queue().to_owned(),
+        OperationReport {
+            id: self.id.clone(),
+            queue: self.queue.clone(),
             kind: plan.kind,
-            messages: selects.then(|| plan.selected().as_str()),
+            messages: selects.then(|| plan.selected().as_str().to_owned()),
             before_ms: plan.before_ms,
             after_ms: plan.group.after_ms,
             error: plan.group.error.clone(),
             crashed: plan.group.crashed,
             dry_run: plan.is_dry_run,
             pace: plan.pace,
-            progress: operation.progress(),
-            by: operation.by().to_owned(),
-            started_ms: operation.started_ms(),
+            progress: self.progress(),
+            by: self.by().to_owned(),
+            started_ms: self.started_ms,
             href,
-        }
-    }
-
-    /// The same for a list.
-    pub(crate) fn brief(self) -> Self {
-        Self {
-            progress: self.progress.brief(),
-            ..self
         }
     }
 }

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dueq::{Cursor, Listed, State};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use crate::edge::path::read_id;
 use crate::edge::problem::{Code, Problem};
+use crate::wire::operations::Kind;
 
 /// How many ids an operation names at most.
 const MAX_IDS: usize = 10_000;
@@ -27,22 +28,6 @@ const MAX_MS: u64 = 253_402_300_799_999;
 
 /// How many characters of an error's first line are compared.
 const MAX_LINE: usize = 300;
-
-/// What an operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    /// Makes dead messages due again.
-    Requeue,
-    /// Removes scheduled, ready or dead messages.
-    Purge,
-    /// Cancels messages by their ids.
-    Cancel,
-    /// Looks for damage of the queue.
-    Audit,
-    /// Looks for damage, and repairs it.
-    Repair,
-}
 
 /// The state of the messages that a purge removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -322,18 +307,6 @@ fn within(field: &str, value: u64, least: u64, most: u64) -> Result<(), Problem>
 
 fn invalid(detail: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidInput, detail)
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Requeue => "requeue",
-            Self::Purge => "purge",
-            Self::Cancel => "cancel",
-            Self::Audit => "audit",
-            Self::Repair => "repair",
-        }
-    }
 }
 
 /// The first line of the error, cut.

@@ -8,11 +8,12 @@ use dueq::{Applied, Error, Queue};
 use crate::edge::Edge;
 use crate::edge::audit::now_ms;
 use crate::edge::problem::{Code, Failure, Problem};
+use crate::wire::operations::Phase;
 use crate::work::operations::canary::{Release, Verdict};
 use crate::work::operations::operation::Operation;
 use crate::work::operations::pace::{Pace, Patience};
 use crate::work::operations::plan::Canary;
-use crate::work::operations::progress::{End, Phase, Step};
+use crate::work::operations::progress::{End, Step};
 use crate::work::operations::steps::Steps;
 use crate::work::operations::work::Work;
 

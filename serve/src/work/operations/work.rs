@@ -2,10 +2,12 @@
 
 use dueq::{AuditSteps, Queue, State};
 
+use crate::wire::operations::Kind;
+use crate::wire::operations::Progress;
 use crate::work::operations::cancel::Cancels;
 use crate::work::operations::group::GroupSteps;
-use crate::work::operations::plan::{Kind, Plan};
-use crate::work::operations::progress::{Count, End, Progress, Step};
+use crate::work::operations::plan::Plan;
+use crate::work::operations::progress::{Count, End, Step};
 use crate::work::operations::steps::Steps;
 
 /// What an operation goes through, step by step.

@@ -10,7 +10,6 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::dashboard::api::{Api, Failure};
@@ -20,21 +19,11 @@ use crate::dashboard::views::answer::Answer;
 use crate::edge::body::Reserved;
 use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::moment;
+use crate::wire::messages::Messages;
 use crate::work::Shared;
 use crate::work::events::Unfold;
 
 const PAGE: usize = 250;
-
-#[derive(Deserialize)]
-struct List {
-    messages: Vec<Listed>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    href: String,
-}
 
 /// Where the export is.
 struct Export {
@@ -93,7 +82,7 @@ impl Export {
         let Some(address) = self.next.take() else {
             return Ok(());
         };
-        let list: List = self.api.get(&address).await?;
+        let list: Messages = self.api.get(&address).await?;
         self.page = list
             .messages
             .into_iter()

@@ -2,7 +2,7 @@
 
 use crate::dashboard::chart::{self, Due, Step};
 use crate::dashboard::show::{Clock, Markup};
-use crate::dashboard::views::queue::data::Dues;
+use crate::wire::overview::Dues;
 
 /// The most bars of the tab of all messages.
 const MAX_BARS: u64 = 50;

@@ -2,8 +2,8 @@
 
 use crate::dashboard::chart::{self, Band, Counter, Flow};
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::queue::data::{History, Point, Times};
 use crate::dashboard::views::queue::due::Choice;
+use crate::wire::overview::{History, HistoryTimes, Point};
 use crate::work::overview::ended;
 
 /// For how long back.
@@ -122,7 +122,7 @@ fn slots(history: &History) -> Vec<(u64, u64)> {
 fn bands(
     name: (&str, &str),
     history: &History,
-    of: impl Fn(&Point) -> &Times,
+    of: impl Fn(&Point) -> &HistoryTimes,
     clock: &Clock,
 ) -> Markup {
     let points = slots(history).into_iter().zip(&history.points);
@@ -132,12 +132,17 @@ fn bands(
             from_ms,
             before_ms,
             count: times.map_or(0, |times| times.count),
-            times_us: times.and_then(Times::percentiles_us),
+            times_us: times.and_then(HistoryTimes::percentiles_us),
         }
     });
     let points: Vec<_> = points.collect();
     let all = history.sum.as_ref().map(&of);
-    chart::bands(name, &points, all.and_then(Times::percentiles_us), clock)
+    chart::bands(
+        name,
+        &points,
+        all.and_then(HistoryTimes::percentiles_us),
+        clock,
+    )
 }
 
 /// A counter: its name, whether it counts trouble, and where it is in a point.

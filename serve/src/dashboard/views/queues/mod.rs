@@ -14,11 +14,12 @@ use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
+use crate::wire::queues::Listed;
 use crate::work::Shared;
 use crate::work::overview::{Known, View};
 
+pub(super) use listed::All;
 use listed::Row;
-pub(super) use listed::{All, Counts, Listed};
 use listed::{Order, Trouble, sorted};
 
 /// How many queues a page has.
