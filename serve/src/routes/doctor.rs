@@ -6,7 +6,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::wire::about::Examination;
 use crate::work::Shared;
 
@@ -33,10 +33,9 @@ async fn examine_server(State(app): State<Shared>) -> Result<Json<Examination>, 
     get,
     path = "/v1/queues/{queue}/doctor",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = Examination),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 async fn examine_queue(

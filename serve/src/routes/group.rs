@@ -1,13 +1,12 @@
 //! A group of routes that ask for the same right.
 
 use axum::routing::MethodRouter;
+use utoipa::openapi::ResponseBuilder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
 use crate::edge::auth::Right;
-use crate::edge::problem::MEDIA_TYPE;
 use crate::routes::declared::declared;
 use crate::work::Shared;
 
@@ -17,7 +16,7 @@ pub(crate) struct Group {
     routes: Vec<UtoipaMethodRouter<Shared>>,
 }
 
-/// The problems of every route, with their descriptions.
+/// The problems of every route, with their descriptions. The document says of each that it is one.
 const COMMON: [(&str, &str); 7] = [
     (
         "400",
@@ -47,7 +46,7 @@ impl Group {
     #[cfg(test)]
     pub(crate) fn into_schemas(
         self,
-    ) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Schema>)> {
+    ) -> impl Iterator<Item = (String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)> {
         self.routes.into_iter().flat_map(|(schemas, _, _)| schemas)
     }
 
@@ -91,11 +90,7 @@ fn describe(operation: &mut Operation, right: Right) {
     operation.extensions.get_or_insert_default().merge(right);
     let of_bodies = operation.request_body.as_ref().map(|_| OF_BODIES);
     for (status, description) in COMMON.into_iter().chain(of_bodies.into_iter().flatten()) {
-        let problem = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
-        let response = ResponseBuilder::new()
-            .description(description)
-            .content(MEDIA_TYPE, problem)
-            .build();
+        let response = ResponseBuilder::new().description(description).build();
         let responses = &mut operation.responses.responses;
         responses
             .entry(status.to_owned())

@@ -10,7 +10,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
 use crate::edge::auth::Principal;
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::declared::declared;
 use crate::work::Shared;
 use crate::work::metrics::page;
@@ -49,7 +49,7 @@ async fn healthz() -> Json<Health> {
     security(()),
     responses(
         (status = 200, body = Health),
-        (status = 503, body = Document, content_type = "application/problem+json"),
+        (status = 503),
     )
 )]
 async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {

@@ -13,7 +13,7 @@ use crate::edge::audit::Action;
 use crate::edge::auth::Principal;
 use crate::edge::body::JsonBody;
 use crate::edge::path::{QueueName, decode, segment};
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::wire::operations::{OperationList, OperationReport};
 use crate::work::Shared;
 use crate::work::operations::{Begun, Plan, Request};
@@ -57,14 +57,13 @@ impl<S: Sync> FromRequestParts<S> for OperationId {
     post,
     path = "/v1/queues/{queue}/operations",
     tag = "operations",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Request,
     responses(
         (status = 202, description = "It has begun", body = OperationReport, headers(("Location" = String, description = "The address of the operation"))),
         (status = 200, description = "The same operation runs already", body = OperationReport),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "An operation of this kind runs on the queue", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 409, description = "An operation of this kind runs on the queue"),
+        (status = 504),
     )
 )]
 async fn begin_operation(
@@ -99,7 +98,6 @@ async fn begin_operation(
     get,
     path = "/v1/queues/{queue}/operations",
     tag = "operations",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses((status = 200, body = OperationList))
 )]
 async fn list_operations(
@@ -154,13 +152,9 @@ async fn list_all_operations(
     get,
     path = "/v1/queues/{queue}/operations/{operation}",
     tag = "operations",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("operation" = String, Path, description = "The id of the operation"),
-    ),
     responses(
         (status = 200, body = OperationReport),
-        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "This instance does not know the operation"),
     )
 )]
 async fn read_operation(
@@ -180,13 +174,9 @@ async fn read_operation(
     post,
     path = "/v1/queues/{queue}/operations/{operation}/stop",
     tag = "operations",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("operation" = String, Path, description = "The id of the operation"),
-    ),
     responses(
         (status = 202, description = "It stops after its step, or has ended", body = OperationReport),
-        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "This instance does not know the operation"),
     )
 )]
 async fn stop_operation(

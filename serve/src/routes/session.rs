@@ -14,7 +14,7 @@ use utoipa_axum::routes;
 use crate::edge::auth::session::set_cookie;
 use crate::edge::auth::{Principal, Right};
 use crate::edge::body::JsonBody;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::routes::declared::declared;
 use crate::wire::about::Session;
 use crate::work::Shared;
@@ -68,15 +68,15 @@ async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Sessi
     request_body = Begin,
     responses(
         (status = 204, description = "The header Set-Cookie has the session"),
-        (status = 400, description = "The body cannot be read, or the server has no tokens", body = Document, content_type = "application/problem+json"),
-        (status = 401, description = "The token is unknown", body = Document, content_type = "application/problem+json"),
-        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
-        (status = 408, description = "The body paused for too long", body = Document, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not JSON", body = Document, content_type = "application/problem+json"),
-        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
-        (status = 429, description = "The address sends too many wrong tokens", body = Document, content_type = "application/problem+json"),
-        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+        (status = 400, description = "The body cannot be read, or the server has no tokens"),
+        (status = 401, description = "The token is unknown"),
+        (status = 403, description = "A page of another site sent the request"),
+        (status = 408, description = "The body paused for too long"),
+        (status = 413, description = "The body is too large"),
+        (status = 415, description = "The body is not JSON"),
+        (status = 421, description = "The request names another host"),
+        (status = 429, description = "The address sends too many wrong tokens"),
+        (status = 503, description = "The server cannot serve the request now"),
     )
 )]
 async fn begin_session(
@@ -101,10 +101,10 @@ async fn begin_session(
     security(()),
     responses(
         (status = 204, description = "The session has ended"),
-        (status = 400, description = "The request cannot be read", body = Document, content_type = "application/problem+json"),
-        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
-        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
-        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+        (status = 400, description = "The request cannot be read"),
+        (status = 403, description = "A page of another site sent the request"),
+        (status = 421, description = "The request names another host"),
+        (status = 503, description = "The server cannot serve the request now"),
     )
 )]
 async fn end_session(State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {

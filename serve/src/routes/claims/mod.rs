@@ -22,7 +22,7 @@ use crate::edge::accept::Outbox;
 use crate::edge::auth::{Principal, Right, check_right};
 use crate::edge::body::JsonBody;
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::claims::answer::Grant;
 use crate::work::claims::{Attention, Permit, Place, Unreceived, lease_token};
 use crate::work::{App, Shared};
@@ -145,13 +145,12 @@ impl Claim {
     post,
     path = "/v1/queues/{queue}/claims",
     tag = "consumers",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Option<Claim>,
     responses(
         (status = 200, description = "The deliveries", body = Grant),
         (status = 204, description = "No message was due"),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 async fn claim_messages(

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::edge::path::QueueName;
 use crate::edge::path::{Query, moment};
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::{self, quoted};
 use crate::routes::messages::cursor::Of;
 use crate::wire::messages::{Id, ListedMessage, Messages, Times};
@@ -82,14 +82,11 @@ impl From<StateName> for dueq::State {
     get,
     path = "/v1/queues/{queue}/messages",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        List,
-    ),
+    params(List),
     responses(
         (status = 200, body = Messages, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`"))),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 pub(super) async fn list_messages(

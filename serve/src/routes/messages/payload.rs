@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use crate::edge::auth::{Principal, Right};
 use crate::edge::body::Reserved;
 use crate::edge::path::{MessageId, Query, QueueName};
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::wire::messages::Message;
 use crate::work::{App, Shared};
@@ -56,14 +56,10 @@ impl http_body::Body for Held {
     get,
     path = "/v1/queues/{queue}/messages/{id}/payload",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, description = "The payload", body = [u8], content_type = "application/octet-stream", headers(("Content-Disposition" = String, description = "`attachment`"))),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn download_payload(
@@ -121,15 +117,11 @@ pub(super) struct Read {
     get,
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-        Read,
-    ),
+    params(Read),
     responses(
         (status = 200, body = Message),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn read_message(

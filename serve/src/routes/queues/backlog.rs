@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::work::Shared;
 
 /// How far ahead it looks, in milliseconds.
@@ -51,10 +51,9 @@ pub(super) struct Backlog {
     get,
     path = "/v1/queues/{queue}/backlog",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = Backlog),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 pub(super) async fn backlog(

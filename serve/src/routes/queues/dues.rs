@@ -7,7 +7,7 @@ use utoipa::IntoParams;
 
 use crate::edge::path::Query;
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::wire::overview::{Dues, Slot};
 use crate::wire::queues::unread;
 use crate::work::Shared;
@@ -48,10 +48,10 @@ pub(super) struct Times {
     get,
     path = "/v1/queues/{queue}/dues",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"), Times),
+    params(Times),
     responses(
         (status = 200, body = Dues),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 pub(super) async fn dues(

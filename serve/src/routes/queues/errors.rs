@@ -7,7 +7,7 @@ use axum::extract::State;
 use dueq::{Listed, State as MessageState};
 
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::wire::overview::{Errors, Example, Group};
 use crate::work::Shared;
 use crate::work::operations::{died_by_crash, error_line};
@@ -27,10 +27,9 @@ const EXAMPLES: usize = 3;
     get,
     path = "/v1/queues/{queue}/errors",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = Errors),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 pub(super) async fn errors(

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 
 use crate::edge::path::Query;
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::wire::overview::{History, Point};
 use crate::wire::queues::unread;
@@ -39,10 +39,10 @@ pub(super) struct Wanted {
     get,
     path = "/v1/queues/{queue}/history",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"), Wanted),
+    params(Wanted),
     responses(
         (status = 200, body = History),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 pub(super) async fn history(

@@ -13,7 +13,7 @@ use utoipa_axum::routes;
 
 use crate::edge::body::JsonBody;
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::routes::queues::limits::change::Change;
 use crate::wire::queues::Limits;
 use crate::work::Shared;
@@ -47,10 +47,9 @@ impl QueueLimits {
     get,
     path = "/v1/queues/{queue}/limits",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = QueueLimits),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 async fn read_limits(
@@ -69,12 +68,11 @@ async fn read_limits(
     patch,
     path = "/v1/queues/{queue}/limits",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Change,
     responses(
         (status = 200, body = QueueLimits),
         (status = 201, description = "The call has created the queue", body = QueueLimits),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 504),
     )
 )]
 async fn change_limits(

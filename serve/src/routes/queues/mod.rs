@@ -12,7 +12,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::routes::declared::Tags;
 use crate::wire::queues::Queue;
 use crate::work::Shared;
@@ -77,13 +77,10 @@ pub(super) fn deletions() -> Vec<UtoipaMethodRouter<Shared>> {
     get,
     path = "/v1/queues/{queue}",
     tag = "queues",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, body = Queue, headers(("ETag" = Option<String>, description = "Names this creation of the queue"))),
         (status = 304, description = "The queue is still that of `If-None-Match`, whatever its counts are now"),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 async fn read_queue(

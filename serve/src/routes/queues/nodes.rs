@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::wire::overview::{Node, Nodes};
 use crate::wire::queues::unread;
 use crate::work::Shared;
@@ -17,10 +17,9 @@ use crate::work::Shared;
     get,
     path = "/v1/queues/{queue}/nodes",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = Nodes),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 pub(super) async fn nodes(

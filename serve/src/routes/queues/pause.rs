@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use crate::edge::body::JsonBody;
 use crate::edge::path::QueueName;
-use crate::edge::problem::{Document, Problem};
+use crate::edge::problem::Problem;
 use crate::work::Shared;
 
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -43,11 +43,10 @@ struct Done {
     put,
     path = "/v1/queues/{queue}/pause",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Option<Pause>,
     responses(
         (status = 200, body = Done),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 async fn pause_queue(
@@ -76,10 +75,9 @@ async fn pause_queue(
     delete,
     path = "/v1/queues/{queue}/pause",
     tag = "queues",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses(
         (status = 200, body = Done),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
+        (status = 404),
     )
 )]
 async fn resume_queue(State(app): State<Shared>, name: QueueName) -> Result<Json<Done>, Problem> {

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::edge::path::{Query, QueueName};
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::edge::shown::quoted;
 use crate::wire::paged;
 use crate::wire::schedules::{ListedSchedule, Schedule, Schedules};
@@ -38,14 +38,11 @@ pub(super) struct Page {
     get,
     path = "/v1/queues/{queue}/schedules",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Page,
-    ),
+    params(Page),
     responses(
         (status = 200, body = Schedules, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`"))),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 pub(super) async fn list_schedules(

@@ -8,7 +8,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::edge::auth::{Principal, Right};
 use crate::edge::path::Query;
 use crate::edge::path::{QueueName, ScheduleName};
-use crate::edge::problem::{Code, Document, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::schedules::outcome::absent;
 use crate::wire::messages::Payload;
 use crate::wire::schedules::Schedule;
@@ -47,15 +47,11 @@ pub(super) struct WholeSchedule {
     get,
     path = "/v1/queues/{queue}/schedules/{name}",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Read,
-    ),
+    params(Read),
     responses(
         (status = 200, body = WholeSchedule),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn read_schedule(
