@@ -19,6 +19,9 @@ fn reads_print_what_they_reach_and_name_the_rest() -> Result<()> {
             "no",
             "--appendonly",
             "yes",
+            // A busy disk would delay what is written each second, and the kill would lose it.
+            "--appendfsync",
+            "always",
         ];
         let cluster = Cluster::start_with(3, &arguments).await?;
         let client = Client::connect(&cluster.url()).await?;
