@@ -1,9 +1,9 @@
 //! What lists of queues show beside the counts: when messages are due, what happened lately, workers.
 //!
 //! That needs calls of Redis for each queue, and a page makes at most 8. So one task reads it for all
-//! viewers, at a bounded rate, and a page shows what is known. This is the only part of the dashboard
-//! that calls the library and not `/v1`: it knows no caller. A page asks it only about queues that
-//! `/v1` has listed for its caller.
+//! viewers, at a bounded rate, and a page shows what is known. Pages call `/v1` for all the rest: this
+//! calls the library, and knows no caller. A page asks it only about queues that `/v1` has listed for
+//! its caller.
 
 mod plan;
 mod read;
