@@ -14,7 +14,7 @@ use crate::model::durability::Durability;
 use crate::model::reached::Reached;
 use crate::queue::Queue;
 use crate::router::Registry;
-use crate::server::options::ClientOptions;
+use crate::server::connect::options::ClientOptions;
 use crate::server::queue_scan::{QueueScan, names_reached};
 use crate::server::servers::Servers;
 
@@ -47,9 +47,9 @@ impl Client {
     /// the Sentinels before each connection, and the server must report that it is the master.
     /// After a failover all connections, also those of running workers, move to the new master.
     ///
-    /// If the server is a node of a Redis Cluster, the client uses all its masters: each queue is on
+    /// If the server belongs to a Redis Cluster, the client uses all its masters: each queue is on
     /// the master of its slot. `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` names
-    /// several nodes, of which one suffices, and `rediss+cluster://` uses TLS. Redirections are
+    /// several servers, of which one suffices, and `rediss+cluster://` uses TLS. Redirections are
     /// followed, also by running workers, when a slot moves or a replica is promoted.
     ///
     /// TLS is by rustls. Its cryptography provider is one for the whole process, because redis-rs
@@ -84,7 +84,7 @@ impl Client {
     /// As [`Client::connect`], with options: certificates for TLS.
     ///
     /// # Errors
-    /// Those of `connect`, and `InvalidInput` if there are certificates and the URL is
+    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is
     /// not `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
@@ -144,8 +144,8 @@ impl Client {
         Ok(Queue::new(router, self.durability, codec))
     }
 
-    /// The same client with this [`Durability`] for its queues, unless a queue or a message sets
-    /// another. It shares the connections of this one. Queues that were made before keep their
+    /// A client that shares the connections of this one and gives its queues this [`Durability`],
+    /// unless a queue or a message sets another. Queues that were made before keep their
     /// durability.
     ///
     /// ```

@@ -42,9 +42,9 @@ struct Inner {
 /// What happened to the connection of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionFault {
-    /// It could not be opened: nothing was sent.
+    /// The connection could not be opened: nothing was sent.
     Unreached,
-    /// It was lost after the call was sent.
+    /// The connection was lost after the call was sent.
     Lost,
 }
 
@@ -79,7 +79,7 @@ pub enum ErrorKind {
 /// Whether a failed call took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Applied {
-    /// It did not: nothing was written.
+    /// The call did not take effect: nothing was written.
     No,
     /// It did, and something after it failed. Of a call in steps, some steps did.
     Yes,
@@ -144,7 +144,7 @@ impl Error {
         }))
     }
 
-    /// The same for a call of which an earlier try may have been applied.
+    /// This error, of a call whose earlier try may have been applied: `Applied::Unknown`.
     pub(crate) fn of_repeated(self) -> Self {
         Self(Arc::new(Inner {
             applied: Applied::Unknown,
@@ -154,8 +154,8 @@ impl Error {
         }))
     }
 
-    /// The same for a call that `earlier` ended before: if that may have been applied, this error
-    /// says so.
+    /// This error, of a call that follows one that ended with `earlier`: `Applied::Unknown` if the
+    /// earlier call may have been applied.
     pub(crate) fn like(self, earlier: &Self) -> Self {
         match earlier.was_applied() {
             Applied::No => self,
@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// The same for a call that only reads: it changed nothing, even if its reply was lost.
+    /// This error, of a call that only reads: it changed nothing, even if its reply was lost.
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -174,7 +174,7 @@ impl Error {
         }
     }
 
-    /// The same for a call about this message. The id is set unless the call was not applied.
+    /// This error with the id of the message, unless the call was not applied.
     pub(crate) fn of_message(self, id: &[u8]) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -185,7 +185,7 @@ impl Error {
         }
     }
 
-    /// The same for a call in steps; `done` says what the earlier ones did.
+    /// This error, of a later step of a call; `done` says what the earlier steps did.
     pub(crate) fn after(self, done: &str) -> Self {
         let applied = match self.was_applied() {
             Applied::No => Applied::Yes,
@@ -195,19 +195,19 @@ impl Error {
         self.saying(applied, message)
     }
 
-    /// The same for a call on several partitions, of which some have done it; `done` says how many.
+    /// This error, of a call that some of its partitions have done; `done` says how many.
     pub(crate) fn partly(self, done: &str) -> Self {
         let message = format!("{done}: {self} (the same call again does the rest)");
         self.saying(Applied::Yes, message)
     }
 
-    /// The same with what it is about in front.
+    /// This error with `what` in front of its text.
     pub(crate) fn about(self, what: &str) -> Self {
         let message = format!("{what}: {self}");
         self.saying(self.was_applied(), message)
     }
 
-    /// The same for a call after another one that was applied; `done` says which.
+    /// This error, of a call that follows one that was applied; `done` says which.
     pub(crate) fn beside(self, done: &str) -> Self {
         let message = format!("{done}: {self}");
         self.saying(Applied::Yes, message)
@@ -221,7 +221,7 @@ impl Error {
         }))
     }
 
-    /// The same with the code of the server's error.
+    /// This error with the code of the server's error.
     pub(crate) fn with_code(self, code: &str) -> Self {
         Self(Arc::new(Inner {
             code: Some(code.to_owned()),
@@ -229,7 +229,7 @@ impl Error {
         }))
     }
 
-    /// The same of a call whose connection failed.
+    /// This error, of a call whose connection failed.
     pub(crate) fn with_connection(self, fault: ConnectionFault) -> Self {
         Self(Arc::new(Inner {
             connection: Some(fault),
@@ -237,7 +237,7 @@ impl Error {
         }))
     }
 
-    /// The same for an apply that was refused because of these schedules, each with the reason.
+    /// This error, of an apply that was refused because of these schedules, each with the reason.
     pub(crate) fn of_schedules(self, schedules: Vec<(String, String)>) -> Self {
         Self(Arc::new(Inner {
             schedules,
@@ -250,7 +250,7 @@ impl Error {
         self.is_behind() || self.code() == Some("REMAPPED")
     }
 
-    /// Whether the partition has an older map than the call, or none.
+    /// Whether the partition has an older map than the call, or no map.
     pub(crate) fn is_behind(&self) -> bool {
         self.code() == Some("BEHIND")
     }

@@ -59,8 +59,8 @@ pub use model::stats::Stats;
 pub use model::stats::{BulkEnd, BulkProgress};
 pub use model::stored::{Cursor, Lease, Listed, Page, Stored};
 pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use server::connect::options::ClientOptions;
 pub use server::new_queues::NewQueue;
-pub use server::options::ClientOptions;
 pub use server::queue_scan::QueueScan;
 pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{

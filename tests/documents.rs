@@ -1,4 +1,4 @@
-//! The documents: their links lead somewhere, each verb has a page, and the shell sessions on the pages
+//! The documents: their links lead somewhere, each verb is described, and the shell sessions on the pages
 //! of the protocol print what the pages show.
 
 use std::collections::{BTreeMap, HashMap};
@@ -9,15 +9,15 @@ use std::process::Command;
 use anyhow::{Context, Result, bail, ensure};
 use dueq_testkit::Server;
 
-/// The sections of each page below docs/protocol/verbs, in this order.
-const SECTIONS: [&str; 7] = [
-    "## Purpose",
-    "## Arguments",
-    "## Result",
-    "## Effects in order",
-    "## Errors",
-    "## Repeating it",
-    "## Notes",
+/// The parts of each verb's section in docs/protocol/verbs, in this order.
+const PARTS: [&str; 7] = [
+    "Purpose",
+    "Arguments",
+    "Result",
+    "Effects in order",
+    "Errors",
+    "Repeating it",
+    "Notes",
 ];
 
 /// The pages whose sessions are run, as one session in this order: a later page uses what an earlier one set.
@@ -235,47 +235,49 @@ fn names(folder: &str, ending: &str) -> Result<Vec<String>> {
 }
 
 #[test]
-fn each_verb_has_a_page_in_the_template() -> Result<()> {
-    let verbs = names("lua", ".lua")?;
-    let mut pages = names("docs/protocol/verbs", ".md")?;
-    pages.retain(|page| page != "README");
-    ensure!(
-        verbs == pages,
-        "verbs and their pages differ: {verbs:?}, {pages:?}"
-    );
+fn each_verb_is_described_in_the_template() -> Result<()> {
+    let mut described = Vec::new();
     let index = read("docs/protocol/verbs/README.md")?;
-    for verb in &verbs {
-        let page = read(&format!("docs/protocol/verbs/{verb}.md"))?;
-        let found: Vec<&str> = page
-            .lines()
-            .filter(|line| line.starts_with("## "))
-            .collect();
-        ensure!(
-            found == SECTIONS,
-            "{verb}.md: the sections are {found:?}, not {SECTIONS:?}"
-        );
-        ensure!(
-            page.starts_with(&format!("# {verb}\n")),
-            "{verb}.md: the title is not the verb"
-        );
-
-        let row = index
-            .lines()
-            .find(|line| line.starts_with(&format!("| [{verb}]({verb}.md) |")));
-        let row = row.with_context(|| format!("verbs/README.md has no row for {verb}"))?;
-        let script = read(&format!("lua/{verb}.lua"))?;
-        let (flag, full) = match script.lines().next().unwrap_or("") {
-            "#!lua" => ("-", "refused, `OOM`"),
-            "#!lua flags=allow-oom" => ("`allow-oom`", "runs"),
-            "#!lua flags=no-writes" => ("`no-writes`", "runs"),
-            other => bail!("{verb}.lua begins with {other}"),
-        };
-        ensure!(
-            row.contains(&format!(" | {full} | {flag} | ")),
-            "verbs/README.md: the flag of {verb} is {flag}"
-        );
+    for subject in names("docs/protocol/verbs", ".md")? {
+        let page = read(&format!("docs/protocol/verbs/{subject}.md"))?;
+        for section in page.split("\n## ").skip(1).filter(|_| subject != "README") {
+            let (verb, text) = section.split_once('\n').context("a verb")?;
+            let parts = text.lines().filter_map(|line| line.strip_prefix("### "));
+            let found: Vec<&str> = parts.collect();
+            let expected = PARTS.map(|part| format!("{verb}: {part}"));
+            ensure!(
+                found == expected,
+                "{subject}.md: the parts of {verb} are {found:?}, not {expected:?}"
+            );
+            described.push(check_row(&index, &subject, verb)?);
+        }
     }
+    described.sort();
+    let verbs = names("lua/dist", ".lua")?;
+    ensure!(
+        verbs == described,
+        "verbs and their sections differ: {verbs:?}, {described:?}"
+    );
     Ok(())
+}
+
+/// Compares a verb's row in the index with its script; returns the verb.
+fn check_row(index: &str, subject: &str, verb: &str) -> Result<String> {
+    let start = format!("| [{verb}]({subject}.md#{verb}) |");
+    let row = index.lines().find(|line| line.starts_with(&start));
+    let row = row.with_context(|| format!("verbs/README.md has no row {start}"))?;
+    let script = read(&format!("lua/{subject}/{verb}.lua"))?;
+    let (flag, full) = match script.lines().next().unwrap_or("") {
+        "#!lua" => ("-", "refused, `OOM`"),
+        "#!lua flags=allow-oom" => ("`allow-oom`", "runs"),
+        "#!lua flags=no-writes" => ("`no-writes`", "runs"),
+        other => bail!("{verb}.lua begins with {other}"),
+    };
+    ensure!(
+        row.contains(&format!(" | {full} | {flag} | ")),
+        "verbs/README.md: the flag of {verb} is {flag}"
+    );
+    Ok(verb.to_owned())
 }
 
 #[test]

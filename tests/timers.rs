@@ -143,7 +143,7 @@ async fn insert_in_the_past_fires_at_once_and_wakes_the_task() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn insert_before_the_first_wakes_the_task_which_sleeps_less() {
+async fn insert_before_the_first_timer_wakes_the_task_earlier() {
     let mut task = Task::new();
     let start = Instant::now();
     task.insert(10_000, "foo");
@@ -186,7 +186,7 @@ async fn insert_while_due_ones_are_taken_loses_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn remove_of_the_last_wakes_the_sleeper_and_so_does_clear() {
+async fn remove_of_the_last_timer_and_clear_wake_the_task() {
     for clear in [false, true] {
         let mut task = Task::new();
         let key = task.insert(10_000, "foo");
@@ -304,7 +304,7 @@ async fn reset_of_the_first_to_later_makes_the_second_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_next_takes_nothing_with_it() {
+async fn dropped_next_future_loses_no_timer() {
     let mut timers = Timers::new();
     for n in 0..10 {
         timers

@@ -4,14 +4,14 @@ mod cluster;
 mod curves;
 mod drive;
 mod instructions;
-mod interrupt;
 mod peers;
 mod plot;
 mod serve;
 mod wheel;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{CommandFactory, Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Measures dueq beside its peers, in one run on this machine.
 #[derive(Parser)]
@@ -79,5 +79,19 @@ fn main() -> Result<()> {
         What::ServeFloor(arguments) => serve::run_floor(&arguments),
         What::Plot(arguments) => plot::run(&arguments),
         What::Drive(arguments) => drive::run(&arguments),
+    }
+}
+
+/// The result of `measuring`, unless SIGINT or SIGTERM comes first: then it is dropped, which ends
+/// its servers and processes.
+pub(crate) async fn unless_interrupted<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    tokio::select! {
+        result = measuring => result,
+        _ = interrupt.recv() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("interrupted"),
     }
 }

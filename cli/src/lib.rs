@@ -25,8 +25,8 @@ use std::sync::OnceLock;
 
 use clap::{Args, Parser, Subcommand};
 use commands::{
-    acl, bench, completions, configure, dev, doctor, functions, history, ids, import, inspect,
-    keys, nodes, partitions, push, queues, reschedule, schedule, serve, stats, work,
+    acl, bench, configure, dev, doctor, functions, history, ids, import, inspect, keys, nodes,
+    partitions, push, queues, reschedule, schedule, serve, stats, work,
 };
 use dueq_input::time;
 use output::Outcome;
@@ -159,7 +159,7 @@ enum Command {
     /// Run a private Redis or Valkey for experiments, until Ctrl-C
     Dev(dev::Dev),
     /// Print a completion script for a shell
-    Completions(completions::Completions),
+    Completions(functions::Completions),
 }
 
 /// Runs the program with the arguments of this process.

@@ -177,7 +177,7 @@ impl Visit for Fields {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Judged {
-    /// Show it, and report how often it was withheld.
+    /// Show the line, and report how often it was withheld.
     Show(u64),
     Withhold,
 }

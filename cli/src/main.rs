@@ -1,6 +1,6 @@
 //! The program `dueq`: see the library `dueq_cli`.
 
-// It gives free memory back, also of a server that is idle.
+// jemalloc gives free memory back to the system, even while a server is idle.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

@@ -13,11 +13,11 @@ use crate::output;
 /// The bytes of a file, or of standard input.
 pub(crate) struct Source {
     pub(crate) reader: Box<dyn Read + Send>,
-    /// Of a file; 0 of a pipe.
+    /// The size of the file; 0 for a pipe.
     pub(crate) bytes: u64,
-    /// The idempotency key of a run without one of the caller's.
+    /// The idempotency key of a run for which the caller gave none.
     ///
-    /// Of a file it is its path and modification time: a run after an interruption finds its
+    /// That of a file is its path and modification time: a run after an interruption finds its
     /// messages, and a file that was written again is another one, even with equal text. The inode
     /// is no part of it, because it changes if a container with the file in its image starts again;
     /// nor are all bytes, because a corrected line must not push the others again.

@@ -5,7 +5,6 @@
 //!
 //! `cargo run --release --example idle_connections`
 
-mod process;
 mod traffic;
 mod ways;
 

@@ -1,6 +1,7 @@
 //! The ways to close idle connections, behind one small trait.
 
 use std::collections::{HashMap, HashSet};
+use std::fs;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::task::coop::unconstrained;
 use tokio::time::{Instant, Interval, interval, sleep_until, timeout};
 
 use crate::traffic::{Packet, Traffic};
-use crate::{Args, Report, Way, process};
+use crate::{Args, Report, Way};
 
 /// The load sends packets in portions, a hundred times a second.
 const PORTION: Duration = Duration::from_millis(10);
@@ -48,14 +49,14 @@ async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -
         Duration::from_secs(args.limit.into()),
         packets_per_second,
     );
-    let memory = process::memory();
+    let memory_before = memory();
     let mut closer = closer();
     for connection in 0..args.connections {
         traffic.opened(connection);
         closer.open(connection);
     }
     traffic.begin();
-    let (began, cpu) = (Instant::now(), process::cpu());
+    let (began, cpu_before) = (Instant::now(), cpu());
     let end = began + Duration::from_secs(args.seconds.into());
     let mut portion = began;
     while portion < end {
@@ -91,9 +92,9 @@ async fn measure<C: Closer>(way: Way, args: &Args, closer: impl FnOnce() -> C) -
             traffic.missed()
         },
         latest_ms: traffic.latest.as_secs_f64() * 1e3,
-        bytes_per_connection: grown(memory, process::peak_memory())
+        bytes_per_connection: grown(memory_before, peak_memory())
             .map(|bytes| bytes / f64::from(args.connections)),
-        cpu_percent: grown(cpu, process::cpu()).map(|cpu| cpu / seconds * 100.0),
+        cpu_percent: grown(cpu_before, cpu()).map(|cpu| cpu / seconds * 100.0),
     }
 }
 
@@ -290,4 +291,29 @@ impl Closer for Ring {
             self.closing.extend(self.sets[oldest].drain());
         }
     }
+}
+
+/// Memory in use now, in bytes.
+fn memory() -> Option<f64> {
+    status("VmRSS:")
+}
+
+/// Greatest memory use so far, in bytes.
+fn peak_memory() -> Option<f64> {
+    status("VmHWM:")
+}
+
+fn status(name: &str) -> Option<f64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let kib = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))?;
+    Some(kib.trim().parse::<f64>().ok()? * 1024.0)
+}
+
+/// Processor time so far, in seconds.
+fn cpu() -> Option<f64> {
+    // Nanoseconds of this thread, the only busy one here.
+    let text = fs::read_to_string("/proc/self/schedstat").ok()?;
+    Some(text.split(' ').next()?.parse::<f64>().ok()? / 1e9)
 }

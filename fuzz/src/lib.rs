@@ -14,5 +14,5 @@ pub fn check() -> fn(&[u8]) {
         .chain(dueq_input::checks::CHECKS)
         .chain(dueq_serve::checks::CHECKS);
     let found = checks.find_map(|(name, check)| (name == target).then_some(check));
-    found.unwrap_or_else(|| panic!("DUEQ_FUZZ_TARGET={target} is no file of fuzz/corpus"))
+    found.unwrap_or_else(|| panic!("DUEQ_FUZZ_TARGET={target} has no line in fuzz/corpus"))
 }

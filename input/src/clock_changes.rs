@@ -20,12 +20,12 @@ const MOST: usize = 100_000;
 /// ```
 pub struct ClockChanges {
     zone: TimeZone,
-    /// The same pattern in UTC, which has no clock changes: its fires are the local times that match.
+    /// The pattern in UTC, which has no clock changes: its fires are the local times that match.
     local: Option<Schedule>,
 }
 
 impl ClockChanges {
-    /// `pattern` is that of a cron; without one there are no remarks.
+    /// `pattern` is that of a cron. `None`: there are no remarks.
     pub fn new(zone: TimeZone, pattern: Option<&str>) -> Self {
         let local = pattern.and_then(|pattern| Schedule::cron(pattern).ok());
         Self {
@@ -39,7 +39,7 @@ impl ClockChanges {
         &self.zone
     }
 
-    /// What clock changes have to do with this fire, as the first one after `before`; empty for
+    /// Explains what clock changes do to this fire, the first one after `before`; empty for
     /// most.
     pub fn remark(&self, before: Timestamp, fire: Timestamp) -> String {
         if self.local.is_none() {

@@ -75,7 +75,7 @@ impl Expiry {
     }
 }
 
-/// The message with this expiry; without one, `fate` has no effect.
+/// The message with this expiry. If `last` is `None`, `fate` has no effect.
 #[must_use]
 pub fn expiring(message: Message, last: Option<Last>, fate: Option<OnExpire>) -> Message {
     let message = match last {

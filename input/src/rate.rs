@@ -19,7 +19,7 @@ pub struct Rate {
     pub window: Duration,
 }
 
-/// Reads a rate: a number of starts, and a window or the unit of one.
+/// Reads a rate: a number of starts, a slash, and a rate window such as `10s`, or its unit alone.
 ///
 /// # Errors
 /// If the text is no rate, or is out of the range.

@@ -1,3 +1,6 @@
+-- The rate of a queue, and its limit of leased messages.
+
+--- block: limits
 -- What the queue's rate and max_leased, and the expiries of its messages, say of this grant. These are functions, made
 -- only for a queue that has such limits: a claim without them costs as much as before.
 limits = {share = share, room = share, tokens = math.huge, places = math.huge, next_cost = 1, expired = {}}
@@ -152,4 +155,15 @@ function limits.charge(n, granted)
   if #fields > 0 then
     redis.call('HSET', META, unpack(fields))
   end
+end
+
+--- block: forget_rate_opening
+-- If the rate closed the queue, opens it: the next claim computes the opening again. A pause or throttle stays.
+if opens and int(opens) == redis.call('HGET', META, 'rate_until') then
+  local rest = tonumber(redis.call('HGET', META, 'break_until') or '') or 0
+  opens = rest > now and rest
+  redis.call('HSET', META, 'closed_until', (closed == math.huge and 'full ' or '') .. int(opens or 0))
+  closed = closed == math.huge and closed or opens
+  old_head, old_length = math.huge, 1 -- finish sees the head as new: it publishes it
+  reopened = true
 end

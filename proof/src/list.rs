@@ -27,7 +27,7 @@ const PROOFS: [Proof; 9] = [
     (
         "limits",
         "15 min",
-        "rate and leased messages under faults; breaks; a million expired messages",
+        "rate and leased messages under faults; a million expired messages",
     ),
     (
         "uniqueness",
@@ -37,7 +37,7 @@ const PROOFS: [Proof; 9] = [
     (
         "schedules",
         "10 min",
-        "ticks under faults, without nodes and over clock changes; previews",
+        "ticks under faults and over clock changes",
     ),
     (
         "poison",

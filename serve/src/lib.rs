@@ -15,32 +15,20 @@
 //! # }
 //! ```
 
-mod accept;
-mod app;
-mod audit;
-mod auth;
-mod body;
 #[cfg(any(test, feature = "harness"))]
 #[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
 pub mod checks;
-mod claims;
-mod config;
 mod dashboard;
-mod events;
-mod metrics;
+mod edge;
 mod mount;
-mod operations;
-mod path;
-mod poll;
-mod problem;
 mod routes;
 mod server;
-mod shown;
-mod tls;
+mod wire;
+mod work;
 
-pub use auth::{Access, PublicUrl, QueuePattern, Role, TrustedProxy, add_token};
-pub use config::Config;
+pub use edge::Error;
+pub use edge::auth::{Access, PublicUrl, QueuePattern, Role, TrustedProxy, add_token};
+pub use edge::config::Config;
+pub use edge::tls::TlsFiles;
 pub use mount::router;
-pub use server::Error;
 pub use server::{Control, Server};
-pub use tls::TlsFiles;

@@ -13,14 +13,13 @@ use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_w
 use axum::response::Response;
 use dueq::Client;
 
-use crate::app::{App, Shared};
-use crate::auth::{Access, Hosts, front, open_front};
-use crate::config::Config;
 use crate::dashboard;
-use crate::metrics::counted;
-use crate::problem::everywhere;
+use crate::edge::auth::{Access, Hosts, front, open_front};
+use crate::edge::config::Config;
+use crate::edge::problem::everywhere;
+use crate::edge::{Error, counted};
 use crate::routes;
-use crate::server::Error;
+use crate::work::{App, Shared};
 
 /// A router with all routes, to mount in another service: `app.nest_service("/dueq", router)`.
 ///
@@ -49,12 +48,12 @@ pub(crate) fn routed(app: &Shared) -> Router {
     router
         .merge(pages)
         .fallback(async || StatusCode::NOT_FOUND)
-        .layer(from_fn_with_state(app.clone(), front))
-        .merge(open.layer(from_fn_with_state(app.clone(), open_front)))
+        .layer(from_fn_with_state(app.edge.clone(), front))
+        .merge(open.layer(from_fn_with_state(app.edge.clone(), open_front)))
         .merge(health)
         .layer(from_fn(everywhere))
         .layer(from_fn_with_state(app.clone(), dashboard::problems_shown))
-        .layer(from_fn_with_state(app.clone(), counted))
+        .layer(from_fn_with_state(app.edge.clone(), counted))
         .layer(map_response(hardened))
         .layer(map_response_with_state(app.clone(), strict_transport))
         .with_state(app.clone())
@@ -62,7 +61,7 @@ pub(crate) fn routed(app: &Shared) -> Router {
 
 /// Tells browsers to use TLS only, if the server has it itself: a proxy says so on its own.
 async fn strict_transport(State(app): State<Shared>, mut response: Response) -> Response {
-    if app.hosts.is_tls() {
+    if app.edge.hosts.is_tls() {
         let year = HeaderValue::from_static("max-age=31536000");
         response
             .headers_mut()

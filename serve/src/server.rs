@@ -1,23 +1,20 @@
-//! A server of its own: listens, serves, and stops without losing a request. Its
-//! phases, and why it does not start.
+//! A server of its own: listens, serves, and stops without losing a request.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::{fmt, io};
 
 use axum::Router;
 use dueq::Client;
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
-use crate::app::{App, Shared};
-use crate::auth::Hosts;
-use crate::config::Config;
+use crate::edge::auth::Hosts;
+use crate::edge::config::Config;
+use crate::edge::problem::everywhere;
+use crate::edge::tls::Tls;
+use crate::edge::{Error, accept};
 use crate::mount::routed;
-use crate::problem::everywhere;
-use crate::tls::Tls;
-use crate::{accept, routes};
+use crate::routes;
+use crate::work::{App, Shared};
 
 /// A server that listens. Connections wait until [`run`](Server::run) serves them.
 pub struct Server {
@@ -40,10 +37,10 @@ impl Control {
     /// Reads the tokens file and the certificate again, and opens the audit log again. The server notices a changed
     /// tokens file within a second without this call.
     pub fn reload(&self) {
-        if let Some(tokens) = self.app.gate.tokens() {
+        if let Some(tokens) = self.app.edge.gate.tokens() {
             tokens.reload();
         }
-        self.app.audit.reopen();
+        self.app.edge.audit.reopen();
         if let Some(tls) = &self.tls {
             tls.reload();
         }
@@ -99,7 +96,9 @@ impl Server {
             max_connections: self.max_connections,
             tls: self.tls,
         };
-        accept::run(self.listener, served, &self.app, stop).await;
+        // Each operation stops after its step, and writes its line to the audit log.
+        let last = self.app.operations.ended();
+        accept::run(self.listener, served, &self.app.edge, stop, last).await;
         self.app.claims.end().await;
     }
 }
@@ -107,7 +106,7 @@ impl Server {
 /// The router below the path of the public URL. Health is at the root, too.
 fn prefixed(app: &Shared) -> Router {
     let router = routed(app);
-    let prefix = app.hosts.public().map_or("", |url| url.path());
+    let prefix = app.edge.hosts.public().map_or("", |url| url.path());
     if prefix.is_empty() {
         return router;
     }
@@ -117,70 +116,4 @@ fn prefixed(app: &Shared) -> Router {
         .nest_service(prefix, router)
         .merge(health.with_state(app.clone()))
         .layer(axum::middleware::from_fn(everywhere))
-}
-
-/// Why a server did not start, or a token was not added.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// The configuration is wrong or incomplete. The text says what is missing.
-    Config(String),
-    /// The machine refused something: an address, a file.
-    Io {
-        /// What was refused.
-        what: String,
-        /// The error of the operating system.
-        source: io::Error,
-    },
-}
-
-impl Error {
-    pub(crate) fn io(what: impl Into<String>, source: io::Error) -> Self {
-        Self::Io {
-            what: what.into(),
-            source,
-        }
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(text) => f.write_str(text),
-            Self::Io { what, source } => write!(f, "{what}: {source}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Config(_) => None,
-            Self::Io { source, .. } => Some(source),
-        }
-    }
-}
-
-/// The phases of a server: it runs, then it finishes its requests.
-#[derive(Debug, Default)]
-pub(crate) struct Life {
-    is_stopping: AtomicBool,
-    stopping: CancellationToken,
-}
-
-impl Life {
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    /// Turns the server not ready, and then ends what waits for the stop.
-    pub(crate) fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-        self.stopping.cancel();
-    }
-
-    /// Cancelled at the stop: a long poll ends empty then.
-    pub(crate) fn stopping(&self) -> &CancellationToken {
-        &self.stopping
-    }
 }

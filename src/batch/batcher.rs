@@ -15,7 +15,7 @@ use crate::error::{Applied, Error};
 
 /// How many bytes may wait for results. Callers beyond it wait for room, so that memory is bounded.
 const BACKLOG_BYTES: u32 = 16 * 1024 * 1024;
-/// What each item counts for at least, so that no more than 4,096 wait.
+/// The least that an item counts for in the backlog, so that at most 4,096 items wait.
 const MIN_ITEM_BYTES: u32 = 4_096;
 
 /// Collects the items of one verb and one durability of one partition, and sends them in batches.
@@ -57,7 +57,8 @@ impl<V: BatchVerb> Batcher<V> {
         self.pending(item).await?.get().await
     }
 
-    /// The same for a caller that can route the item anew.
+    /// Sends one item, as [`submit`](Self::submit), for a caller that can send it to another
+    /// partition if this one refuses the map.
     pub(crate) async fn submit_routed(&self, item: Item) -> Answered<V::Output> {
         match self.pending(item).await {
             Ok(answer) => answer.answered().await,

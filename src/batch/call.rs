@@ -105,7 +105,8 @@ impl OpenPartition {
     }
 }
 
-/// Whether so many items with so many bytes fit one call of `most` items. A single item always does.
+/// Whether this number of items, with this number of bytes in all, fits one call of `most` items.
+/// A single item always does.
 pub(crate) fn fits(items: usize, bytes: usize, most: usize) -> bool {
     items <= 1 || items <= most && bytes <= BATCH_BYTES
 }

@@ -13,7 +13,7 @@ use crate::server::patience::Repeat;
 pub(crate) struct Item {
     /// The claim of a settlement or an extension: its id and token come before `args`. The item
     /// keeps the delivery with its payload, which does not count towards the backlog: the handler's
-    /// task usually keeps it too.
+    /// task usually keeps it as well.
     pub(crate) granted: Option<Arc<dyn OfClaim>>,
     /// Its share of the script's ARGV, or the rest of it.
     pub(crate) args: Vec<Vec<u8>>,
@@ -109,7 +109,8 @@ impl<T> Answer<T> {
         self.answered().await.result()
     }
 
-    /// The same for a caller that can route the item anew.
+    /// Waits for the result, or for the item if its partition refused the map: the caller can send
+    /// it to another one.
     pub(crate) async fn answered(self) -> Answered<T> {
         let gone = |_| Answered::Result(Err(gone(Applied::Unknown)));
         self.0.await.unwrap_or_else(gone)

@@ -25,7 +25,7 @@ pub use self::wire::{handle, name, url};
 /// Panics if these bytes are decoded wrongly.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its file in `fuzz/corpus`.
+/// A check, by the name of its lines in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 5] = [
     ("reply", reply),
     ("answer", answer),

@@ -8,13 +8,13 @@ use crate::protocol::keys::SLOTS;
 use crate::protocol::keys::{Keys, partition_of_key};
 use crate::protocol::limits;
 use crate::protocol::partition_map::Tag;
-use crate::server::cluster_view::View;
-use crate::server::connector::Connector;
+use crate::server::cluster::slots::Address;
+use crate::server::cluster::view::View;
+use crate::server::connect::connector::Connector;
+use crate::server::connect::options::ClientOptions;
 use crate::server::info::Info;
-use crate::server::options::ClientOptions;
 use crate::server::sentinel::Answer;
-use crate::server::sentinel_url::Parts;
-use crate::server::slots::Address;
+use crate::server::sentinel::url::Parts;
 use crate::server::{failure, subscription};
 
 /// The password in the URLs of the corpus.

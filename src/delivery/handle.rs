@@ -24,10 +24,10 @@ const TAG_DIGITS: usize = 9;
 /// and `-`, so it needs no quoting in a URL, a header or JSON. Take it as it is: its form may change
 /// with the version of the library, and each version reads those of the versions before it.
 ///
-/// The text contains the id of the message and the token of its lease, not the name of the queue.
-/// Who has it can settle the delivery, as long as the lease lasts. It is not signed: whoever knows
-/// the token can make it. A service that gives handles to programs it does not trust adds a
-/// signature of its own. Cheap to clone.
+/// The text contains the id of the message and the token of its lease, not the name of the queue. A
+/// program that has the handle can settle the delivery, as long as the lease lasts. The handle is
+/// not signed: a program that knows the token can make it. A service that gives handles to programs
+/// it does not trust adds a signature of its own. Cheap to clone.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -165,7 +165,7 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
 
 impl Delivery {
     /// The handle by which any process settles this delivery: text of its id and its lease token,
-    /// for a consumer that is no Rust program. This delivery can still be settled, too; of two
+    /// for a consumer that is no Rust program. This delivery can still be settled itself; of two
     /// settlements the first acts.
     ///
     /// It makes no call. The handle of a lost lease is refused by each settlement, as the delivery is.
@@ -185,7 +185,7 @@ impl Delivery {
     /// Detaches the delivery from this process: its holder settles it by the [handle](Delivery::handle).
     ///
     /// A worker settles no detached delivery when its handler returns, and extends its lease no more.
-    /// The lease goes on to its end, and whoever has the handle extends it.
+    /// The lease goes on to its end. The program that has the handle extends it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -72,7 +72,7 @@ impl Delivery {
         Ok(outcome)
     }
 
-    /// Not done: the message is due at once, and no attempt is counted.
+    /// Gives the message back: it is due at once, and no attempt is counted.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -131,8 +131,8 @@ impl Delivery {
     /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::Limits::max_throttle), 15 minutes unless
     /// set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue earlier.
     ///
-    /// Of a queue with several partitions, the delivery's own is closed with the settlement, and then
-    /// the others, each from its own call on.
+    /// In a queue with several partitions, the settlement closes the delivery's own partition. Then
+    /// one call for each of the others closes these.
     ///
     /// # Errors
     /// If another partition cannot be reached for 10 s, the error names it; the delivery is settled
@@ -154,7 +154,8 @@ impl Delivery {
         closed.map(|()| outcome)
     }
 
-    /// The same, and beside it whether the other partitions of the queue were closed.
+    /// As [`throttle`](Delivery::throttle), and returns beside the outcome whether the other
+    /// partitions of the queue were closed.
     pub(crate) async fn throttle_each(
         &self,
         duration: Duration,

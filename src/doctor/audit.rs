@@ -32,7 +32,7 @@ const PARTS: [&str; 7] = [
 pub struct AuditProgress {
     /// About how many entries the step looked at. A message has several.
     pub looked: u64,
-    /// What is wrong with them, or was until this step repaired it.
+    /// What is wrong with these entries, or was until this step repaired it.
     pub findings: Vec<Finding>,
     /// Whether there is no further step.
     pub is_end: bool,

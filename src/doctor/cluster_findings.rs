@@ -9,7 +9,7 @@ use crate::server::info::Info;
 const CLOCKS_US: u128 = 50_000;
 /// The longest `cluster-node-timeout` that is not a finding. A failover begins after it.
 const NODE_TIMEOUT_MS: u64 = 5_000;
-/// For how long a client repeats a call.
+/// How long a client repeats a call.
 const PATIENCE_MS: u64 = 10_000;
 /// A restart undoes CONFIG SET, and every master may fail over to any replica.
 const EVERYWHERE: &str = "; on every node, and in its redis.conf";

@@ -13,8 +13,8 @@ const LATE: Duration = Duration::from_secs(2);
 /// The longest time for which a worker parks a queue.
 const LONGEST_PARK: Duration = Duration::from_secs(60);
 
-/// A worker announces shorter silences for queues that it does not park, too: those beyond the 64
-/// wake-up lists of its blocking pop.
+/// A worker announces silences up to this long also for queues that it does not park: those beyond
+/// the 64 wake-up lists of its blocking pop.
 pub(crate) const SHORT_PARK: Duration = Duration::from_secs(2);
 
 /// Whether the oldest unclaimed message is late.

@@ -45,7 +45,7 @@ impl Checkup {
         Ok(())
     }
 
-    /// A part of the queue does not reply.
+    /// Finding: a part of the queue does not reply.
     pub(super) fn unread(&mut self, gap: String) {
         let consequence = "messages of these partitions are not delivered until they reply; the \
                            other partitions were not audited";
@@ -53,7 +53,7 @@ impl Checkup {
         self.wrong("unread", "partitions", gap, consequence, remedy);
     }
 
-    /// The home has no map, and the other partitions have this one.
+    /// Finding: the home has no map, and the other partitions have this one.
     pub(super) fn lost_home(&mut self, queue_name: &str, map: &PartitionMap, repaired: bool) {
         let count = map.new.len().to_string();
         self.found(Finding {
@@ -75,7 +75,8 @@ impl Checkup {
         });
     }
 
-    /// A change that was begun. Whoever makes one goes on at once.
+    /// Finding: a change of the partitions was begun and not completed. A client that makes one
+    /// goes on at once.
     fn unfinished(&mut self, queue_name: &str, map: &PartitionMap) {
         if map.is_settled() {
             return;
@@ -102,7 +103,7 @@ impl Checkup {
         self.wrong("changing", queue_name, problem, consequence, remedy);
     }
 
-    /// A map at the home that cannot be read.
+    /// Finding: the map at the home cannot be read.
     pub(super) fn unreadable_map(&mut self, queue_name: &str, home_meta: &str, error: &Error) {
         let consequence = "every call that names an id fails";
         let others = home_meta.replace("}:meta", "/TAG}:meta");
@@ -122,7 +123,7 @@ impl Checkup {
     }
 }
 
-/// A partition whose map is not that of the home.
+/// Finding: the map of a partition is not that of the home.
 fn differing(
     queue_name: &str,
     at_home: &PartitionMap,

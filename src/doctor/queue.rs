@@ -138,7 +138,7 @@ impl<C: Codec> Queue<C> {
             Err(error) => Err(error),
         };
         if stats.as_ref().is_ok_and(is_late) {
-            // If the server was stalled, the nodes were too: look again after their next beat. That
+            // If the server was stalled, so were the nodes: look again after their next beat. That
             // of a parked queue comes at the latest when its park time ends.
             let parked = stats.as_ref().map_or(0, |stats| stats.parked_ms);
             let left = Duration::from_millis(parked).min(SHORT_PARK);
@@ -200,7 +200,7 @@ impl<C: Codec> Queue<C> {
         Ok(())
     }
 
-    /// The partitions by the map at the home; none if that cannot be read.
+    /// The partitions by the map at the home; `None` if the map cannot be read.
     async fn examined_partitions(
         &self,
         checkup: &mut Checkup,
@@ -293,7 +293,7 @@ async fn audit(
     Ok(())
 }
 
-/// The finding of a partition. Of several, its problem names the partition.
+/// The finding of a partition. If the queue has several, the text names the partition.
 pub(super) fn finding_at(
     partitions: &Partitions,
     partition: &Partition,

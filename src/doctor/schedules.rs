@@ -13,7 +13,8 @@ const LATE_MS: u64 = 60_000;
 const DAY_MS: u64 = 86_400_000;
 /// A schedule whose fires have counted as paused for longer than this is a remark.
 const LONG_PAUSED_MS: u64 = 30 * DAY_MS;
-/// A schedule is a finding if so many fires over this time made no tick, and none before.
+/// A schedule is a finding if at least this number of fires, over at least `TICKLESS_MS`, made no
+/// tick, and none before.
 const TICKLESS_FIRES: u64 = 3;
 const TICKLESS_MS: u64 = DAY_MS;
 /// How many schedules a finding names.
@@ -42,7 +43,7 @@ impl Named {
         format!("{}{more}", self.names.join(", "))
     }
 
-    /// A command of the program for the first so many of them.
+    /// A command of the program for the first `most` of them.
     fn command(&self, verb: &str, queue: &str, most: usize) -> String {
         let names = self.names.iter().take(most).map(String::as_bytes);
         let words: Vec<_> = [queue.as_bytes()].into_iter().chain(names).collect();
@@ -72,7 +73,8 @@ impl Problems {
         if is_open && due.is_some_and(|due| due + LATE_MS < now_ms) {
             self.late.add(info);
         }
-        // When the last tick was made is not stored: so only schedules that never made one.
+        // The time of the last tick is not stored, so this finds only schedules that never made
+        // one.
         let without_tick = info.missed + info.overlapped;
         let passed_ms = info.last_ms.saturating_sub(info.since_ms);
         if matches!(info.state, ScheduleState::Active | ScheduleState::Dry)

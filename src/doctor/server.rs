@@ -28,7 +28,7 @@ pub struct ServerTime {
 
 impl ServerTime {
     /// The server's present time, in Unix milliseconds: the reading and the time that has passed
-    /// since. If somebody sets the server's clock meanwhile, this does not follow.
+    /// since. A change of the server's clock after the reading is not seen.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -211,9 +211,9 @@ const OPEN_SLOT: Duration = Duration::from_secs(2);
 /// The reading of one master's clock.
 pub(super) struct Clock {
     pub(super) address: String,
-    /// How far it is ahead of an arbitrary origin, in microseconds.
+    /// How far the clock is ahead of an arbitrary origin, in microseconds.
     pub(super) offset_us: i128,
-    /// The most by which that can be wrong.
+    /// The largest possible error of `offset_us`.
     pub(super) error_us: u128,
 }
 

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_words_survive_a_shell() {
+    fn shell_reads_quoted_words_back_unchanged() {
         let every: Vec<u8> = (1..=255).filter(|byte| *byte != b'\n').collect();
         let words: [&[u8]; 14] = [
             b"order:42",

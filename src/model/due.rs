@@ -22,7 +22,7 @@ pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Due {
-    /// So many milliseconds after the server receives the message.
+    /// This number of milliseconds after the server receives the message.
     AfterMs(u64),
     /// At this moment, in Unix milliseconds.
     AtMs(u64),

@@ -30,8 +30,9 @@ pub enum Durability {
     /// was not on its disk.
     #[default]
     Memory,
-    /// In the memory of the master and of so many replicas (WAIT). If `replicas` is the number of
-    /// all replicas, the promoted one has it; with fewer, a replica without it may be promoted.
+    /// In the memory of the master and of this number of replicas (WAIT). If `replicas` is the
+    /// number of all replicas, the promoted one has it; with fewer, a replica without it may be
+    /// promoted.
     Replicated {
         /// How many replicas, 1 or more.
         replicas: u32,
@@ -39,7 +40,7 @@ pub enum Durability {
         timeout: Duration,
     },
     /// On disk (WAITAOF, from Redis 7.2 and in Valkey): in the append-only file of the master if
-    /// `local`, and of so many replicas.
+    /// `local`, and of this number of replicas.
     Fsynced {
         /// Whether the master's own disk counts; it must keep an append-only file then.
         local: bool,

@@ -8,7 +8,7 @@ use crate::model::message::Message;
 /// When a message expires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expires {
-    /// So many milliseconds after its due time.
+    /// This number of milliseconds after the due time.
     AfterMs(u64),
     /// At this moment, in Unix milliseconds.
     AtMs(u64),
@@ -18,10 +18,10 @@ pub(crate) enum Expires {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum OnExpire {
-    /// It is dead: it is listed with the reason, and can be requeued.
+    /// The message is dead: it is listed with the reason, and can be requeued.
     #[default]
     Dead,
-    /// It is removed, and only [`Stats::expired`](crate::Stats::expired) counts it.
+    /// The message is removed, and only [`Stats::expired`](crate::Stats::expired) counts it.
     Drop,
 }
 

@@ -111,7 +111,8 @@ impl Limits {
     }
 
     /// How many messages of the [`rate`](Limits::rate) may start at once: 1 to the rate's starts.
-    /// Set together with a rate. Without it 1; at a rate above 200 per second as many as 5 ms hold.
+    /// Set together with a rate. The default is 1; at a rate above 200 per second, the starts of
+    /// 5 ms.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -149,7 +150,8 @@ impl Limits {
 
     /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window) fail
     /// with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. What it
-    /// remembers of the calls of the last 12 s counts, too: [`Stats::recent`](crate::Stats::recent).
+    /// remembers of the calls of the last 12 s counts as well:
+    /// [`Stats::recent`](crate::Stats::recent).
     /// An id takes about 100 bytes of Redis's memory.
     ///
     /// ```
@@ -182,7 +184,8 @@ impl Limits {
         self.with("layout", "3".to_owned())
     }
 
-    /// The limits that these stats tell, with `factor` times what is divided among partitions.
+    /// The limits in these stats. Those that are divided among partitions are multiplied by
+    /// `factor`.
     pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let max_messages = stats.max_messages.saturating_mul(factor);
@@ -224,7 +227,7 @@ impl Limits {
         has_leased || matches!(self.rate, RateSetting::Starts(..))
     }
 
-    /// The arguments of `configure` at each of so many partitions: names and values.
+    /// The arguments of `configure` at each partition of a queue: names and values.
     ///
     /// # Errors
     /// `InvalidInput` if the rate is out of its range, or a partition would get no start of it, or

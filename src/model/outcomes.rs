@@ -74,7 +74,7 @@ pub enum Pushed {
 #[non_exhaustive]
 #[must_use = "only after `Cancelled` the message is never delivered"]
 pub enum Cancelled {
-    /// It will never be delivered.
+    /// The message will never be delivered.
     Cancelled,
     /// A handler has the message, and it is too late for that one. The message that a push with
     /// [`OnConflict::Next`](crate::OnConflict::Next) kept for after it will never be delivered. If
@@ -85,7 +85,7 @@ pub enum Cancelled {
     /// The message is dead; [`Queue::cancel_dead`](crate::Queue::cancel_dead) removes it.
     Dead,
     /// There is no such message, or no more. A cancel that is repeated later than 12 s after one
-    /// that took effect returns this too.
+    /// that took effect also returns this.
     Absent,
 }
 
@@ -121,19 +121,19 @@ pub enum Unused {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kept {
-    /// It has messages: scheduled, ready, leased or dead ones.
+    /// The queue has messages: scheduled, ready, leased or dead ones.
     Messages,
-    /// It has schedules.
+    /// The queue has schedules.
     Schedules,
-    /// It has a map of partitions.
+    /// The queue has a map of partitions.
     Partitions,
     /// An operator has set a limit of it or its layout, or has paused it.
     Settings,
     /// A window of an id has not ended: the deletion would forget it.
     Windows,
-    /// No report of a node shows that it was not used for so long.
+    /// No report of a node shows that the queue was unused for the asked time.
     Used,
-    /// This release does not know its layout.
+    /// This release does not know the layout of the queue.
     Layout,
 }
 
@@ -177,7 +177,7 @@ pub enum Rescheduled {
     Conflict(u64),
     /// Too late: a handler has it.
     Leased,
-    /// It is dead.
+    /// The message is dead.
     Dead,
     /// There is no such message (any more).
     Absent,
@@ -188,13 +188,13 @@ pub enum Rescheduled {
 #[non_exhaustive]
 #[must_use = "only `Moved` changed the due time"]
 pub enum RunNow {
-    /// It is due now.
+    /// The message is due now.
     Moved,
-    /// It was due already.
+    /// The message was due already.
     Already,
     /// A handler has it.
     Leased,
-    /// It is dead; [`Queue::requeue`](crate::Queue::requeue) revives it.
+    /// The message is dead; [`Queue::requeue`](crate::Queue::requeue) revives it.
     Dead,
     /// There is no such message (any more).
     Absent,
@@ -205,9 +205,9 @@ pub enum RunNow {
 #[non_exhaustive]
 #[must_use = "only `Requeued` changed the message"]
 pub enum Requeued {
-    /// It is due now, its attempts counted from none.
+    /// The message is due now, its attempts counted from none.
     Requeued,
-    /// It is not dead but in this state.
+    /// The message is not dead but in this state.
     NotDead(State),
     /// There is no such message (any more).
     Absent,
@@ -218,7 +218,7 @@ pub enum Requeued {
 #[non_exhaustive]
 #[must_use = "after `Lost` the message is delivered again"]
 pub enum Settled {
-    /// As asked.
+    /// The settlement did what was asked.
     Done,
     /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
     /// try of this call whose reply was lost. For the others: the lease was lost, or an earlier
@@ -254,9 +254,9 @@ pub enum Followed {
 pub enum Retried {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
-    /// That was its last attempt, or it expires before the next one: it is dead.
+    /// That was the last attempt, or the message expires before the next one: it is dead.
     Dead,
-    /// It expires before the next attempt, and was pushed with
+    /// The message expires before the next attempt, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
     Dropped,
     /// As [`Settled::Gone`] of release.
@@ -273,9 +273,9 @@ pub enum Retried {
 pub enum Snoozed {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
-    /// It expires before that time: it is dead.
+    /// The message expires before that time: it is dead.
     Dead,
-    /// It expires before that time, and was pushed with
+    /// The message expires before that time, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
     Dropped,
     /// As [`Settled::Gone`] of release.
@@ -331,15 +331,15 @@ pub struct Outcome {
 pub enum Ended {
     /// A handler acked it.
     Finished,
-    /// It expired and was dropped, as its push asked with
+    /// The message expired and was dropped, as its push asked with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop).
     Expired,
-    /// It was cancelled, or purged.
+    /// The message was cancelled, or purged.
     Cancelled,
 }
 
 impl Ended {
-    /// The word of the protocol: `finished`, `expired` or `cancelled`.
+    /// The name of this end in the protocol: `finished`, `expired` or `cancelled`.
     ///
     /// ```
     /// assert_eq!(dueq::Ended::Finished.as_str(), "finished");

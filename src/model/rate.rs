@@ -38,8 +38,8 @@ impl Rate {
         (numbers.next().is_none() && burst <= starts).then_some(rate)
     }
 
-    /// The burst without one that was set: 1. Above 200 starts per second as many as 5 ms hold, so
-    /// that the queue opens at most 200 times per second.
+    /// The burst of a rate that was set without one: 1. Above 200 starts per second it is the
+    /// starts of 5 ms, so that the queue opens at most 200 times per second.
     pub(crate) fn default_burst(starts: u64, window: Duration) -> u64 {
         let of_5_ms = u128::from(starts) * 5 / window.as_millis().max(1);
         u64::try_from(of_5_ms)
@@ -47,7 +47,7 @@ impl Rate {
             .clamp(1, starts.max(1))
     }
 
-    /// The share of each of so many partitions, if each gets at least one start.
+    /// The part of each partition, if each gets at least one start.
     pub(crate) fn of_partition(self, partitions: u64) -> Option<Self> {
         let starts = self.starts / partitions;
         let burst = (self.burst / partitions).max(1);
@@ -58,8 +58,8 @@ impl Rate {
         })
     }
 
-    /// The rate of a queue with so many partitions, each of which has this one. A burst of 1 in each
-    /// may come from any smaller one: then the queue gets 1.
+    /// The rate of a queue whose partitions have this rate each. A burst of 1 in each may come from
+    /// any smaller burst of the queue: then the queue gets 1.
     pub(crate) fn of_queue(self, partitions: u64) -> Self {
         let burst = match self.burst {
             1 => 1,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_script_obeys_is_a_rate() {
+    fn rate_text_parses_only_within_its_ranges() {
         assert_eq!(Rate::parse("100/1000/10"), Some(rate(100, 10)));
         assert_eq!(rate(100, 10).encode(), "100/1000/10");
         for text in [
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn bursts_hold_what_starts_in_5_ms() {
+    fn default_burst_is_the_starts_of_5_ms() {
         for (starts, burst) in [(1, 1), (200, 1), (399, 1), (400, 2), (500, 2), (10_000, 50)] {
             assert_eq!(Rate::default_burst(starts, SECOND), burst, "{starts}");
         }

@@ -49,7 +49,7 @@ impl Retry {
         })
     }
 
-    /// The same delay each time, without jitter. Zero is allowed.
+    /// One delay for all retries, without jitter. Zero is allowed.
     pub fn fixed(delay: Duration) -> Self {
         Self {
             first: delay,

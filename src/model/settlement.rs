@@ -37,7 +37,7 @@ pub enum Settlement {
     Retry {
         /// The delay; `None` for the worker's [`Retry`](crate::Retry).
         after: Option<Duration>,
-        /// What is remembered beside the message; its first 1,024 bytes.
+        /// The error, of which the queue keeps the first 1,024 bytes with the message.
         error: String,
     },
     /// Not done, and not counted: due at once.
@@ -131,7 +131,7 @@ impl<T: IntoSettlement, E: fmt::Display> IntoSettlement for Result<T, E> {
     fn into_settlement(self) -> Settlement {
         match self {
             Ok(value) => value.into_settlement(),
-            // The alternate form of `anyhow::Error` names the causes too.
+            // The alternate form of `anyhow::Error` also names the causes.
             Err(error) => Settlement::retry(format_args!("{error:#}")),
         }
     }

@@ -14,7 +14,7 @@ pub struct Stats {
     /// Messages that wait for their time, also between two attempts, and due messages that are not
     /// ready: see [`State::Scheduled`](crate::State::Scheduled).
     pub scheduled: u64,
-    /// Of these, how many are due.
+    /// How many of the `scheduled` messages are due.
     pub due: u64,
     /// Due messages that wait for a free handler; at most 1,000.
     pub ready: u64,
@@ -41,7 +41,7 @@ pub struct Stats {
     pub parked_ms: u64,
     /// For how many more milliseconds the queue is closed, as
     /// [`pause_for`](crate::Queue::pause_for), a [throttle](crate::Delivery::throttle) and the rate do
-    /// it; 0 if it is open. Of several partitions, of the one that opens last.
+    /// it; 0 if it is open. With several partitions, until the last one opens.
     pub closed_ms: u64,
     /// Whether as many messages are leased as `max_leased` allows; of several partitions, whether
     /// one of them is full.
@@ -83,13 +83,13 @@ pub struct Stats {
     pub schedules: u64,
     /// Crons whose list of fires needs more: [`refill_schedules`](crate::Queue::refill_schedules).
     pub low_lists: u64,
-    /// Of these, crons whose list is empty: they do not fire.
+    /// Crons whose list of fires is empty: they do not fire. They also count in `low_lists`.
     pub dry_lists: u64,
-    /// The limit of attempts of messages without one of their own.
+    /// The limit of attempts of messages that were pushed without a limit.
     pub max_attempts: u64,
     /// How many crashes a message survives: at the next one it is dead.
     pub max_crashes: u64,
-    /// How many messages it may hold; 0 for no limit.
+    /// How many messages the queue may hold; 0 for no limit.
     pub max_messages: u64,
     /// The largest payload it takes, in bytes.
     pub max_payload_bytes: u64,
@@ -194,8 +194,8 @@ pub struct Dues {
     pub counts: Vec<u64>,
     /// When the last scheduled message is due, in Unix milliseconds; `None` if none is scheduled.
     pub last_ms: Option<u64>,
-    /// The server's clock at the count, in Unix milliseconds. Of several partitions, that of the
-    /// first.
+    /// The server's clock at the count, in Unix milliseconds. With several partitions it is that
+    /// of the first.
     pub now_ms: u64,
 }
 
@@ -233,12 +233,13 @@ pub struct NodeInfo {
     /// Its id, unique to the worker: each worker of a process has one.
     pub id: String,
     /// How many milliseconds ago it last reported that it lives, by the server's clock: 3,000 at
-    /// most. Of several partitions the newest report counts. 0 while it is parked.
+    /// most. With several partitions the newest report counts. 0 while it is
+    /// parked.
     pub silent_ms: u64,
     /// In how many milliseconds it reports again, if it has announced that it will be silent; 0 if
-    /// it is not parked. Of several partitions the first report counts.
+    /// it is not parked. With several partitions the first report counts.
     pub parked_ms: u64,
-    /// How many partitions it leads: 0 or 1 of a queue of one partition.
+    /// How many partitions it leads: 0 or 1 if the queue has one partition.
     pub leads: usize,
     /// How many partitions it attends: 1 of a queue of one partition. 0 of a node that only watches
     /// the home of a queue of several partitions.

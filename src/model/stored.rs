@@ -96,7 +96,7 @@ pub struct Listed {
     pub lease: Option<Lease>,
 }
 
-/// The lease of a leased message, as everybody may see it: nobody can settle by it.
+/// The lease of a leased message, as readers see it. It has no token, so it settles nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Lease {
@@ -104,9 +104,8 @@ pub struct Lease {
     /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
     pub name: String,
     /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
-    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` of a claim by a
-    /// [`LeaseToken`](crate::LeaseToken) that does not tell it: by a pull, over HTTP, or by another
-    /// client.
+    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` if the [`LeaseToken`](crate::LeaseToken)
+    /// of the claim does not tell it: a claim by a pull, over HTTP, or by another client.
     pub node: Option<String>,
 }
 
@@ -145,9 +144,11 @@ impl Cursor {
 
     /// The cursor of a page that begins at this time, in Unix milliseconds:
     /// [`list`](crate::Queue::list) returns messages from it on, and
-    /// [`list_newest`](crate::Queue::list_newest) those up to it. Of ready messages, whose list is in
-    /// the order in which they became ready, the page begins at the first of the list that is due
-    /// at the time or later; or at the last that is due at the time or earlier.
+    /// [`list_newest`](crate::Queue::list_newest) those up to it.
+    ///
+    /// Ready messages are listed in the order in which they became ready. Their page begins at the
+    /// first one that is due at or after the time; newest first, at the last one that is due at or
+    /// before it.
     ///
     /// A time in the first 1,000 s of 1970 counts as their end.
     ///

@@ -134,10 +134,10 @@ impl Message {
         self
     }
 
-    /// Replaces a dead message of this id, too: it waits again, with its attempts counted from none.
-    /// Needs [`OnConflict::Replace`] or [`OnConflict::Next`]. Checked at the push.
+    /// Replaces also a dead message of this id: it waits again, with its attempts counted from
+    /// none. Needs [`OnConflict::Replace`] or [`OnConflict::Next`]. Checked at the push.
     ///
-    /// Without it, a push of an id whose message is dead returns `Exists(Dead)`.
+    /// By default a push of an id whose message is dead returns `Exists(Dead)`.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

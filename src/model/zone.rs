@@ -1,4 +1,4 @@
-//! The rules of the time zones: those compiled in. A machine's rules may be older, or none, and may
+//! The rules of the time zones, compiled in. A machine's rules may be older, or none, and may
 //! differ from those of the next machine.
 
 use jiff::tz::{TimeZone, TimeZoneDatabase};

@@ -163,8 +163,8 @@ impl Partition {
         Ok(Self::of(parts, route, None))
     }
 
-    /// The same partition for a node: the calls of consumers use the node's servers, and
-    /// `supervisor` runs their batchers. The node shares keys, meters and producers with `self`.
+    /// This partition for a node: the calls of consumers use the node's servers, and `supervisor`
+    /// runs their batchers. The node shares keys, meters and producers with `self`.
     pub(crate) fn on_servers(
         &self,
         servers: &Arc<Servers>,
@@ -302,7 +302,7 @@ impl Partition {
         &self.meters
     }
 
-    /// A handler of a worker starts, so long after the due time.
+    /// Records that a handler of a worker starts `lateness` after the due time.
     pub(crate) fn late(&self, lateness: Duration) {
         self.meters.late(lateness);
         self.reports.late(lateness);
@@ -336,8 +336,8 @@ impl Partition {
         self.call_with("", verb, args, repeat).await
     }
 
-    /// The same for a script that names an id: the epoch of the map comes first. The partition
-    /// refuses another epoch than its own.
+    /// Calls a script that names an id, as [`call`](Self::call), with the epoch of the map before
+    /// `args`. The partition refuses another epoch than its own.
     pub(crate) async fn call_fenced(
         &self,
         verb: Verb,
@@ -364,7 +364,7 @@ impl Partition {
         Box::pin(call).await
     }
 
-    /// The same once, without a repetition.
+    /// Calls a script that takes no batch, and does not repeat the call.
     pub(crate) async fn call_once(&self, verb: Verb, args: &[&[u8]]) -> Result<Reply, Error> {
         let args: Vec<&[u8]> = [&b""[..]].into_iter().chain(args.iter().copied()).collect();
         let reply = self.control().call(verb, &self.keys, &args).await;

@@ -23,7 +23,7 @@ pub(crate) struct StoredMap {
 pub(crate) enum Take {
     /// Only if it holds no message and remembers no call.
     IfEmpty,
-    /// Whatever it holds.
+    /// Even if the partition holds messages.
     WithMessages,
 }
 

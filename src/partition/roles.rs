@@ -27,14 +27,14 @@ pub(crate) enum Presence {
     Leave,
 }
 
-/// How a node stands for the lead of a partition.
+/// What claim a node has to the lead of a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The queue has one partition: the first node to come leads.
     Any,
-    /// It has the first rank: it takes the lead from a second.
+    /// The node has rank 0: it takes the lead from a node of a later rank.
     First,
-    /// It has a later rank: it takes the lead only when it has been free for 1 s.
+    /// The node has a later rank: it takes the lead only after that has been free for 1 s.
     Second,
 }
 
@@ -133,7 +133,8 @@ impl Partition {
         self.claim_with(LeaseToken::random(), count, lease_ms).await
     }
 
-    /// The same with the caller's token. Fails with the code `HELD` if a lease has it.
+    /// Claims, as [`claim`](Self::claim), with the caller's token. Fails with the code `HELD` if a
+    /// lease has that token.
     pub(crate) async fn claim_with(
         &self,
         LeaseToken(token): LeaseToken,

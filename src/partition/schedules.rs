@@ -36,7 +36,7 @@ fn full_enough() -> u64 {
 /// Which lists a refill looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lists {
-    /// Those that the queue counts as low.
+    /// The schedules that the queue counts as low.
     Low,
     /// All: also those that were listed by older rules of the time zones.
     All,

@@ -75,8 +75,8 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
             "{} was repeated for {PATIENCE:?} and its first reply was lost",
             verb.name()
         )),
-        // `Remembered` of a repetition is final, too: the script replies with `Finished` if it knows
-        // that an earlier try of this call stored the message that ended.
+        // `Remembered` of a repetition is also final: the script replies with `Finished` if it
+        // knows that an earlier try of this call stored the message that ended.
         _ => Verdict::Final,
     }
 }

@@ -7,8 +7,9 @@ use crate::protocol::limits;
 /// How many wildcards a pattern has at most; adjacent ones count as one.
 const MAX_WILDCARDS: usize = 8;
 
-/// How many of them the server gets. Redis 7.0.0 to 7.0.8 match a glob in time that is exponential
-/// in this number: for a name of 128 characters, 2 take up to 8,000 steps, and 5 take 276 million.
+/// How many wildcards of a pattern the client sends to the server. Redis 7.0.0 to 7.0.8 match a
+/// glob in time that is exponential in this number: for a name of 128 characters, 2 take up to
+/// 8,000 steps, and 5 take 276 million.
 const MAX_SENT: usize = 2;
 
 /// Matches names of queues: `*` stands for any characters, `?` for one, and every other character
@@ -67,7 +68,7 @@ impl Pattern {
         pattern.iter().skip(p).all(|c| *c == '*')
     }
 
-    /// The pattern of the meta keys of these queues, for SCAN. It may match others too.
+    /// The pattern of the meta keys of these queues, for SCAN. It may also match others.
     pub(crate) fn meta_glob(&self) -> String {
         let mut glob = self.glob();
         // The keys of the other partitions have a tag after the name.

@@ -1,4 +1,4 @@
-//! Chooses the tags of a queue's partitions, so that every master serves its share of them.
+//! Chooses the tags of a queue's partitions, so that every master serves an equal part of them.
 
 use std::ops::RangeInclusive;
 

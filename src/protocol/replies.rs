@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_with_and_without_times() {
+    fn reply_header_is_read_with_and_without_times() {
         let header = |head, deadline| {
             Value::Array(vec![
                 Value::Array(vec![
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_protocol_is_an_error_and_no_panic() {
+    fn malformed_replies_are_errors_and_no_panic() {
         for value in [
             Value::Nil,
             Value::Array(vec![]),

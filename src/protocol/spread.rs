@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn offsets_stay_within_the_window_and_fill_it() {
+    fn spread_offsets_cover_0_to_the_spread_time() {
         let mut tenths = [0; 10];
         for n in 0..10_000 {
             let later = later(999, &format!("order:{n}"));

@@ -14,7 +14,7 @@ macro_rules! verbs {
             /// All of them.
             pub(crate) const ALL: &[Self] = &[$(Self::$verb),+];
 
-            /// As the file is named.
+            /// The name of the script's file.
             pub(crate) const fn name(self) -> &'static str {
                 match self { $(Self::$verb => $name),+ }
             }
@@ -35,9 +35,8 @@ macro_rules! verbs {
 pub(crate) const TOUCH: &str = "if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1 then \
 redis.call('HDEL', KEYS[1], '') redis.call('HSET', KEYS[1], ARGV[1], '') end";
 
-/// Deletes the keys of a partition, of which meta is the tenth, if it is the queue that was meant:
-/// its incarnation is that of the first argument, if there is one, and its epoch not above that of
-/// the second, if there is one. Returns how many keys it deleted, and -1 if it is another queue.
+/// Deletes the ten keys of a partition. Refuses, with -1, if `ARGV[1]` is set and differs from the
+/// incarnation, or if `ARGV[2]` is set and the epoch is higher. Returns how many keys it deleted.
 ///
 /// It is no verb, and no part of the Functions library: only an operator's client sends it.
 pub(crate) const UNLINK_IF: &str = "local incarnation, epoch = unpack(redis.call('HMGET', KEYS[10], 'incarnation', 'epoch')) \

@@ -102,9 +102,9 @@ impl<C: Codec> Queue<C> {
     }
 
     /// As [`purge`](Queue::purge), of the messages whose time is at or before this one, in Unix
-    /// milliseconds of the server. Of scheduled and ready messages it is their due time, so that
-    /// `purge_before(State::Ready, ms)` removes what could be claimed since then; of dead ones when
-    /// they died.
+    /// milliseconds of the server. For scheduled and ready messages that is the due time, so that
+    /// `purge_before(State::Ready, ms)` removes what could be claimed since then; for dead ones,
+    /// when they died.
     ///
     /// Each 1,000 ready messages cost one scan of their list, which has at most 1,000.
     ///

@@ -18,7 +18,7 @@ use crate::router::Partitions;
 
 /// A message of the bulk push, besides its item.
 pub(super) struct Slot {
-    /// Its index among the messages, and its result's among the results.
+    /// The index of the message, and of its result.
     pub(super) index: usize,
     pub(super) due: Due,
     pub(super) durability: Durability,

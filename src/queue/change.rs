@@ -55,7 +55,7 @@ impl<C: Codec> Queue<C> {
     /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
     /// assert!(orders.push_message(rating.clone()).await?.is_created());
     /// let (_cancelled, ms) = orders.cancel_to_undo("order:42").await?;
-    /// // Another caller cancels it, too, and relies on that.
+    /// // Another caller cancels it as well, and relies on that.
     /// let _ = orders.cancel("order:42").await?;
     /// let undo = orders.push_message(rating.undo(ms)).await?;
     /// assert_eq!(undo.outcome(), Pushed::Finished);
@@ -71,7 +71,7 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// As [`cancel`](Queue::cancel), and removes a dead message too.
+    /// As [`cancel`](Queue::cancel), and removes also a dead message.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -119,9 +119,9 @@ impl<C: Codec> Queue<C> {
     /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in
     /// Unix milliseconds.
     ///
-    /// To a fixed time ([`Due::at_ms`]) it is repeated when the reply is lost. By a delay it is
-    /// not, since each try would mean another time. A caller who repeats it gets `Conflict` if
-    /// the first try took effect.
+    /// If the reply is lost, the library repeats the call with a fixed time ([`Due::at_ms`]). With
+    /// a delay it does not, since each try would mean another time. A caller who repeats it gets
+    /// `Conflict` if the first try took effect.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -28,9 +28,9 @@ impl<C: Codec> Queue<C> {
     /// lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
     /// messages.
     ///
-    /// Of a queue of several partitions, one call asks one after the other until it has `count`
-    /// messages. It waits for a server that is away only if no other has due messages. More than 256
-    /// messages of a partition take several calls.
+    /// If the queue has several partitions, the call asks one after the other until it has `count`
+    /// messages. It waits for a server that is away only if no other server has due messages. More
+    /// than 256 messages of a partition take several calls.
     ///
     /// # What must run
     /// Only workers take expired leases back. So a [`Worker`](crate::Worker), or `dueq work`, must
@@ -82,7 +82,8 @@ impl<C: Codec> Queue<C> {
         if let Some(token) = token {
             refuse_held(&partitions, &[], token).await?;
         }
-        // Of several partitions, each call begins with another one; calls with one token with the same.
+        // Each call begins with another partition, but calls with one token with the same
+        // partition.
         let first = match token {
             Some(token) => usize::from(token.as_bytes()[0]),
             None => self.router.next_claim(),
@@ -105,7 +106,7 @@ impl<C: Codec> Queue<C> {
                     deliveries.extend(granted);
                     epoch
                 }
-                // `held` returns what this call was granted, too.
+                // `held` also returns what this call was granted.
                 Err(error) if error.is_held() => return Err(error),
                 // Others may have due messages.
                 Err(error) if deliveries.is_empty() => {

@@ -1,4 +1,4 @@
-//! Deletes a queue, whichever it is or only the one that the caller has seen.
+//! Deletes a queue: the one of this name, or only if it is the one that the caller has seen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl<C: Codec> Queue<C> {
     /// If the reply is lost, the same call answers `Absent` if the first one took effect.
     ///
     /// # Errors
-    /// Those of [`delete`](Queue::delete).
+    /// The errors of [`delete`](Queue::delete).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -82,8 +82,8 @@ impl<C: Codec> Queue<C> {
         Ok(deleted)
     }
 
-    /// Whether the queue is empty, and nothing was pushed, delivered or settled for so long. Changes
-    /// nothing. See [`delete_unused`](Queue::delete_unused).
+    /// Whether the queue is empty, and nothing was pushed, delivered or settled for this time.
+    /// Changes nothing. See [`delete_unused`](Queue::delete_unused).
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the time is shorter than an hour
@@ -103,15 +103,15 @@ impl<C: Codec> Queue<C> {
         self.look_for_use(idle, false).await
     }
 
-    /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for so long: one
-    /// step in Redis, so that no message is lost. The next push creates the queue again.
+    /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for this
+    /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
     /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows is
     /// [`Kept`](crate::Kept). So is a queue that no worker has reported on: the
     /// [history](Queue::history) says when it was used. The user needs the rights of an operator.
     ///
     /// # Errors
-    /// Those of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
+    /// The errors of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
     /// its keys has a wrong type. Then nothing is deleted.
     ///
     /// ```

@@ -39,10 +39,10 @@ impl<C: Codec> Queue<C> {
     /// If the reply is lost, the library asks again for up to 10 s and returns the grant. If the
     /// future is dropped, it may have claimed messages: `held` returns them.
     ///
-    /// Of a queue of several partitions it first asks all of them for the lease, which must be
-    /// reachable, and again after a grant. Two calls with one token at the same time may both be granted
-    /// there, by two partitions. The later one fails with `HELD`, and `held` returns both grants. It is
-    /// the same with a grant whose reply was lost.
+    /// If the queue has several partitions, the call first asks all of them for the lease, and
+    /// again after a grant: all must be reachable. Two calls with one token at the same time may
+    /// both be granted messages, by two partitions. The later one fails with `HELD`, and `held`
+    /// returns both grants. A grant whose reply was lost has the same effect.
     ///
     /// # Errors
     /// As [`claim`](Queue::claim). If a lease has the token,
@@ -88,8 +88,8 @@ impl<C: Codec> Queue<C> {
     /// its deadline is, until a worker takes it back: extend it before use.
     ///
     /// # Errors
-    /// Redis or the connection may fail as in any call: see [`Error::is_retryable`]. Of a queue of
-    /// several partitions, all must be reachable.
+    /// Redis or the connection may fail as in any call: see [`Error::is_retryable`]. If the queue
+    /// has several partitions, all must be reachable.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

@@ -34,7 +34,7 @@ impl<C: Codec> Queue<C> {
         inspect::stored(&mut reply.body)
     }
 
-    /// As [`get`](Queue::get), with at most so many bytes of the payload: for programs that show
+    /// As [`get`](Queue::get), with at most `payload_bytes` of the payload: for programs that show
     /// messages, whose payloads may have 16 MiB. [`Stored::payload_bytes`] is the length of the whole
     /// payload. 0 returns none of it.
     ///

@@ -78,7 +78,7 @@ impl<C: Codec> Queue<C> {
         self.router.queue_name()
     }
 
-    /// The same queue with this [`Durability`] for messages that do not set one.
+    /// A handle of this queue with this [`Durability`] for messages that do not set one.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

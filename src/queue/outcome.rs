@@ -64,8 +64,8 @@ impl<C: Codec> Queue<C> {
     /// [`window`](crate::Message::window) it returns [`Waited::Absent`]. A message that comes back under the id within
     /// a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next), continues the wait.
     ///
-    /// At least one read is made, whatever the timeout. Reads repeat for up to 10 s while Redis is
-    /// away, and the wait goes on after them until its timeout.
+    /// The call makes at least one read, even if the timeout is 0. Reads repeat for up to 10 s
+    /// while Redis is away, and the wait goes on after them until its timeout.
     ///
     /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a message
     /// that the handler pushes to a queue of yours is cheaper.
@@ -127,7 +127,7 @@ impl<C: Codec> Queue<C> {
         self.look_up_with(id, &[]).await
     }
 
-    /// The same with further arguments.
+    /// The reply of the script `get`, called with further arguments.
     pub(super) async fn look_up_with(&self, id: &[u8], more: &[&[u8]]) -> Result<Reply, Error> {
         limits::check_id(id)?;
         let mut routing = Routing::new(&self.router);

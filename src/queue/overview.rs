@@ -49,7 +49,7 @@ impl<C: Codec> Queue<C> {
     /// partitions that reply, and names the others.
     ///
     /// # Errors
-    /// Those of [`dues`](Queue::dues), if no partition can be read.
+    /// The errors of [`dues`](Queue::dues), if no partition can be read.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -141,8 +141,8 @@ fn dues_of(replies: Vec<Reply>) -> Result<Dues, Error> {
 }
 
 impl<C: Codec> Queue<C> {
-    /// What the queue has done in each minute, hour or day, over all its partitions and whoever did
-    /// it. Redis keeps it: it survives restarts of workers and producers.
+    /// What the queue has done in each minute, hour or day, over all its partitions and workers.
+    /// Redis keeps it: it survives restarts of workers and producers.
     ///
     /// Workers report it, every 5 s if something happened. So what happens may show in the next
     /// slot if it was less than 6 s before the end of its own; of a
@@ -172,7 +172,7 @@ impl<C: Codec> Queue<C> {
     /// partitions have done that reply, and names the others.
     ///
     /// # Errors
-    /// Those of [`history`](Queue::history), if no partition can be read.
+    /// The errors of [`history`](Queue::history), if no partition can be read.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -101,7 +101,7 @@ impl<'a, C: Codec> Push<'a, C> {
         self.with(|message| message.spread(window))
     }
 
-    /// The limit of failed attempts, as [`Message::max_attempts`]. Without it the queue's limit
+    /// The limit of failed attempts, as [`Message::max_attempts`]. By default the queue's limit
     /// applies: 20 unless [`Limits::max_attempts`](crate::Limits::max_attempts) set another.
     ///
     /// ```
@@ -266,7 +266,7 @@ impl<'a, C: Codec> Push<'a, C> {
         self.with(|message| message.max_wait(max_wait))
     }
 
-    /// Replaces a dead message of this id, too, as [`Message::revive`].
+    /// Replaces also a dead message of this id, as [`Message::revive`].
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

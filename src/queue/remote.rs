@@ -95,7 +95,7 @@ impl RemoteDelivery {
     /// [`Delivery::ack_push`](crate::Delivery::ack_push).
     ///
     /// # Errors
-    /// Those of [`Delivery::ack_push`](crate::Delivery::ack_push).
+    /// The errors of [`Delivery::ack_push`](crate::Delivery::ack_push).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -166,7 +166,7 @@ impl RemoteDelivery {
         self.calls(&partition).retry(after, error).await
     }
 
-    /// Not done: the message is due at once, and no attempt is counted. See
+    /// Gives the message back: it is due at once, and no attempt is counted. See
     /// [`Delivery::release`](crate::Delivery::release).
     ///
     /// ```
@@ -216,7 +216,7 @@ impl RemoteDelivery {
     /// [`Delivery::throttle`](crate::Delivery::throttle).
     ///
     /// # Errors
-    /// Those of [`Delivery::throttle`](crate::Delivery::throttle).
+    /// The errors of [`Delivery::throttle`](crate::Delivery::throttle).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -270,8 +270,8 @@ impl RemoteDelivery {
         }
         // This process has not read the map that has the partition.
         let now = patiently(|| self.router.refresh(&seen)).await?;
-        // A partition that holds messages stays. So the delivery of one that is gone is gone, too:
-        // any partition says so.
+        // A partition that holds messages stays. So the delivery of a partition that is gone is
+        // gone as well, and any partition answers that.
         Ok(Arc::clone(now.of_tag(tag).unwrap_or(now.home())))
     }
 }
@@ -308,15 +308,15 @@ impl<C: Codec> Queue<C> {
     ///
     /// A message without an id gets that of the delivery after the name of its queue, such as
     /// `orders/order:42`. So set an id if a handler forwards two messages, or if the delivery's id
-    /// comes again within the window, as after [`Delivery::again`]: without one, the second message
-    /// is not stored. The window counts towards this queue's
+    /// comes again within the window, as after [`Delivery::again`]: otherwise the second
+    /// message is not stored. The window counts towards this queue's
     /// [`Limits::max_remembered`](crate::Limits::max_remembered).
     ///
     /// A dropped future may have pushed the message without the ack: then the delivery is executed
     /// again.
     ///
     /// # Errors
-    /// Those of [`push_message`](Queue::push_message): then the delivery is still leased. If the
+    /// The errors of [`push_message`](Queue::push_message): then the delivery is still leased. If the
     /// message was pushed and the ack failed, the error says
     /// [`Applied::Yes`](crate::Applied::Yes) or `Unknown`; the same call again does the rest.
     ///

@@ -19,8 +19,8 @@ use crate::queue::schedule::ScheduleHandle;
 const MAX_REVISION: u64 = 1 << 53;
 
 impl<C: Codec> Queue<C> {
-    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to whoever
-    /// declares it, such as a service: an apply of one set changes no schedule of another.
+    /// The set of schedules of this name, for [`apply`](ScheduleSet::apply). A set belongs to the
+    /// service or team that declares it: an apply of one set changes no schedule of another.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -225,8 +225,8 @@ impl ScheduleSet {
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a schedule is refused: the error
     /// names it. Also if the set has a higher revision: then [`Error::code`] is `STALE`. In both cases
-    /// nothing was changed, unless another apply came between the calls of this one: the error says
-    /// it.
+    /// nothing was changed, unless another apply came between the calls of this one, which the
+    /// error names.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

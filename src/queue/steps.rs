@@ -63,9 +63,9 @@ fn text_of(until_ms: Option<u64>) -> String {
 /// A requeue or a purge of a queue in steps: each [`step`](BulkSteps::step) is one call, and the
 /// caller sets the pace. [`Queue::requeue_steps`] and [`Queue::purge_steps`] make one.
 ///
-/// It ends by itself, whatever dies or is pushed meanwhile. Nothing runs between two steps, and
-/// nothing is kept in Redis: to stop, drop it. The same call with the same time does the rest,
-/// also in another process.
+/// The steps end even if messages die or are pushed meanwhile. Nothing runs between two steps, and
+/// nothing is kept in Redis: to stop, drop them. Steps with the same time do the rest, also in
+/// another process.
 pub struct BulkSteps {
     router: Arc<Router>,
     bulk: Bulk,
@@ -86,7 +86,7 @@ struct Part {
     done: u64,
     /// How many of the selected messages are left.
     left: Option<u64>,
-    /// How many were selected at the first step: a purge ends after so many.
+    /// How many messages were selected at the first step: a purge ends after this number.
     selected: u64,
     incarnation: String,
     /// How many timers of schedules the steps have passed.
@@ -157,7 +157,8 @@ impl BulkSteps {
         }
     }
 
-    /// The same for messages that died at or after this time only, in Unix milliseconds of the server.
+    /// Limits a requeue to messages that died at or after this time, in Unix milliseconds of the
+    /// server.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) for messages that are not dead.
@@ -185,10 +186,10 @@ impl BulkSteps {
     /// message. The partitions of a queue take turns, the home first. After the end it makes no
     /// call.
     ///
-    /// Each step but the first of a partition looks first whether it is still the same queue, which
-    /// costs a read. If it was deleted, the step changes nothing and is the last one. What remains: of
-    /// a queue that is deleted and created again between that look and the call, the step takes up to
-    /// `limit` messages that are selected. It is the last one too.
+    /// Each step but the first of a partition first reads whether it is still the same queue. If
+    /// the queue was deleted, the step changes nothing and is the last one. One gap remains: if the
+    /// queue is deleted and created again between that read and the call, the step takes up to
+    /// `limit` messages that are selected, and is the last one.
     ///
     /// # Errors
     /// If the call fails, it can be made again: the next step takes what is left. If its reply was

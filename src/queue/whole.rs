@@ -102,7 +102,8 @@ impl<C: Codec> Queue<C> {
         Ok(replies)
     }
 
-    /// The same, with the partitions that replied, in the order of the replies.
+    /// Calls a script at every partition, as [`call_all`](Self::call_all), and returns the
+    /// partitions with their replies, in the same order.
     pub(super) async fn call_each(
         &self,
         verb: Verb,
@@ -195,7 +196,7 @@ fn reached(
     for (result, partition) in results.into_iter().zip(partitions.list()) {
         match result.map_err(Error::of_read) {
             Ok(reply) => value.push(reply),
-            // Another partition would refuse it, too.
+            // Another partition would refuse it as well.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
             Err(error) => unread.push(Unread {
                 name: format!("partition {} ({})", partition.index(), partition.tag()),

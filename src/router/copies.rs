@@ -121,7 +121,7 @@ impl Router {
             let mut cursor = 0;
             loop {
                 let step = match queue_scan::step(&link.control, &glob, cursor).await {
-                    // Without the right to SCAN, the first tags were all.
+                    // The user lacks the right to SCAN: only the first tags are known.
                     Err(error) if error.code() == Some("NOPERM") => return Ok(tags),
                     step => step?,
                 };
@@ -138,8 +138,8 @@ impl Router {
 
 /// How long a call waits for the first read. Then it goes to the home, and reports why that fails.
 const FIRST_READ_LIMIT: Duration = Duration::from_secs(2);
-/// After a failed first read, calls go to the home for so long, and for twice as long after each
-/// further one: the other masters had no copy, or are away too.
+/// How long calls go to the home after a failed first read. Each further failure doubles the time:
+/// the other masters had no copy, or are away as well.
 const FIRST_READ_PAUSE: Duration = Duration::from_secs(1);
 const MAX_READ_PAUSE: Duration = Duration::from_secs(60);
 
@@ -172,9 +172,9 @@ impl Router {
         self.current()
     }
 
-    /// The same for a process that serves the whole queue: it looks for copies of the map also if
-    /// the home exists without one. A client that knows no maps may have made it, after its master
-    /// had come back empty.
+    /// The partitions, for a process that serves the whole queue: it looks for copies of the map
+    /// also if the home exists without a map. A client that knows no maps may have made it, after
+    /// its master had come back empty.
     pub(crate) async fn searched(&self) -> Result<Arc<Partitions>, Error> {
         let known = self.current();
         Box::pin(self.read_again(&known, Ask::All)).await

@@ -37,7 +37,7 @@ pub(crate) struct Router {
     current: RwLock<Arc<Partitions>>,
     /// One reader of the map at a time: the others take what it found.
     refreshing: Mutex<Option<LastRead>>,
-    /// Whether the map, or that there is none, was read once.
+    /// Whether the home was once read for its map, even if it has none.
     has_read: AtomicBool,
     /// When the first read failed last, while there was none that succeeded, and how long to wait.
     first_read: Mutex<Option<(Instant, Duration)>>,

@@ -58,7 +58,7 @@ impl Partitions {
         self.map.as_ref()
     }
 
-    /// The epoch of the map; `None` without one.
+    /// The epoch of the map; `None` if there is no map.
     pub(crate) fn epoch(&self) -> Option<u64> {
         self.map.as_ref().map(|map| map.epoch)
     }

@@ -23,7 +23,7 @@ struct Routers {
     by_name: HashMap<String, Weak<Router>>,
     /// The routers of the names asked for last, the latest at the end.
     kept: VecDeque<Arc<Router>>,
-    /// At how many entries the dead ones are dropped.
+    /// The number of entries at which the dead ones are dropped.
     sweep_at: usize,
 }
 

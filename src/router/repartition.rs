@@ -24,7 +24,7 @@ const MEMORY_LIMIT: Duration = Duration::from_secs(15);
 const MEMORY_LIMIT_MS: u64 = 15_000;
 
 impl Router {
-    /// Gives a queue that is new or empty so many partitions.
+    /// Gives a queue that is new or empty this number of partitions.
     ///
     /// # Errors
     /// `InvalidInput` if `count` is out of range or the queue holds messages.
@@ -48,7 +48,7 @@ impl Router {
             Some(map) if map.new.len() == count && map.is_settled() => {
                 self.settle(&known, map, lost.is_some()).await
             }
-            // Somebody's change was interrupted.
+            // Another client's change was interrupted.
             Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
             Some(map) if !map.is_settled() => {
                 let back = self.take_back(&known, map).await?;
@@ -59,7 +59,7 @@ impl Router {
         }
     }
 
-    /// Changes a settled map, or none.
+    /// Changes a settled map, or gives a queue its first one.
     async fn change(&self, known: &Arc<Partitions>, count: usize) -> Result<(), Error> {
         let old: Vec<Tag> = known.list().iter().map(|one| one.tag()).collect();
         let until = Instant::now() + MEMORY_LIMIT;
@@ -136,7 +136,7 @@ impl Router {
             }
         }
         if map.new.len() == 1 {
-            // Before the map goes: without one, a repetition finds nothing to complete.
+            // Before the map goes: a repetition that finds no map has nothing to complete.
             known.home().configure_as(&shares, &of_home).await?;
         }
         for partition in &known.list()[1..] {
@@ -181,8 +181,8 @@ impl Router {
                 break;
             }
         }
-        // While a partition has the map of the change, the home may have its share of the old
-        // limits. Later only the home is certain: a partition that was lost has the default limits.
+        // While a partition has the map of the change, the home may have only its part of the old
+        // limits. Later only the home has the limits: a partition that was lost has the defaults.
         let (stats, _) = stats(source.unwrap_or(known.home())).await?;
         let mut limits = Limits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
@@ -304,7 +304,7 @@ impl Partition {
     /// Until when the partition remembers a call or an id that ended, in Unix milliseconds of its
     /// server; `now_ms` if it remembers none.
     async fn remembers_until_ms(&self, now_ms: u64) -> Result<u64, Error> {
-        // The placeholder has no end, and entries that end later are not dueq's.
+        // The placeholder has no score in this range, and dueq writes no score beyond it.
         let recent = self.keys().recent();
         let live = (now_ms, now_ms + MEMORY_LIMIT_MS);
         let last = self.control().last_score(recent, live).await?;

@@ -53,8 +53,8 @@ impl<'a> Routing<'a> {
         partitions.of_id(id).map(Arc::clone)
     }
 
-    /// These partitions refused calls because of their epochs: learns the newest map, and waits if
-    /// it is not newer.
+    /// Learns the newest map after these partitions refused calls because of their epochs. Waits if
+    /// the map is not newer.
     pub(crate) async fn refused(&mut self, by: &[(&Partition, &Error)]) -> Result<(), Error> {
         let (before, mut last) = (Arc::clone(&self.seen), None);
         for (partition, refusal) in by {

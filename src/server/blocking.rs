@@ -8,9 +8,9 @@ use redis::{Cmd, Value};
 use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
+use crate::server::connect::pool::Server;
 use crate::server::failure;
 use crate::server::link::ServerLink;
-use crate::server::pool::Server;
 use crate::server::route::Route;
 
 /// How long Redis blocks before it replies that no token came.

@@ -14,12 +14,12 @@ use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::server::clock::Clock;
-use crate::server::connector::Connector;
+use crate::server::connect::connector::Connector;
+use crate::server::connect::pool::Server;
+use crate::server::connect::probe::{DOUBT_AFTER, only_elsewhere};
 use crate::server::failure;
 #[cfg(feature = "harness")]
 use crate::server::harness;
-use crate::server::pool::Server;
-use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 
 /// A connection that was idle for longer may have been closed by the other side.
 const IDLE_LIMIT: Duration = Duration::from_secs(1);

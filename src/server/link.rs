@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 use crate::server::clock::Clock;
-use crate::server::connector::Connector;
+use crate::server::connect::connector::Connector;
 use crate::server::lane::Lane;
 use crate::server::patience::REACH_LIMIT;
 use crate::server::rounds::Rounds;
@@ -85,8 +85,8 @@ mod tests {
 
     use super::*;
     use crate::error::ErrorKind;
+    use crate::server::connect::options::ClientOptions;
     use crate::server::fake::{Fake, usual};
-    use crate::server::options::ClientOptions;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_connection_outlives_the_runtime_of_its_first_call() {

@@ -14,13 +14,13 @@ use crate::protocol::keys::Keys;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
 use crate::server::clock::Clock;
+use crate::server::cluster::slots::Redirect;
 use crate::server::durable::Waited;
 use crate::server::lane::Lane;
 use crate::server::link::ServerLink;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::Rounds;
 use crate::server::servers::Servers;
-use crate::server::slots::Redirect;
 
 /// How many redirections one try of a call follows.
 const MAX_REDIRECTS: u32 = 5;

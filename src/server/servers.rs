@@ -13,21 +13,21 @@ use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
 use crate::model::reached::{Reached, Unread};
 use crate::protocol::keys::Keys;
 use crate::protocol::keys::{SLOTS, slot_of};
-use crate::server::cluster_url;
-use crate::server::connector::Connector;
-use crate::server::credentials::Credentials;
+use crate::server::cluster;
+use crate::server::cluster::refresher::{self, Refresher};
+use crate::server::cluster::topology::Topology;
+use crate::server::connect::connector::Connector;
+use crate::server::connect::credentials::Credentials;
+use crate::server::connect::options::ClientOptions;
+use crate::server::connect::pool::Server;
+use crate::server::connect::target::Target;
 use crate::server::failure;
 use crate::server::info::{FITNESS, Info};
 use crate::server::link::ServerLink;
-use crate::server::options::ClientOptions;
 use crate::server::patience::REACH_LIMIT;
 use crate::server::patience::{Patience, Repeat};
-use crate::server::pool::Server;
-use crate::server::refresher::{self, Refresher};
 use crate::server::rounds::at_once;
 use crate::server::route::Route;
-use crate::server::target::Target;
-use crate::server::topology::Topology;
 use crate::telemetry::events;
 
 /// How long a call waits until the master of its slot is known, before it fails.
@@ -60,7 +60,7 @@ impl Servers {
     /// Those of [`Client::connect`](crate::Client::connect).
     pub(crate) async fn connect(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         let credentials = Arc::new(Credentials::new(options));
-        let seeds = cluster_url::read(url, |info| Target::new(info, &credentials))?;
+        let seeds = cluster::url::read(url, |info| Target::new(info, &credentials))?;
         let seeds = match seeds {
             Some(seeds) => seeds,
             None => {
@@ -78,7 +78,7 @@ impl Servers {
                          redis+cluster://HOST:PORT",
                     ));
                 }
-                cluster_url::check_database(connector.target().info())?;
+                cluster::url::check_database(connector.target().info())?;
                 vec![connector.target().clone()]
             }
         };

@@ -11,10 +11,10 @@ use tokio::task::JoinSet;
 
 use crate::error::{Applied, Error};
 use crate::protocol::keys;
-use crate::server::connector::Connector;
+use crate::server::connect::connector::Connector;
+use crate::server::connect::pool::Server;
+use crate::server::connect::probe::{DOUBT_AFTER, only_elsewhere};
 use crate::server::failure;
-use crate::server::pool::Server;
-use crate::server::probe::{DOUBT_AFTER, only_elsewhere};
 
 /// After this long without a message, check whether the server still replies. A connection that a
 /// firewall forgot, or whose machine vanished, stays silent for ever.

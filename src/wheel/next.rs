@@ -52,7 +52,7 @@ impl<T> Wheel<T> {
     /// The earliest deadline in the wheel, exactly.
     ///
     /// **Cost.** Reads every timer in the first occupied slot. If all of them were reset to later,
-    /// it reads the next slots, too: up to all timers. To know when to wake up,
+    /// it goes on to the next slots: up to all timers. To know when to wake up,
     /// [`next_expiration`](Self::next_expiration) is enough.
     ///
     /// ```

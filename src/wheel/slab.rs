@@ -237,7 +237,7 @@ impl<T> error::Error for Full<T> {}
 /// reuses the memory. Each use of a piece of memory has its own generation, and memory whose
 /// generations are used up is retired.
 ///
-/// **Not guaranteed.** A key of *another* wheel usually counts as stale, too, because each wheel
+/// **Not guaranteed.** A key of *another* wheel usually counts as stale as well, because each wheel
 /// starts at its own generation. Two wheels of one process could confuse keys only after one of
 /// them has reused the same memory very often: over 1,000 million times with two wheels, over a
 /// million times with a thousand wheels. Do not use this as a check.

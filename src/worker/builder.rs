@@ -102,11 +102,11 @@ impl Worker {
         }
     }
 
-    /// Handles the messages of this queue, too, with the default [`Share`](crate::Share).
+    /// Adds a queue: the worker handles its messages, with the default [`Share`](crate::Share).
     ///
     /// [`IntoHandler`] lists what a handler can be. It returns nothing, a
     /// [`Settlement`](crate::Settlement), or a `Result` of either: `Ok` acks, `Err` retries. A
-    /// panic counts as a failure, too. If the handler settles the delivery itself, its result is
+    /// panic counts as a failure. If the handler settles the delivery itself, its result is
     /// ignored. Handlers must be idempotent: a message is delivered at least once, and again if its
     /// lease is lost (see [`Delivery::lost`]).
     ///

@@ -110,7 +110,7 @@ impl WorkerHandle {
     /// the future is dropped while it waits, the worker still stops.
     ///
     /// # Errors
-    /// Those of [`wait`](WorkerHandle::wait).
+    /// The errors of [`wait`](WorkerHandle::wait).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {
@@ -141,7 +141,7 @@ impl WorkerHandle {
     /// end, and returns the same result each time.
     ///
     /// # Errors
-    /// Those of [`Worker::run`](crate::Worker::run), and
+    /// The errors of [`Worker::run`](crate::Worker::run), and
     /// [`ErrorKind::Internal`] if the runtime of the worker has ended.
     ///
     /// ```
@@ -174,8 +174,7 @@ impl WorkerHandle {
         Health::new(&self.0.health, is_running)
     }
 
-    /// Handles the messages of this queue from now on, too, with the settings and layers of the
-    /// worker.
+    /// Adds a queue while the worker runs, with the settings and layers of the worker.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`] if the worker attends the queue already or a setting is out of
@@ -200,7 +199,7 @@ impl WorkerHandle {
     /// As [`add`](WorkerHandle::add), with settings of its own for this queue.
     ///
     /// # Errors
-    /// Those of [`add`](WorkerHandle::add).
+    /// The errors of [`add`](WorkerHandle::add).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, worker| {

@@ -192,7 +192,7 @@ impl<C: Codec, H: Handler<C::Value>> HandleOne for Typed<C, H> {
 
 /// The value of the payload, or the settlement that buries it.
 pub(crate) fn decode<C: Codec>(codec: &C, delivery: &Delivery) -> Result<C::Value, Settlement> {
-    // The error is the codec's, too: its text and its drop may panic.
+    // The error is the codec's as well: its text and its drop may panic.
     let decode = || codec.decode(delivery.payload());
     let decode = || decode().map_err(|error| with_causes(&*error));
     let reason = match catch_unwind(AssertUnwindSafe(decode)) {

@@ -81,9 +81,9 @@ impl Health {
         self.is_running && self.queues.values().all(QueueHealth::is_connected)
     }
 
-    /// How many handlers were free when the worker last looked, those of reserves included. While all
-    /// have something to do, it looks whenever one ends; otherwise at least every second. Of an idle
-    /// worker it is the concurrency.
+    /// How many handlers were free when the worker last looked, those of reserves included. While
+    /// all have something to do, it looks whenever one ends; otherwise at least every second. In an
+    /// idle worker it is the concurrency.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|worker| {

@@ -58,9 +58,9 @@ impl Client {
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
-    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice, or
-    /// name a queue of another database of the server. A name that the patterns do not match may be
-    /// reported, too. A creation by release 0.1 is not.
+    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice,
+    /// or name a queue of another database of the server. A report may have a name that the
+    /// patterns do not match. A creation by release 0.1 is not reported.
     ///
     /// It opens one connection. The user needs the right to `PSUBSCRIBE`, and for each pattern `P` to
     /// the channels `dueq:{P}:notice`.
@@ -90,7 +90,7 @@ impl Client {
     /// As [`pattern`](Client::pattern), with values of `T` as JSON.
     ///
     /// # Errors
-    /// Those of [`pattern`](Client::pattern).
+    /// The errors of [`pattern`](Client::pattern).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -115,7 +115,7 @@ impl Client {
     /// As [`pattern`](Client::pattern), with the values of this codec.
     ///
     /// # Errors
-    /// Those of [`pattern`](Client::pattern).
+    /// The errors of [`pattern`](Client::pattern).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -137,9 +137,9 @@ impl Client {
 }
 
 impl Worker {
-    /// Handles the messages of all queues whose names match, too: of those that exist, and of those
-    /// that are created later. Each queue has the default [`Share`](crate::Share). A queue that is
-    /// added by name keeps its own handler.
+    /// Adds all queues whose names match: those that exist, and those that are created later. Each
+    /// queue has the default [`Share`](crate::Share). A queue that is added by name keeps its own
+    /// handler.
     ///
     /// The worker scans the key space of the server for them, at most 1,000 keys a second: at the
     /// start, and about 30 s after the end of each scan. A new queue is found that late. At most

@@ -118,8 +118,8 @@ impl Puller {
     ///
     /// Pulls of one queue are served in the order of their arrival. Those with the same lease share
     /// claims. Each pull costs one call for each partition that the node attends, and waits without
-    /// any: Redis wakes the node. Of a queue with many partitions a node attends some only, which
-    /// change with its nodes.
+    /// any: Redis wakes the node. If a queue has many partitions, each node attends only
+    /// some of them, which change with the nodes.
     ///
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, its messages go to the next pull, or are released, and
@@ -165,16 +165,17 @@ impl Puller {
     /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
     ///
     /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
-    /// Of a queue of several partitions, it asks all of them for the lease, before its claim and after
-    /// a grant. If another call with the token, or a claim whose reply was lost, was granted messages of
-    /// another partition meanwhile, it fails with `HELD`, too, and `held` returns all of them.
+    /// If the queue has several partitions, the pull asks all of them for the lease, before its
+    /// claim and after a grant. If another call with the token, or a claim whose reply was lost,
+    /// was granted messages of another partition meanwhile, it also fails with `HELD`, and `held`
+    /// returns all.
     ///
     /// # Cancel safety
     /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
     /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
     ///
     /// # Errors
-    /// Those of [`pull`](Puller::pull). If a lease has the token,
+    /// The errors of [`pull`](Puller::pull). If a lease has the token,
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and [`Error::code`] is `HELD`.
     ///
     /// ```
@@ -220,7 +221,7 @@ impl Puller {
     /// As [`pull_with_token`](Puller::pull_with_token).
     ///
     /// # Errors
-    /// Those of [`pull_with_token`](Puller::pull_with_token).
+    /// The errors of [`pull_with_token`](Puller::pull_with_token).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -308,7 +309,7 @@ impl Puller {
     /// Ends the node with all its queues: see [`Pullers::shutdown`].
     ///
     /// # Errors
-    /// Those of [`Pullers::shutdown`].
+    /// The errors of [`Pullers::shutdown`].
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -148,7 +148,7 @@ impl Pullers {
     /// the node still ends.
     ///
     /// # Errors
-    /// Those of [`WorkerHandle::wait`](crate::WorkerHandle::wait).
+    /// The errors of [`WorkerHandle::wait`](crate::WorkerHandle::wait).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -214,7 +214,7 @@ impl<C: Codec> QueueWorker<C> {
     /// handler is as [`Worker::queue`](crate::Worker::queue) describes.
     ///
     /// # Errors
-    /// Those of [`Worker::run`](crate::Worker::run).
+    /// The errors of [`Worker::run`](crate::Worker::run).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -237,7 +237,7 @@ impl<C: Codec> QueueWorker<C> {
     /// Handles messages in batches until `stop` completes: see [`in_batches`].
     ///
     /// # Errors
-    /// Those of [`Worker::run`](crate::Worker::run).
+    /// The errors of [`Worker::run`](crate::Worker::run).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -177,8 +177,8 @@ impl Worker {
     }
 }
 
-/// The settings of one queue of a [`Worker`](crate::Worker). What is not set is as the worker sets
-/// it for all queues.
+/// The settings of one queue of a [`Worker`](crate::Worker). A setting that is not set
+/// here is that of the worker.
 ///
 /// ```
 /// # dueq_testkit::doctest!(|client| {

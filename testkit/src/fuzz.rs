@@ -63,7 +63,7 @@ const TOKENS: [&[u8]; 48] = [
     b"\\u0000",
 ];
 
-/// Runs `check` on each line of `fuzz/corpus/TARGET` and on 20,000 mutations, or on mutations for
+/// Runs `check` on each line of the target in `fuzz/corpus` and on 20,000 mutations, or on mutations for
 /// `DUEQ_FUZZ_SECONDS`. `DUEQ_FUZZ_SEED` (default 1) determines the mutations. `DUEQ_FUZZ_TARGET`
 /// skips all other targets.
 ///
@@ -104,15 +104,14 @@ pub fn fuzz(target: &str, check: fn(&[u8])) {
     );
 }
 
-/// The inputs of `fuzz/corpus/TARGET` by name. Each line is `NAME: INPUT`, escaped as in a byte string.
+/// The inputs of a target in `fuzz/corpus` by name. Each line is `TARGET/NAME: INPUT`, escaped as in
+/// a byte string.
 ///
 /// # Panics
 /// Panics if there is no corpus, or a line of it cannot be read.
 #[must_use]
 pub fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../fuzz/corpus")
-        .join(target);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
     let text =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let input = |line: &str| {
@@ -120,7 +119,10 @@ pub fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
         let escaped = escaped.strip_prefix(' ').unwrap_or(escaped);
         Some((name.to_owned(), unescaped(escaped)?))
     };
-    let inputs = text.lines().map(|line| {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix(target)?.strip_prefix('/'));
+    let inputs = lines.map(|line| {
         input(line).unwrap_or_else(|| panic!("{}: {line} is no NAME: INPUT", path.display()))
     });
     inputs.collect()

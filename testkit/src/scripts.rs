@@ -1,5 +1,6 @@
 //! Calls of the scripts by EVALSHA, as a program in any language makes them.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -158,4 +159,23 @@ fn keys(queue: &str) -> [String; 10] {
 pub fn fires(times_ms: impl IntoIterator<Item = u64>) -> String {
     let times: Vec<_> = times_ms.into_iter().map(|ms| ms.to_string()).collect();
     format!("2026a 0\n{}", times.join(" "))
+}
+
+/// The scripts of release 0.1 by their verbs: in `tests/compat/0.1/scripts.lua` each begins with
+/// `#!lua`, and its third line with `-- VERB: `.
+pub fn frozen() -> Result<BTreeMap<String, String>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/compat/0.1/scripts.lua");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let scripts = text.split("#!lua").skip(1).map(|script| {
+        let title = script
+            .lines()
+            .nth(2)
+            .and_then(|line| line.strip_prefix("-- "));
+        let verb = title.and_then(|title| title.split(':').next());
+        let verb = verb.context("a script without its verb")?.to_owned();
+        Ok((verb, format!("#!lua{script}")))
+    });
+    let scripts = scripts.collect::<Result<BTreeMap<_, _>>>()?;
+    ensure!(scripts.len() == 25, "{} scripts", scripts.len());
+    Ok(scripts)
 }

@@ -1,14 +1,14 @@
 //! Release 0.1 of the wire contract in `tests/compat/0.1`: its scripts and its Functions library.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+pub(crate) use dueq_testkit::scripts::frozen as scripts;
 
 use crate::reply::Text;
 
-/// FNV-1a of every frozen file, by name: release 0.1 never changes.
+/// FNV-1a of every frozen file and script, by name: release 0.1 never changes.
 const FROZEN: u64 = 0x4cd1_fddb_cb30_58cb;
 /// FNV-1a of the Functions library that release 0.1 loads, 226,155 bytes.
 const LIBRARY: u64 = 0xab15_c492_c9ce_732b;
@@ -44,19 +44,6 @@ const VERBS: [&str; 25] = [
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compat/0.1")
-}
-
-/// Verb and script.
-pub(crate) fn scripts() -> Result<BTreeMap<String, String>> {
-    let mut scripts = BTreeMap::new();
-    for entry in fs::read_dir(folder().join("lua"))? {
-        let path = entry?.path();
-        let verb = path.file_stem().and_then(|stem| stem.to_str());
-        let verb = verb.with_context(|| path.display().to_string())?.to_owned();
-        scripts.insert(verb, fs::read_to_string(&path)?);
-    }
-    ensure!(scripts.len() == 25, "{} scripts", scripts.len());
-    Ok(scripts)
 }
 
 /// The text of the Functions library: each script in a function with the script's own flags.
@@ -136,14 +123,15 @@ fn fnv_1a(hash: u64, bytes: &[u8]) -> u64 {
 fn release_0_1_is_frozen() -> Result<()> {
     const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
     let mut hash = EMPTY;
-    for path in files(&folder())? {
-        let name = path
-            .strip_prefix(folder())?
-            .to_str()
-            .context("a name in UTF-8")?;
-        if name != "README.md" {
-            hash = fnv_1a(hash, &[name.as_bytes(), b"\0", &fs::read(&path)?].concat());
-        }
+    let mut add = |name: &str, bytes: &[u8]| {
+        hash = fnv_1a(hash, &[name.as_bytes(), b"\0", bytes].concat());
+    };
+    for path in files(&folder().join("clients"))? {
+        let name = path.strip_prefix(folder())?.to_str();
+        add(name.context("a name in UTF-8")?, &fs::read(&path)?);
+    }
+    for (verb, script) in scripts()? {
+        add(&format!("lua/{verb}.lua"), script.as_bytes());
     }
     let library = fnv_1a(EMPTY, functions()?.as_bytes());
     ensure!(

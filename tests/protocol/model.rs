@@ -35,8 +35,8 @@ mod message;
 mod partitions;
 mod producers;
 mod pushes;
-mod reads;
-mod repairs;
+pub(crate) mod reads;
+pub(crate) mod repairs;
 mod soft_limits;
 mod structure;
 mod windows;
@@ -337,35 +337,24 @@ fn schedules_and_their_ticks_match_the_model() -> Result<()> {
 /// Scripts and functions call one queue in turn. Every reply and every state is the model's.
 #[test]
 fn functions_and_scripts_share_a_queue() -> Result<()> {
-    let coverage = run(
-        4,
-        Kind::Mixed,
-        steps()?,
-        Calls::InTurn,
-        &AtomicBool::new(false),
-    )?;
-    println!(
-        "{} answers of {} kinds",
-        coverage.values().sum::<usize>(),
-        coverage.len()
-    );
-    Ok(())
+    mixed(4, Calls::InTurn)
 }
 
 /// Users with only one role make the calls of that role. The role's rights suffice on every path.
 #[test]
 fn each_role_has_the_rights_for_its_verbs() -> Result<()> {
-    by_role(Calls::ByRole)
+    mixed(5, Calls::ByRole)
 }
 
 /// The rights of release 0.1 suffice for everything that it could do.
 #[test]
 fn the_rights_of_release_0_1_suffice_for_its_verbs() -> Result<()> {
-    by_role(Calls::ByRoleOf01)
+    mixed(5, Calls::ByRoleOf01)
 }
 
-fn by_role(calls: Calls) -> Result<()> {
-    let coverage = run(5, Kind::Mixed, steps()?, calls, &AtomicBool::new(false))?;
+fn mixed(seed: u64, calls: Calls) -> Result<()> {
+    let failed = AtomicBool::new(false);
+    let coverage = run(seed, Kind::Mixed, steps()?, calls, &failed)?;
     println!(
         "{} answers of {} kinds",
         coverage.values().sum::<usize>(),
@@ -377,17 +366,5 @@ fn by_role(calls: Calls) -> Result<()> {
 /// Release 0.1's scripts and functions and today's scripts call one queue, as the model expects.
 #[test]
 fn frozen_release_and_todays_scripts_share_a_queue() -> Result<()> {
-    let coverage = run(
-        6,
-        Kind::Mixed,
-        steps()?,
-        Calls::BesideFrozen,
-        &AtomicBool::new(false),
-    )?;
-    println!(
-        "{} answers of {} kinds",
-        coverage.values().sum::<usize>(),
-        coverage.len()
-    );
-    Ok(())
+    mixed(6, Calls::BesideFrozen)
 }

@@ -322,11 +322,7 @@ impl Queue {
     pub(crate) fn take(&mut self, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
         self.ok("promote", now, words![1000])?;
         let reply = self.ok("claim", now, words![count, token, 30 * SECOND])?;
-        reply
-            .deliveries()?
-            .iter()
-            .map(|[id, ..]| id.text())
-            .collect()
+        reply.granted()
     }
 
     /// The whole state, read in one round trip. In a cluster, the part on this node.

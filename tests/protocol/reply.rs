@@ -208,6 +208,12 @@ impl Reply {
             .with_context(|| format!("no part {index} in {self:?}"))
     }
 
+    /// The ids that a claim granted.
+    pub(crate) fn granted(&self) -> Result<Vec<String>> {
+        let deliveries = self.deliveries()?;
+        deliveries.iter().map(|[id, ..]| id.text()).collect()
+    }
+
     /// The deliveries of a claim: id, payload, due, attempt and options of each.
     pub(crate) fn deliveries(&self) -> Result<Vec<[Self; 5]>> {
         let (ids, payloads, details) = (

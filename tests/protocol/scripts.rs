@@ -166,7 +166,7 @@ pub(crate) fn read(verb: &str, source: &str) -> Result<String> {
 #[test]
 fn every_script_has_a_row_in_verbs() -> Result<()> {
     let mut found = Vec::new();
-    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua"))? {
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/lua/dist"))? {
         found.extend(
             file?
                 .file_name()

@@ -161,6 +161,19 @@ fn ids(scores: &Scores) -> Vec<String> {
         .collect()
 }
 
+/// Claims up to `count` messages for a second, with a token of its own.
+fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
+    let token = queue.new_token();
+    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
+    reply.granted()
+}
+
+/// Whether verify finds nothing.
+fn verified(queue: &mut Queue) -> Result<bool> {
+    let findings = queue.ok("verify", T0, words![""])?;
+    Ok(findings.part(1)?.list()?.is_empty())
+}
+
 /// Promotes, claims and acks until no due message remains. Returns the ids in their order.
 fn drain(queue: &mut Queue, now: u64) -> Result<Vec<String>> {
     let mut all = Vec::new();

@@ -1,4 +1,6 @@
-//! Length of files and of test names.
+//! Length of files, of folders and of test names; doc comments that say what they are about.
+
+use std::collections::BTreeMap;
 
 use crate::files;
 use crate::scripts::scripts;
@@ -39,6 +41,28 @@ fn no_file_exceeds_its_line_limit() {
     }
 }
 
+/// Folders that may have more than 20 files: clients load the scripts by the names of their verbs.
+const WIDE: [&str; 2] = ["lua/dist", "src/node"];
+
+#[test]
+fn folders_have_at_most_20_files_side_by_side() {
+    let mut sizes = BTreeMap::<String, usize>::new();
+    let pages = [("lua", "lua"), ("docs", "md"), ("serve/templates", "html")];
+    let sources = SOURCES.iter().map(|folder| (*folder, "rs"));
+    for (folder, extension) in sources.chain(pages) {
+        for (name, _) in files(folder, extension) {
+            let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
+            *sizes.entry(folder.to_owned()).or_default() += 1;
+        }
+    }
+    for (folder, size) in sizes {
+        assert!(
+            size <= 20 || WIDE.contains(&&*folder),
+            "{folder} has {size} files: make folders in it"
+        );
+    }
+}
+
 /// Names of the test functions in a file: the first `fn` after each test attribute.
 fn test_names(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
@@ -69,4 +93,26 @@ fn test_names_have_at_most_60_characters() {
         }
     }
     assert!(count > 500, "found only {count} test names");
+}
+
+/// Folders in which doc comments may begin with "The same". The list can only shrink.
+const UNNAMED: [&str; 3] = ["serve/src/", "src/node/", "src/server/"];
+
+#[test]
+fn doc_comments_name_their_subject() {
+    for folder in ["src", "cli/src", "input/src", "serve/src"] {
+        for (file, text) in files(folder, "rs") {
+            if UNNAMED.iter().any(|folder| file.starts_with(folder)) {
+                continue;
+            }
+            let mut earlier = "";
+            for line in text.lines().map(str::trim_start) {
+                assert!(
+                    !line.starts_with("/// The same") || earlier.starts_with("///"),
+                    "{file}: {line}: name the subject, which a hover does not show"
+                );
+                earlier = line;
+            }
+        }
+    }
 }

@@ -66,91 +66,38 @@ fn one_file_builds_key_names_and_one_includes_lua() {
 #[test]
 fn modules_import_only_what_their_layer_allows() {
     // A folder or file, and the modules of this crate that it may name.
-    let may: &[(&str, &[&str])] = &[
-        ("src/wheel/", &["wheel"]),
-        ("src/timers/", &["wheel"]),
-        ("src/error.rs", &[]),
-        ("src/model/", &["error", "model"]),
-        ("src/telemetry/", &["error", "telemetry"]),
-        ("src/protocol/", &["error", "model", "protocol"]),
-        (
-            "src/server/",
-            &["error", "model", "protocol", "server", "telemetry"],
-        ),
-        (
-            "src/batch/",
-            &["error", "model", "telemetry", "protocol", "server", "batch"],
-        ),
+    let may = [
+        ("src/wheel/", "wheel"),
+        ("src/timers/", "wheel"),
+        ("src/error.rs", ""),
+        ("src/model/", "error model"),
+        ("src/telemetry/", "error telemetry"),
+        ("src/protocol/", "error model protocol"),
+        ("src/server/", "error model protocol server telemetry"),
+        ("src/batch/", "error model telemetry protocol server batch"),
         (
             "src/client.rs",
-            &[
-                "router",
-                "error",
-                "telemetry",
-                "model",
-                "protocol",
-                "server",
-                "queue",
-            ],
+            "router error telemetry model protocol server queue",
         ),
         (
             "src/partition/",
-            &[
-                "error",
-                "model",
-                "telemetry",
-                "protocol",
-                "server",
-                "batch",
-                "partition",
-            ],
+            "error model telemetry protocol server batch partition",
         ),
         (
             "src/router/",
-            &[
-                "error",
-                "model",
-                "telemetry",
-                "protocol",
-                "server",
-                "partition",
-                "router",
-            ],
+            "error model telemetry protocol server partition router",
         ),
         (
             "src/delivery.rs",
-            &[
-                "error",
-                "model",
-                "telemetry",
-                "protocol",
-                "server",
-                "batch",
-                "partition",
-            ],
+            "error model telemetry protocol server batch partition",
         ),
         (
             "src/node/",
-            &[
-                "error",
-                "model",
-                "telemetry",
-                "protocol",
-                "server",
-                "batch",
-                "partition",
-                "router",
-                "delivery",
-                "wheel",
-                "node",
-            ],
+            "error model telemetry protocol server batch partition router delivery wheel node",
         ),
         (
             "src/worker/",
-            &[
-                "error", "model", "protocol", "server", "router", "delivery", "node", "queue",
-                "client", "worker",
-            ],
+            "error model protocol server router delivery node queue client worker",
         ),
     ];
     let pure = [
@@ -171,7 +118,7 @@ fn modules_import_only_what_their_layer_allows() {
                     .take_while(|c| c.is_alphanumeric() || *c == '_')
                     .collect();
                 assert!(
-                    allowed.contains(&module.as_str()),
+                    allowed.split(' ').any(|allowed| allowed == module),
                     "{name} names crate::{module}"
                 );
             }

@@ -7,6 +7,8 @@ mod imports;
 mod pages;
 mod program;
 mod scripts;
+mod serve_layers;
+mod settings;
 
 use std::fs;
 use std::path::{Path, PathBuf};

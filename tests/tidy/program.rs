@@ -39,7 +39,7 @@ fn the_program_writes_through_one_file() {
         // `--exec` forwards the stderr of its command unchanged; the audit log escapes its lines.
         if matches!(
             name.as_str(),
-            "cli/src/output.rs" | "cli/src/commands/work/exec.rs" | "serve/src/audit/log.rs"
+            "cli/src/output.rs" | "cli/src/commands/work/exec.rs" | "serve/src/edge/audit/log.rs"
         ) {
             continue;
         }

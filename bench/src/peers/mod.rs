@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use anyhow::{Result, bail};
 
-use crate::interrupt::unless_interrupted;
+use crate::unless_interrupted;
 use server::Server;
 use systems::{Kind, System, chosen};
 use workload::{Plan, Workload};

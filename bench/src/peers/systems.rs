@@ -116,11 +116,9 @@ impl Kind {
                 command
             }
             Place::Peer => {
-                let run = root().join("bench/peers").join(self.key).join("run");
-                if !run.is_file() {
-                    bail!("there is no {}", run.display());
-                }
-                Command::new(run)
+                let mut command = Command::new(root().join("bench/peers/run"));
+                command.arg(self.key);
+                command
             }
         };
         command.arg(address);

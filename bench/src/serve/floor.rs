@@ -82,7 +82,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("listening on http://{}", listener.local_addr()?);
     let served = axum::serve(listener, router);
-    crate::interrupt::unless_interrupted(async { Ok(served.await?) }).await
+    crate::unless_interrupted(async { Ok(served.await?) }).await
 }
 
 async fn claim(

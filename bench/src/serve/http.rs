@@ -122,7 +122,7 @@ impl Connection {
     }
 
     /// Closes the connection. The next request opens another one.
-    pub(super) fn close(&mut self) {
+    fn close(&mut self) {
         self.stream = None;
         self.read.clear();
     }

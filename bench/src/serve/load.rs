@@ -63,47 +63,23 @@ pub(super) struct Bodies {
     address: SocketAddr,
     target: &'static str,
     media: &'static str,
-    key: Option<&'static str>,
 }
 
 impl Bodies {
     pub(super) fn new(address: SocketAddr, target: &'static str, media: &'static str) -> Self {
-        let key = None;
         Self {
             address,
             target,
             media,
-            key,
         }
     }
 
-    /// With an idempotency key.
-    pub(super) fn with_key(self, key: &'static str) -> Self {
-        let key = Some(key);
-        Self { key, ..self }
-    }
-
     pub(super) async fn send(&self, body: &[u8]) -> Result<Answer> {
-        let (mut connection, head) = self.begin(body.len());
+        let mut connection = Connection::new(self.address);
+        let headers = [("content-type", self.media)];
+        let head = connection.head("POST", self.target, &headers, Some(body.len()));
         connection.write(&head).await?;
         connection.write(body).await?;
         connection.answer().await
-    }
-
-    /// Sends the head and the first bytes of a body, and closes the connection.
-    pub(super) async fn cut(&self, body: &[u8], bytes: usize) -> Result<()> {
-        let (mut connection, head) = self.begin(body.len());
-        connection.write(&head).await?;
-        connection.write(&body[..bytes]).await?;
-        connection.close();
-        Ok(())
-    }
-
-    fn begin(&self, length: usize) -> (Connection, Vec<u8>) {
-        let connection = Connection::new(self.address);
-        let mut headers = vec![("content-type", self.media)];
-        headers.extend(self.key.map(|key| ("idempotency-key", key)));
-        let head = connection.head("POST", self.target, &headers, Some(length));
-        (connection, head)
     }
 }

@@ -3,7 +3,6 @@
 mod bounds;
 mod calls;
 mod consume;
-mod cut;
 mod document;
 mod fill;
 mod floor;
@@ -24,7 +23,7 @@ use clap::ValueEnum;
 
 pub(crate) use floor::{Arguments as FloorArguments, run as run_floor};
 
-use crate::interrupt::unless_interrupted;
+use crate::unless_interrupted;
 use dueq_testkit::report::Report;
 
 /// Measures what `dueq serve` costs.
@@ -38,7 +37,7 @@ pub(crate) struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "bounds,viewers,memory,push,ndjson,consume,poll,ndjson-cut"
+        default_value = "bounds,viewers,memory,push,ndjson,consume,poll"
     )]
     only: Vec<Scenario>,
     /// Waiting messages of `bounds`
@@ -47,9 +46,6 @@ pub(crate) struct Arguments {
     /// Small queues of `bounds`
     #[arg(long, value_name = "N", default_value_t = 999)]
     queues: u64,
-    /// Lines of `ndjson-cut`
-    #[arg(long, value_name = "N", default_value_t = 1_000_000)]
-    lines: u64,
     /// The program
     #[arg(long, value_name = "FILE", default_value = "target/release/dueq")]
     dueq: PathBuf,
@@ -70,7 +66,6 @@ enum Scenario {
     Ndjson,
     Consume,
     Poll,
-    NdjsonCut,
 }
 
 impl Scenario {
@@ -83,7 +78,6 @@ impl Scenario {
             Self::Ndjson => "ndjson",
             Self::Consume => "consume",
             Self::Poll => "poll",
-            Self::NdjsonCut => "ndjson-cut",
         }
     }
 }
@@ -105,7 +99,6 @@ async fn all(arguments: &Arguments) -> Result<()> {
             Scenario::Ndjson => ndjson::run(arguments, &mut report).await,
             Scenario::Consume => consume::run(arguments, &mut report).await,
             Scenario::Poll => poll::run(arguments, &mut report).await,
-            Scenario::NdjsonCut => cut::run(arguments, &mut report).await,
         };
         if result.is_err() {
             println!("{}", report.table()); // of the scenarios before

@@ -17,7 +17,7 @@ use crate::shown::steers;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its file in `fuzz/corpus`.
+/// A check, by the name of its lines in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 4] = [
     ("ndjson", ndjson),
     ("schedules", schedules),

@@ -1,12 +1,14 @@
-//! `dueq functions`: the Redis Functions library that other languages call by FCALL.
+//! What other programs load: `dueq functions`, the Redis Functions library that other languages call
+//! by FCALL, and `dueq completions`, the completion scripts of shells.
 
 use std::io;
 
-use clap::{Args, Subcommand};
+use clap::{Args, CommandFactory, Subcommand};
+use clap_complete::Shell;
 use dueq::Functions as Found;
 
 use crate::output::Outcome;
-use crate::{Common, output};
+use crate::{Cli, Common, output};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -88,4 +90,28 @@ fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
     output::line(&format!(
         "{word} (this program has version {ours}, {server})"
     ))
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Prints the script to standard output. Write it to the file that your shell reads; new shells then
+complete the commands and options of dueq.
+
+Examples:
+  dueq completions bash > ~/.local/share/bash-completion/completions/dueq
+  dueq completions zsh > ~/.zfunc/_dueq
+  dueq completions fish > ~/.config/fish/completions/dueq.fish")]
+pub(crate) struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl Completions {
+    pub(crate) fn run(self) -> anyhow::Result<Outcome> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "dueq", &mut script);
+        output::text_as_it_is(&String::from_utf8_lossy(&script))?;
+        Ok(Outcome::Done)
+    }
 }

@@ -2,7 +2,6 @@
 
 pub(crate) mod acl;
 pub(crate) mod bench;
-pub(crate) mod completions;
 pub(crate) mod configure;
 pub(crate) mod dev;
 pub(crate) mod doctor;

@@ -18,7 +18,7 @@ use crate::Error;
 /// Panics if an invariant does not hold for these bytes.
 pub type Check = fn(&[u8]);
 
-/// A check, by the name of its file in `fuzz/corpus`.
+/// A check, by the name of its lines in `fuzz/corpus`.
 pub const CHECKS: [(&str, Check); 7] = [
     ("delay", delay),
     ("hours", hours),

@@ -30,7 +30,7 @@ const KEYS: [&str; 19] = [
     "expires",
     "on_expire",
 ];
-/// Of missed = "all", unless `max` says another number.
+/// The `max` of missed = "all", unless the schedule sets one.
 const USUAL_MAX: u64 = 1_000;
 
 type Change = Box<dyn Fn(Schedule) -> Schedule>;

@@ -1,9 +1,9 @@
 //! The items of a call, and whether it changed its queue.
 
-use super::order::Change;
-use super::reads::ReadState;
 use super::record::{Changed, Expected, Push, Pushed, Settled, Time, What};
 use super::ticks::is_dry_run;
+use crate::check::message::reads::ReadState;
+use crate::check::queue::order::Change;
 use crate::history::{Answer, Call, Verb};
 
 pub(super) fn token_of(token: &str) -> u64 {

@@ -3,14 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use super::context::{Epoch, Queue};
-use super::faults::Faults;
-use super::order::{Change, Reply};
-use super::partitions::Partitions;
 use super::record::Record;
 use super::served::Served;
 use super::ticks::Ticks;
 use super::verdict::Verdict;
-use super::windows::Windowed;
+use crate::check::liveness::faults::Faults;
+use crate::check::queue::order::{Change, Reply};
+use crate::check::queue::partitions::Partitions;
+use crate::check::queue::windows::Windowed;
 use crate::history::{LeftItem, State};
 
 /// Faults in which a replica replaces its master.

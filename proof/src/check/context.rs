@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::excuses::Chains;
 use super::missing::MissingChange;
-use super::operators::Operators;
-use super::order::Reply;
 use super::record::Record;
 use super::ticks::Tick;
+use crate::check::queue::operators::Operators;
+use crate::check::queue::order::Reply;
 
 /// A call without an answer that may have changed its queue, once.
 #[derive(Debug, Clone, Copy, PartialEq)]

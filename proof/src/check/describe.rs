@@ -87,6 +87,7 @@ fn what(record: &Record) -> String {
             version,
             attempt,
             bytes,
+            ..
         } => {
             format!(
                 "held by {token:016x}: version {version}, {bytes} bytes, due {due_ms}, attempt {attempt}"

@@ -15,8 +15,8 @@ use serde::Serialize;
 use super::context::{Epoch, Lost, Queue};
 use super::missing::MissingChange;
 use super::record::{Record, What};
-use super::unknown::bit;
 use super::verdict::{Kind, Verdict};
+use crate::check::message::unknown::bit;
 use crate::history::Verb;
 
 /// An abandoned request may wait in the socket of a frozen server, or in a frozen process that has

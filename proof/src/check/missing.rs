@@ -4,7 +4,7 @@
 //! calls without an answer made exactly the missing changes, and nothing else explains a change.
 
 use super::context::{Epoch, Lost, Queue};
-use super::order::{Change, Reply};
+use crate::check::queue::order::{Change, Reply};
 
 /// A `seq` that no answered call certainly made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,40 +4,21 @@
 //! docs/protocol. Calls without an answer may have been applied: an effect that one of them can
 //! have had, once and in its time, is no violation (`excuses`).
 
-mod allowed;
-mod callers;
 mod calls;
 mod collect;
 mod context;
 mod describe;
 mod excuses;
-mod expiry;
-mod faults;
-mod handlers;
-mod hypothesis;
-mod judge;
-mod lateness;
-mod limits;
+mod liveness;
+mod message;
 mod missing;
-mod operators;
-mod options;
-mod order;
-mod partitions;
-mod pauses;
 mod process;
-mod reads;
+mod queue;
 mod record;
-mod repeats;
-mod rollback;
-mod running;
 mod served;
 mod ticks;
-mod times;
-mod transitions;
-mod unknown;
-mod unseen;
 mod verdict;
-mod windows;
+mod workers;
 
 use std::path::Path;
 
@@ -50,7 +31,7 @@ use crate::history::{self, Event};
 use collect::Collection;
 use context::{Context, Epoch};
 use excuses::{Chains, Need};
-use judge::Case;
+use message::judge::Case;
 use record::{Record, What};
 
 /// Judges the histories in a folder, one `*.jsonl` for each process.
@@ -89,14 +70,14 @@ fn judge_all(mut all: Collection) -> Verdict {
     let mut verdict = std::mem::take(&mut all.verdict);
     all.settle();
     for (epoch, replies) in all.epochs.iter_mut().zip(&mut all.replies) {
-        order::judge(
+        queue::order::judge(
             epoch,
             &all.queues[usize::from(epoch.queue)],
             replies,
             &mut verdict,
         );
     }
-    windows::judge(&mut all, &mut verdict);
+    queue::windows::judge(&mut all, &mut verdict);
     all.replies.clear();
     add_left(&mut all);
     let (mut records, mut unknown) = (
@@ -113,12 +94,12 @@ fn judge_all(mut all: Collection) -> Verdict {
     let order = |record: &Record| (record.id, record.epoch, record.order, record.now_us);
     records.sort_by_key(order);
     void.sort_by_key(order);
-    rollback::judge(&all, &void, &mut verdict);
+    queue::rollback::judge(&all, &void, &mut verdict);
     unknown.sort_by_key(|record| (record.id, record.asked_us));
     judge_ids(&all, &records, &unknown, &mut verdict);
-    operators::judge(&all, verdict.swept, &mut verdict);
-    limits::judge(&all, &records, &unknown, &mut verdict);
-    partitions::judge(&all, &mut verdict);
+    queue::operators::judge(&all, verdict.swept, &mut verdict);
+    queue::limits::judge(&all, &records, &unknown, &mut verdict);
+    queue::partitions::judge(&all, &mut verdict);
     served::judge(&all, &mut verdict);
     ticks::judge(&all, &records, &mut verdict);
     all.verdict = verdict;
@@ -236,6 +217,6 @@ fn judge_ids(all: &Collection, records: &[Record], unknown: &[Record], verdict: 
         excuses::judge(queue, needs, verdict);
     }
     for (epoch, waits) in all.epochs.iter().zip(waits) {
-        lateness::judge(all, epoch, waits, verdict);
+        liveness::lateness::judge(all, epoch, waits, verdict);
     }
 }

@@ -1,7 +1,7 @@
 //! The effect of one call on one id, in few bytes: a run has tens of millions of them.
 
-use super::options::{Expiry, Options};
-use super::reads::ReadState;
+use crate::check::message::options::{Expiry, Options};
+use crate::check::message::reads::ReadState;
 use crate::history::{PushItem, State, Verb};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -74,6 +74,7 @@ pub(super) enum What {
     Held {
         token: u64,
         due_ms: u64,
+        deadline_ms: u64,
         version: u32,
         attempt: u32,
         bytes: u32,

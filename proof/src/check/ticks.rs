@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::collect::Collection;
 use super::context::{Context, Epoch};
-use super::hypothesis::{Gone, Hypothesis, Status};
-use super::options::Expiry;
 use super::record::{Record, What};
 use super::verdict::{Kind, Verdict};
+use crate::check::message::hypothesis::{Gone, Hypothesis, Status};
+use crate::check::message::options::Expiry;
 use crate::history::{Answer, Call, ClaimedItem};
 use crate::queues::TICKS;
 

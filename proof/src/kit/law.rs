@@ -103,23 +103,6 @@ impl Counts {
     }
 }
 
-/// The first difference between the fires and the ticks, each in its order.
-pub(crate) fn differ(fires: &[u64], ticks: &[u64]) -> Option<String> {
-    let mut pairs = fires.iter().zip(ticks);
-    let first = pairs.position(|(fire, tick)| fire != tick);
-    let shorter = fires.len().min(ticks.len());
-    let at = first.or_else(|| (fires.len() != ticks.len()).then_some(shorter))?;
-    let shown = |times: &[u64]| {
-        let time = times.get(at);
-        time.map_or_else(|| "none".to_owned(), u64::to_string)
-    };
-    Some(format!(
-        "fire {at} must be {}, and is {}",
-        shown(fires),
-        shown(ticks)
-    ))
-}
-
 /// What is wrong with the ticks of a schedule that may leave some of its fires out.
 pub(crate) fn misfit(fires: &[u64], ticks: &[u64]) -> Option<String> {
     if !ticks.windows(2).all(|pair| pair[0] < pair[1]) {
@@ -153,14 +136,5 @@ mod tests {
         assert!(misfit(&fires, &[10, 30]).is_none());
         assert!(misfit(&fires, &[10, 10]).is_some(), "twice");
         assert!(misfit(&fires, &[10, 25]).is_some(), "no fire");
-        assert!(differ(&fires, &fires).is_none());
-        for wrong in [
-            &[10, 20][..],
-            &[10, 10, 20, 30],
-            &[10, 21, 30],
-            &[10, 20, 30, 40],
-        ] {
-            assert!(differ(&fires, wrong).is_some(), "{wrong:?}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! The places of a run on one server: which processes it has, and their arguments.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -17,8 +17,6 @@ use crate::kit::place::Place;
 use crate::kit::proxy::{Direction, Mode, Proxy};
 use crate::queues::http_queues;
 
-/// The scripts of the first release: a producer with them publishes no notice for a parked queue.
-const OLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/compat/0.1/lua");
 pub(super) const PRODUCERS: [&str; 3] = ["p1", "p2", "p3"];
 const WORKERS: [&str; 3] = ["w1", "w2", "w3"];
 const SCHEDULER: &str = "s1";
@@ -27,6 +25,17 @@ const CONSUMER: &str = "k1";
 /// How long the proxy delays each piece between one of the servers of HTTP and Redis, in ms: a
 /// consumer often turns away between the grant and its answer.
 const SLOW_MS: std::ops::Range<u64> = 0..12;
+
+/// Writes the scripts of the first release: a producer with them publishes no notice for a parked
+/// queue.
+fn older(folder: &Path) -> Result<PathBuf> {
+    let older = folder.join("older");
+    std::fs::create_dir_all(&older)?;
+    for (verb, script) in dueq_testkit::scripts::frozen()? {
+        std::fs::write(older.join(verb).with_extension("lua"), script)?;
+    }
+    Ok(older)
+}
 
 struct Places<'a> {
     options: &'a Options,
@@ -113,7 +122,8 @@ impl Places<'_> {
         }
         if name == PRODUCERS[0] {
             if options.scripts.is_none() {
-                arguments.extend(["--older".into(), OLDER.into()]);
+                let older = older(folder)?.display().to_string();
+                arguments.extend(["--older".into(), older]);
             }
             // Each kills six workers, within half a minute.
             let every = rate * (options.duration / 4).clamp(4, 30);

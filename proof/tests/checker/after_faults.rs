@@ -272,6 +272,26 @@ fn what_a_lost_claim_was_granted_keeps_its_due_time() {
     claimed_again(4).has(Kind::WrongDue);
 }
 
+/// Nobody knows when the lost claim was applied, but `held` shows the deadline of its lease.
+#[test]
+fn what_a_lost_claim_was_granted_keeps_its_deadline() {
+    let extended = |deadline_ms| {
+        let mut story = Story::new();
+        story.unanswered(push("a", "+0", 0, ""), true);
+        story.at(10).unanswered(claim_without_answer(1_000), true);
+        held(&mut story, Story::server(3));
+        let told = format!("OK {}", Story::server(deadline_ms));
+        let token = "ffffffffffffffff";
+        story
+            .at(110)
+            .settle_asking(Verb::Extend, "a", token, "500", &told);
+        story.ack("a", token);
+        story
+    };
+    extended(1_010).is_clean();
+    extended(1_009).has(Kind::WrongTimes);
+}
+
 /// The node of a worker acks a message, is refused, and perhaps acks it again. A frozen worker sends
 /// nothing while the lease lasts.
 fn refused_ack(refused_ms: u64, again_ms: Option<u64>, last_ms: u64, is_frozen: bool) -> Story {

@@ -1,7 +1,7 @@
 //! The tokens file, and patterns of queues.
 
-use crate::auth::{QueuePattern, Right, TokensFile};
-use crate::shown::steers;
+use crate::edge::auth::{QueuePattern, Right, TokensFile};
+use crate::edge::shown::steers;
 
 /// The tokens file: what is accepted gives access by the token of a hash in it and by no other, and a
 /// refusal repeats no key and no hash.

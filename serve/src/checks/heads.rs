@@ -10,9 +10,11 @@ use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use axum::http::{HeaderName, HeaderValue, Method, Request, Uri};
 
-use crate::auth::{Access, Gate, Hosts, LocalAddr, Right, Role, TokensFile, TrustedProxy, Via};
-use crate::auth::{bearer, origin, session};
-use crate::checks::check_problem;
+use crate::edge::auth::{
+    Access, Gate, Hosts, LocalAddr, Right, Role, TokensFile, TrustedProxy, Via,
+};
+use crate::edge::auth::{bearer, origin, session};
+use crate::edge::problem::check_problem;
 
 const LOCAL: &str = "127.0.0.1:8377";
 const USER: HeaderName = HeaderName::from_static("x-user");

@@ -6,12 +6,12 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::State;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-use crate::auth::front::no_token_in;
-use crate::body::parse_json;
-use crate::checks::check_problem;
-use crate::operations::{Plan, Request};
-use crate::path::{decode, queue_named};
+use crate::edge::auth::front::no_token_in;
+use crate::edge::body::parse_json;
+use crate::edge::path::{decode, queue_named};
+use crate::edge::problem::check_problem;
 use crate::routes::checks::read_parameters;
+use crate::work::operations::{Plan, Request};
 
 /// A segment of a path, and a name in a list: both spellings of any bytes give these bytes, and an
 /// accepted segment gives what another decoder reads.

@@ -12,9 +12,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::audit::ByPage;
-use crate::auth::{Principal, Role};
-use crate::problem::{Code, MEDIA_TYPE, Problem};
+use crate::edge::audit::ByPage;
+use crate::edge::auth::{Principal, Role};
+use crate::edge::problem::{Code, MEDIA_TYPE, Problem};
 
 /// The most bytes of an answer that a page reads.
 const MAX_BYTES: usize = 32 << 20;

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 use tower_http::compression::CompressionLayer;
 
-use crate::app::Shared;
+use crate::work::Shared;
 
 /// A file of the program, and its address below the base path.
 pub(super) struct Asset {

@@ -1,18 +1,9 @@
 //! What the doctor found, the worst first.
 
 use dueq::Checkup;
-use serde::Deserialize;
 
 use crate::dashboard::show;
-
-/// Something that is wrong.
-#[derive(Debug, Clone, Deserialize)]
-pub(super) struct Finding {
-    code: String,
-    pub(super) problem: String,
-    pub(super) consequence: String,
-    pub(super) remedy: String,
-}
+use crate::wire::about::Finding;
 
 /// The codes of findings about the server: first what loses messages, then what stops or delays them,
 /// then what costs time. A code that is not here is in the middle.
@@ -51,10 +42,10 @@ pub(super) fn worst_first(findings: impl IntoIterator<Item = Finding>) -> Vec<Fi
     let mut findings: Vec<_> = findings
         .into_iter()
         .map(|finding| Finding {
-            code: finding.code,
             problem: show::text(&finding.problem),
             consequence: show::text(&finding.consequence),
             remedy: show::text(&finding.remedy),
+            ..finding
         })
         .collect();
     findings.sort_by_key(|finding| rank(&finding.code));
@@ -63,12 +54,7 @@ pub(super) fn worst_first(findings: impl IntoIterator<Item = Finding>) -> Vec<Fi
 
 /// The findings of an examination.
 pub(super) fn of(checkup: &Checkup) -> Vec<Finding> {
-    worst_first(checkup.findings.iter().map(|finding| Finding {
-        code: finding.code.to_owned(),
-        problem: finding.problem.clone(),
-        consequence: finding.consequence.to_owned(),
-        remedy: finding.remedy.clone(),
-    }))
+    worst_first(checkup.findings.iter().map(Finding::new))
 }
 
 #[cfg(test)]
@@ -79,6 +65,7 @@ mod tests {
     fn what_loses_messages_is_first() {
         let findings = ["clients", "slow", "new_code", "replica", "eviction"].map(|code| Finding {
             code: code.to_owned(),
+            subject: String::new(),
             problem: format!("{code}\u{202e}"),
             consequence: String::new(),
             remedy: String::new(),

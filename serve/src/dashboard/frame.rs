@@ -3,11 +3,11 @@
 use axum::http::HeaderMap;
 use axum::http::header::COOKIE;
 
-use crate::app::App;
-use crate::auth::{Principal, Right, Via};
 use crate::dashboard::assets::{ICON, SCRIPT, STYLE};
-use crate::dashboard::findings::Finding;
 use crate::dashboard::show::{Clock, Zone};
+use crate::edge::auth::{Principal, Right, Via};
+use crate::wire::about::Finding;
+use crate::work::App;
 
 /// Where in the navigation a page is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +38,8 @@ pub(super) struct Caller {
 
 impl Caller {
     pub(super) fn new(principal: &Principal, app: &App) -> Self {
-        let may = |right: Right| principal.has(right) && (right.is_read() || !app.is_read_only);
+        let may =
+            |right: Right| principal.has(right) && (right.is_read() || !app.edge.is_read_only);
         Self {
             name: principal.name().to_owned(),
             roles: principal.roles().iter().map(|role| role.name()).collect(),
@@ -46,7 +47,7 @@ impl Caller {
             may_produce: may(Right::Produce),
             may_operate: may(Right::Operate),
             may_read_payloads: may(Right::ReadPayload),
-            is_read_only: app.is_read_only,
+            is_read_only: app.edge.is_read_only,
         }
     }
 }

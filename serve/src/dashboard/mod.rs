@@ -10,12 +10,13 @@ mod assets;
 mod chart;
 mod findings;
 mod frame;
-mod overview;
 mod page;
 mod problems;
 mod show;
 mod undo;
 mod views;
+
+use std::sync::Arc;
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY};
 use axum::http::{HeaderName, HeaderValue};
@@ -25,12 +26,10 @@ use axum::{Extension, Router};
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate};
 
-use crate::app::Shared;
-use crate::problem::MEDIA_TYPE;
+use crate::edge::problem::MEDIA_TYPE;
+use crate::work::Shared;
 
-pub(crate) use overview::Overview;
 pub(crate) use problems::shown as problems_shown;
-pub(crate) use undo::Undo;
 
 /// What a page may load: its own style sheet, script and data. A script can make no markup of text.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \
@@ -39,7 +38,9 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 
 /// The pages that need a caller. `api` has the routes of `/v1` behind their guards.
 pub(crate) fn routes(api: Router) -> Router<Shared> {
-    let pages = views::routes().layer(Extension(api::Routes(api)));
+    let pages = views::routes()
+        .layer(Extension(api::Routes(api)))
+        .layer(Extension(Arc::new(undo::Undo::default())));
     hardened(pages)
 }
 

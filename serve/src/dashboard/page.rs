@@ -2,28 +2,31 @@
 //! the fields of a form.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Extension;
 use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, OriginalUri, Request};
 use axum::http::request::Parts;
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::body::{media_type, whole};
 use crate::dashboard::api::{Api, Routes};
 use crate::dashboard::findings;
-use crate::dashboard::findings::Finding;
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::show::{Clock, Zone};
-use crate::path::QueueName;
-use crate::problem::{Code, Problem};
-use crate::routes::Doctor;
+use crate::dashboard::undo::Undo;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::{media_type, whole};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
+use crate::wire::about::Finding;
+use crate::work::Shared;
 
 /// A request for a page.
 pub(super) struct Page {
     /// Calls `/v1` as the caller.
     pub(super) api: Api,
+    /// The messages that were cancelled lately.
+    pub(super) undo: Arc<Undo>,
     /// The path that stands before all addresses: empty, or `/ops/dueq`.
     pub(super) base: String,
     /// The queue in the path.
@@ -53,6 +56,9 @@ impl FromRequestParts<Shared> for Page {
         let Extension(routes) = Extension::<Routes>::from_request_parts(parts, app)
             .await
             .map_err(|_| missing())?;
+        let Extension(undo) = Extension::<Arc<Undo>>::from_request_parts(parts, app)
+            .await
+            .map_err(|_| missing())?;
         let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().copied();
         let query = parts.uri.query().unwrap_or_default();
         let params: Vec<_> = form_urlencoded::parse(query.as_bytes())
@@ -66,13 +72,13 @@ impl FromRequestParts<Shared> for Page {
         };
         app.poller.look([]);
         let findings = match principal.has(Right::Read) {
-            true => Doctor::glance(app, PATIENCE).await,
+            true => app.doctor.glance(PATIENCE).await,
             false => None,
         };
         Ok(Self {
             findings: findings.map_or_else(Vec::new, |checkup| findings::of(&checkup)),
             base: base(parts),
-            queue: crate::path::queue_in(parts)?,
+            queue: crate::edge::path::queue_in(parts)?,
             clock: Clock::now(zone),
             address: parts
                 .uri
@@ -82,6 +88,7 @@ impl FromRequestParts<Shared> for Page {
             preferences,
             caller: Caller::new(&principal, app),
             redis: redis(app),
+            undo,
             api: Api::new(routes, principal, peer),
         })
     }
@@ -187,7 +194,7 @@ impl<const MAX: usize> FromRequest<Shared> for Form<MAX> {
             let detail = "the body is no form: send application/x-www-form-urlencoded";
             return Err(Problem::new(Code::UnsupportedMediaType, detail));
         }
-        let body = whole(&app.bodies, &parts.headers, body, MAX).await?;
+        let body = whole(&app.edge.bodies, &parts.headers, body, MAX).await?;
         let pairs = form_urlencoded::parse(&body.bytes);
         Ok(Self(pairs.into_owned().collect()))
     }

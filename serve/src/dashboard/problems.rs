@@ -10,12 +10,12 @@ use axum::response::{Html, IntoResponse, Response};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::app::Shared;
-use crate::auth::Principal;
 use crate::dashboard::frame::{Caller, Frame, Here, Preferences};
 use crate::dashboard::{page, show, views, with_headers};
-use crate::problem::{Code, MEDIA_TYPE};
-use crate::shown::quoted;
+use crate::edge::auth::Principal;
+use crate::edge::problem::{Code, MEDIA_TYPE};
+use crate::edge::shown::quoted;
+use crate::work::Shared;
 
 /// The most bytes of a problem document.
 const MAX_BYTES: usize = 1 << 20;

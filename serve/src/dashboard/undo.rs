@@ -10,10 +10,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-use crate::body::Bodies;
 use crate::dashboard::api::{Api, Failure};
-use crate::problem::{Code, Problem};
-use crate::shown::moment;
+use crate::edge::body::Bodies;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::moment;
 
 /// How long a cancelled message is kept: the queue knows for 12 s that nothing else happened to its id.
 const KEPT: Duration = Duration::from_secs(10);

@@ -2,17 +2,17 @@
 
 use axum::http::Uri;
 
-use crate::problem::Problem;
+use crate::edge::problem::Problem;
 pub use crate::routes::claims::checks::http_claim;
 pub use crate::routes::messages::checks::{http_cursor, http_lines};
 pub use crate::routes::settlements::checks::{http_extensions, http_settlements};
-use crate::routes::{messages, overview, search};
+use crate::routes::{messages, queues, search};
 
 /// The refusals of the parameters by all readers of them.
 pub(crate) fn read_parameters(uri: &Uri) -> Vec<Problem> {
     let read = [
         messages::checks::list(uri),
-        overview::check_dues(uri),
+        queues::check_dues(uri),
         search::check(uri),
     ];
     read.into_iter().filter_map(Result::err).collect()

@@ -15,9 +15,9 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::path::{Operation, ParameterIn, PathItem};
 use utoipa_axum::router::UtoipaMethodRouter;
 
-use crate::app::Shared;
-use crate::problem::{Code, Problem};
-use crate::shown::quoted;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
+use crate::work::Shared;
 
 /// The headers that say on which condition a call acts.
 const CONDITIONS: [HeaderName; 3] = [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE];

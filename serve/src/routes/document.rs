@@ -12,9 +12,9 @@ use utoipa::openapi::{SecurityRequirement, Server};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::problem::Document;
+use crate::edge::problem::{Document, MEDIA_TYPE};
 use crate::routes::rules;
+use crate::work::Shared;
 
 /// The methods of a path.
 const METHODS: [&str; 5] = ["get", "put", "post", "patch", "delete"];
@@ -24,23 +24,32 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     let mut document = serde_json::to_value(document).unwrap_or_default();
     let links = links(&document["paths"]);
     for (path, item) in entries(&mut document, "paths") {
+        let names: Vec<_> = placeholders(path).filter_map(name_in_path).collect();
         for (method, operation) in fields(item) {
             for parameter in elements(operation, "parameters") {
-                name_in_path(parameter);
+                // A header that may be left out is not null.
+                if parameter["in"] == "header" {
+                    rules::without_null(&mut parameter["schema"]);
+                }
             }
+            with_names(operation, &names);
             if let Some(body) = operation.get_mut("requestBody") {
                 optional_body(body);
             }
-            // The connection answers it, without a body.
-            let too_large = json!({ "description": "The head of the request is too large" });
-            operation["responses"]["431"] = too_large;
             for (status, response) in entries(operation, "responses") {
                 if response["description"].as_str().is_none_or(str::is_empty) {
                     // OpenAPI wants one, and a 200 has nothing to add to its schema.
                     response["description"] = match status.as_str() {
                         "200" => "Done".into(),
+                        "404" => "The queue does not exist".into(),
+                        "504" => "Redis did not answer in time".into(),
+                        "507" => "The memory of Redis is full".into(),
                         status => format!("Status {status}").into(),
                     };
+                }
+                if status.starts_with(['4', '5']) {
+                    let schema = json!({ "$ref": "#/components/schemas/Problem" });
+                    response["content"] = json!({ MEDIA_TYPE: { "schema": schema } });
                 }
                 for (media_type, content) in entries(response, "content") {
                     raw(media_type, content);
@@ -53,6 +62,9 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
                     response["links"] = links.clone();
                 }
             }
+            // The connection answers it, without a body.
+            let too_large = json!({ "description": "The head of the request is too large" });
+            operation["responses"]["431"] = too_large;
         }
     }
     for (name, rules) in rules::all() {
@@ -63,29 +75,70 @@ pub(super) fn completed(document: &utoipa::openapi::OpenApi) -> Value {
     if let Some(Value::Object(schemas)) = document.pointer_mut("/components/schemas") {
         rules::settlements(schemas);
     }
+    extended_problem(&mut document);
     without_null_defaults(&mut document);
     document
 }
 
-/// The schema of a name in a path: what the value is before its encoding. The second spelling can be
-/// longer, which is in words only. A header that may be left out is not null.
-fn name_in_path(parameter: &mut Value) {
-    if parameter["in"] == "header" {
-        rules::without_null(&mut parameter["schema"]);
-    }
-    if parameter["in"] != "path" {
-        return;
-    }
-    let (format, pattern, longest) = match parameter["name"].as_str() {
-        Some("queue") => ("queue-segment", "^[^\\u0000-\\u001f\\u007f/{}]+$", 128),
-        Some("name") => ("schedule-name", "^[A-Za-z0-9._:/-]+$", 100),
-        Some("operation") => ("operation-id", "^[0-9a-f]+$", 16),
-        Some("id") => ("id-segment", "^[^\\u0000-\\u001f\\u007f]+$", 200),
-        _ => return,
+/// The parameter of a name in a path, which is described before its encoding. The second spelling can
+/// be longer, which is in words only.
+fn name_in_path(name: &str) -> Option<Value> {
+    let of_name = "The name, percent-encoded, or `~` and its base64url";
+    let of_id = "The id, percent-encoded, or `~` and its base64url";
+    let of_operation = "The id of the operation";
+    let (description, format, pattern, longest) = match name {
+        "queue" => (
+            of_name,
+            "queue-segment",
+            "^[^\\u0000-\\u001f\\u007f/{}]+$",
+            128,
+        ),
+        "name" => (of_name, "schedule-name", "^[A-Za-z0-9._:/-]+$", 100),
+        "operation" => (of_operation, "operation-id", "^[0-9a-f]+$", 16),
+        "id" => (of_id, "id-segment", "^[^\\u0000-\\u001f\\u007f]+$", 200),
+        _ => return None,
     };
-    parameter["schema"] = json!({
+    let schema = json!({
         "type": "string", "format": format, "pattern": pattern, "minLength": 1, "maxLength": longest,
     });
+    Some(json!({
+        "name": name, "in": "path", "required": true, "description": description, "schema": schema,
+    }))
+}
+
+/// Puts the names in the path before the other parameters.
+fn with_names(operation: &mut Value, names: &[Value]) {
+    let others = operation["parameters"].as_array().into_iter().flatten();
+    let all: Vec<_> = names.iter().chain(others).cloned().collect();
+    if !all.is_empty() {
+        operation["parameters"] = all.into();
+    }
+}
+
+/// What routes add to problem documents.
+fn extended_problem(document: &mut Value) {
+    let fields = [
+        (
+            "pushed",
+            "PushCounts",
+            "What a call did that pushes many messages, and stopped.",
+        ),
+        (
+            "settled",
+            "Settlements",
+            "What a call did that settles or extends many deliveries, and failed for some.",
+        ),
+    ];
+    let problem = document.pointer_mut("/components/schemas/Problem/properties");
+    let Some(Value::Object(properties)) = problem else {
+        return;
+    };
+    for (field, schema, description) in fields {
+        let schema = format!("#/components/schemas/{schema}");
+        let schema = json!({ "$ref": schema, "description": description });
+        let optional = json!({ "oneOf": [schema, { "type": "null" }] });
+        properties.insert(field.to_owned(), optional);
+    }
 }
 
 /// A body that may be left out is not null.
@@ -216,13 +269,9 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
 struct Base;
 
 /// The document without routes.
-pub(super) fn document(app: &Shared) -> utoipa::openapi::OpenApi {
+pub(super) fn document(url: &str) -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     env!("CARGO_PKG_VERSION").clone_into(&mut document.info.version);
-    let url = app
-        .hosts
-        .public()
-        .map_or_else(|| "/".to_owned(), ToString::to_string);
     document.servers = Some(vec![Server::new(url)]);
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)

@@ -9,12 +9,12 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::Principal;
-use crate::events::{Stream, body};
-use crate::path::Query;
-use crate::path::queue_named;
-use crate::problem::{Code, Problem};
+use crate::edge::auth::Principal;
+use crate::edge::path::Query;
+use crate::edge::path::queue_named;
+use crate::edge::problem::{Code, Problem};
+use crate::work::Shared;
+use crate::work::events::body;
 
 /// How many queues a stream has at most.
 const MAX_QUEUES: usize = 20;
@@ -71,13 +71,13 @@ async fn events(
             return Err(Problem::new(Code::InvalidInput, detail));
         }
         let name = queue_named(spelled)?;
-        app.allow(&principal, &name)?;
+        app.edge.allow(&principal, &name)?;
         if !queues.contains(&name) {
             queues.push(name);
         }
     }
     let (head, _) = request.into_parts();
-    let stream = Stream::begin(&app, head, queues)?;
+    let stream = app.streams.begin(head, queues)?;
     let headers = [
         (CONTENT_TYPE, "text/event-stream"),
         (CACHE_CONTROL, "no-store"),

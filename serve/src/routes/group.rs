@@ -1,15 +1,14 @@
 //! A group of routes that ask for the same right.
 
-use axum::middleware::from_fn_with_state;
+use axum::routing::MethodRouter;
+use utoipa::openapi::ResponseBuilder;
 use utoipa::openapi::extensions::ExtensionsBuilder;
 use utoipa::openapi::path::{Operation, PathItem};
-use utoipa::openapi::{Content, Ref, RefOr, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 
-use crate::app::Shared;
-use crate::auth::{Right, guard};
-use crate::problem::MEDIA_TYPE;
+use crate::edge::auth::Right;
 use crate::routes::declared::declared;
+use crate::work::Shared;
 
 /// Routes with the right that they ask for.
 pub(crate) struct Group {
@@ -17,7 +16,7 @@ pub(crate) struct Group {
     routes: Vec<UtoipaMethodRouter<Shared>>,
 }
 
-/// The problems of every route, with their descriptions.
+/// The problems of every route, with their descriptions. The document says of each that it is one.
 const COMMON: [(&str, &str); 7] = [
     (
         "400",
@@ -47,19 +46,21 @@ impl Group {
     #[cfg(test)]
     pub(crate) fn into_schemas(
         self,
-    ) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Schema>)> {
+    ) -> impl Iterator<Item = (String, utoipa::openapi::RefOr<utoipa::openapi::Schema>)> {
         self.routes.into_iter().flat_map(|(schemas, _, _)| schemas)
     }
 
-    /// The routes behind the guard, and described with the right and the problems they share.
-    pub(crate) fn guarded(self, app: &Shared) -> OpenApiRouter<Shared> {
-        let state = (app.clone(), self.right);
+    /// The routes behind `guarded`, and described with the right and the problems they share.
+    pub(crate) fn routed(
+        self,
+        guarded: impl Fn(MethodRouter<Shared>, Right) -> MethodRouter<Shared>,
+    ) -> OpenApiRouter<Shared> {
         let mut router = OpenApiRouter::new();
         for (schemas, paths, methods) in self.routes.into_iter().map(declared) {
             // Around each method: the answer to a method that the path lacks needs no guard, and
             // other methods of the path may be in another group.
-            let guarded = methods.route_layer(from_fn_with_state(state.clone(), guard));
-            router = router.routes((schemas, paths, guarded));
+            let methods = guarded(methods, self.right);
+            router = router.routes((schemas, paths, methods));
         }
         for item in router.get_openapi_mut().paths.paths.values_mut() {
             for operation in operations(item) {
@@ -89,11 +90,7 @@ fn describe(operation: &mut Operation, right: Right) {
     operation.extensions.get_or_insert_default().merge(right);
     let of_bodies = operation.request_body.as_ref().map(|_| OF_BODIES);
     for (status, description) in COMMON.into_iter().chain(of_bodies.into_iter().flatten()) {
-        let problem = Content::new(Some(RefOr::Ref(Ref::from_schema_name("Problem"))));
-        let response = ResponseBuilder::new()
-            .description(description)
-            .content(MEDIA_TYPE, problem)
-            .build();
+        let response = ResponseBuilder::new().description(description).build();
         let responses = &mut operation.responses.responses;
         responses
             .entry(status.to_owned())

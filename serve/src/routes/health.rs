@@ -1,51 +1,19 @@
 //! Health: for load balancers and supervisors, without a token. Metrics for Prometheus.
 
-use std::time::{Duration, Instant};
-
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use dueq::Client;
 use serde::Serialize;
-use tokio::sync::Mutex;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::Principal;
-use crate::metrics::page;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::auth::Principal;
+use crate::edge::problem::{Code, Problem};
 use crate::routes::declared::declared;
-
-/// How long Redis may take to answer.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// How old the last answer may be: probes need no token, and must not load Redis.
-const MAX_AGE: Duration = Duration::from_secs(1);
-
-/// Whether Redis answers, as of the last question. Probes share it.
-#[derive(Default)]
-pub(crate) struct RedisProbe(Mutex<Option<(Instant, bool)>>);
-
-impl RedisProbe {
-    async fn answers(&self, client: &Client) -> bool {
-        let mut last = self.0.lock().await;
-        if let Some((at, answers)) = *last
-            && at.elapsed() < MAX_AGE
-        {
-            return answers;
-        }
-        // A step of a scan: while Redis loads its data, it answers TIME, and nothing that serves a call.
-        let mut scan = client.scan_queues();
-        let asked = tokio::time::timeout(PATIENCE, scan.next()).await;
-        // A user without the right to scan gets an answer, too.
-        let answers =
-            asked.is_ok_and(|step| step.map_or_else(|error| !error.is_retryable(), |_| true));
-        *last = Some((Instant::now(), answers));
-        answers
-    }
-}
+use crate::work::Shared;
+use crate::work::metrics::page;
 
 pub(super) fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -81,17 +49,17 @@ async fn healthz() -> Json<Health> {
     security(()),
     responses(
         (status = 200, body = Health),
-        (status = 503, body = Document, content_type = "application/problem+json"),
+        (status = 503),
     )
 )]
 async fn readyz(State(app): State<Shared>) -> Result<Json<Health>, Problem> {
-    if app.life.is_stopping() {
+    if app.edge.life.is_stopping() {
         return Err(Problem::new(
             Code::Stopping,
             "the server finishes its requests",
         ));
     }
-    if let Some(tokens) = app.gate.tokens() {
+    if let Some(tokens) = app.edge.gate.tokens() {
         // Callers without a token learn no path.
         tokens.current().map_err(|_| {
             Problem::new(
@@ -126,6 +94,11 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
 )]
 async fn metrics(State(app): State<Shared>, principal: Principal) -> Response {
     let snapshot = app.poller.looked().await;
+    let free = app.claims.attended.free_handlers();
     let kind = "text/plain; version=0.0.4; charset=utf-8";
-    ([(CONTENT_TYPE, kind)], page(&app, &principal, &snapshot)).into_response()
+    (
+        [(CONTENT_TYPE, kind)],
+        page(&app.edge, free, &principal, &snapshot),
+    )
+        .into_response()
 }

@@ -13,12 +13,8 @@ mod document;
 mod events;
 mod group;
 mod health;
-mod limits;
 mod messages;
 mod operations;
-mod overview;
-mod paged;
-mod pause;
 mod queues;
 mod rules;
 mod schedules;
@@ -28,19 +24,13 @@ mod settlements;
 mod timing;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::MethodRouter;
 use utoipa_axum::router::OpenApiRouter;
 
-pub(crate) use doctor::Doctor;
-pub(crate) use health::RedisProbe;
-pub(crate) use messages::Summary;
-pub(crate) use overview::{died_by_crash, error_line};
-pub(crate) use queues::{Listed, known};
-pub(crate) use search::{Searches, read_id};
-pub(crate) use settlements::Settlements;
-
-use crate::app::Shared;
-use crate::auth::Right;
+use crate::edge::auth::{Right, guard};
 use crate::routes::group::Group;
+use crate::work::Shared;
 
 /// All groups of routes.
 fn groups() -> Vec<Group> {
@@ -49,7 +39,7 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Read, queues::routes()),
         Group::new(Right::Read, health::reads()),
         Group::new(Right::Read, events::routes()),
-        Group::new(Right::Read, overview::routes()),
+        Group::new(Right::Read, queues::overviews()),
         Group::new(Right::Read, search::routes()),
         Group::new(Right::Read, doctor::routes()),
         Group::new(Right::Read, session::reads()),
@@ -59,9 +49,9 @@ fn groups() -> Vec<Group> {
         Group::new(Right::Consume, claims::routes()),
         Group::new(Right::Consume, settlements::routes()),
         Group::new(Right::Operate, messages::revivals()),
-        Group::new(Right::Read, limits::reads()),
-        Group::new(Right::Operate, limits::changes()),
-        Group::new(Right::Operate, pause::routes()),
+        Group::new(Right::Read, queues::limits()),
+        Group::new(Right::Operate, queues::limit_changes()),
+        Group::new(Right::Operate, queues::pauses()),
         Group::new(Right::Read, operations::reads()),
         Group::new(Right::Operate, operations::changes()),
         Group::new(Right::Operate, queues::deletions()),
@@ -82,9 +72,21 @@ pub(crate) fn open() -> OpenApiRouter<Shared> {
 
 /// All other routes behind their guards, and the OpenAPI document of all.
 pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
-    let mut all = OpenApiRouter::with_openapi(document::document(app));
+    let public = app.edge.hosts.public();
+    let url = public.map_or_else(|| "/".to_owned(), ToString::to_string);
+    all(&url, |methods, right| {
+        methods.route_layer(from_fn_with_state((app.edge.clone(), right), guard))
+    })
+}
+
+/// The routes of all groups behind `guarded`, and the OpenAPI document of all routes.
+fn all(
+    url: &str,
+    guarded: impl Fn(MethodRouter<Shared>, Right) -> MethodRouter<Shared>,
+) -> (Router<Shared>, String) {
+    let mut all = OpenApiRouter::with_openapi(document::document(url));
     for group in groups() {
-        all = all.merge(group.guarded(app));
+        all = all.merge(group.routed(&guarded));
     }
     let (router, mut document) = all.split_for_parts();
     document.merge(health().into_openapi());
@@ -96,7 +98,31 @@ pub(crate) fn guarded(app: &Shared) -> (Router<Shared>, String) {
 mod tests {
     use std::collections::HashMap;
 
+    use sha2::{Digest, Sha256};
+
     use super::*;
+
+    /// The SHA-256 of the document without its version.
+    const DOCUMENT: &str = "120940df8c26ee3552dfb61ec7b8be69fb1ba983c2b3d222952b8aa6d61c1ef2";
+
+    #[test]
+    fn openapi_document_has_the_expected_checksum() {
+        let (_, document) = all("/", |methods, _| methods);
+        let version = concat!("\"version\":\"", env!("CARGO_PKG_VERSION"), "\"");
+        assert_eq!(document.matches(version).count(), 1, "{version}");
+        let document = document.replace(version, "\"version\":\"\"");
+        let sum = Sha256::digest(&document);
+        let sum: String = sum.iter().map(|byte| format!("{byte:02x}")).collect();
+        if sum != DOCUMENT {
+            let path = std::env::temp_dir().join("dueq-openapi.json");
+            std::fs::write(&path, document).expect("a file");
+            panic!(
+                "the document changed: compare {} with the document of the last commit, and if \
+                 users shall see the difference, write the checksum {sum} here",
+                path.display()
+            );
+        }
+    }
 
     /// The macros collect the schemas by name, and the last one of a name would replace the others.
     #[test]

@@ -6,18 +6,17 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use serde::Serialize;
-use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::audit::Action;
-use crate::auth::Principal;
-use crate::body::JsonBody;
-use crate::operations::{Begun, Plan, Request, Shown};
-use crate::path::{QueueName, decode, segment};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::audit::Action;
+use crate::edge::auth::Principal;
+use crate::edge::body::JsonBody;
+use crate::edge::path::{QueueName, decode, segment};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::operations::{OperationList, OperationReport};
+use crate::work::Shared;
+use crate::work::operations::{Begun, Plan, Request};
 
 /// Follow operations.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -31,13 +30,6 @@ pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
 /// Begin and stop operations.
 pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(begin_operation), routes!(stop_operation)]
-}
-
-/// A list of operations.
-#[derive(Serialize, ToSchema)]
-struct OperationList {
-    /// Those that this instance runs, and the last ones that have ended. The newest first.
-    operations: Vec<Shown>,
 }
 
 /// The id of the operation in the path.
@@ -65,14 +57,13 @@ impl<S: Sync> FromRequestParts<S> for OperationId {
     post,
     path = "/v1/queues/{queue}/operations",
     tag = "operations",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Request,
     responses(
-        (status = 202, description = "It has begun", body = Shown, headers(("Location" = String, description = "The address of the operation"))),
-        (status = 200, description = "The same operation runs already", body = Shown),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "An operation of this kind runs on the queue", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 202, description = "It has begun", body = OperationReport, headers(("Location" = String, description = "The address of the operation"))),
+        (status = 200, description = "The same operation runs already", body = OperationReport),
+        (status = 404),
+        (status = 409, description = "An operation of this kind runs on the queue"),
+        (status = 504),
     )
 )]
 async fn begin_operation(
@@ -84,17 +75,17 @@ async fn begin_operation(
 ) -> Result<Response, Problem> {
     let queue = app.existing(&name).await?;
     let plan = Plan::new(request, queue.dues(&[]).await?.now_ms)?;
-    let begun = app.operations.begin(&app, &queue, plan, action).await?;
+    let begun = app.operations.begin(&queue, plan, action).await?;
     let address = |id: &str| format!("{}/{id}", uri.path());
     Ok(match begun {
         Begun::Running(operation) => {
             let href = address(operation.id());
-            Json(Shown::new(&operation, href)).into_response()
+            Json(operation.report(href)).into_response()
         }
         Begun::New(operation) => {
             let href = address(operation.id());
             let location = HeaderValue::from_str(&href).map(|href| [(LOCATION, href)]);
-            let shown = Json(Shown::new(&operation, href));
+            let shown = Json(operation.report(href));
             (StatusCode::ACCEPTED, location.ok(), shown).into_response()
         }
     })
@@ -107,7 +98,6 @@ async fn begin_operation(
     get,
     path = "/v1/queues/{queue}/operations",
     tag = "operations",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     responses((status = 200, body = OperationList))
 )]
 async fn list_operations(
@@ -118,7 +108,7 @@ async fn list_operations(
     let operations = app.operations.of_queue(name.as_str()).into_iter();
     let shown = operations.map(|operation| {
         let href = format!("{}/{}", uri.path(), operation.id());
-        Shown::new(&operation, href).brief()
+        operation.report(href).brief()
     });
     Json(OperationList {
         operations: shown.collect(),
@@ -150,7 +140,7 @@ async fn list_all_operations(
     let shown = allowed.map(|operation| {
         let queue = dueq_input::id_path(operation.queue().as_bytes());
         let href = format!("{base}/queues/{queue}/operations/{}", operation.id());
-        Shown::new(&operation, href).brief()
+        operation.report(href).brief()
     });
     Json(OperationList {
         operations: shown.collect(),
@@ -162,13 +152,9 @@ async fn list_all_operations(
     get,
     path = "/v1/queues/{queue}/operations/{operation}",
     tag = "operations",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("operation" = String, Path, description = "The id of the operation"),
-    ),
     responses(
-        (status = 200, body = Shown),
-        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+        (status = 200, body = OperationReport),
+        (status = 404, description = "This instance does not know the operation"),
     )
 )]
 async fn read_operation(
@@ -176,9 +162,9 @@ async fn read_operation(
     name: QueueName,
     id: OperationId,
     OriginalUri(uri): OriginalUri,
-) -> Result<Json<Shown>, Problem> {
+) -> Result<Json<OperationReport>, Problem> {
     let operation = app.operations.get(name.as_str(), &id.0)?;
-    Ok(Json(Shown::new(&operation, uri.path().to_owned())))
+    Ok(Json(operation.report(uri.path().to_owned())))
 }
 
 /// Stop an operation
@@ -188,13 +174,9 @@ async fn read_operation(
     post,
     path = "/v1/queues/{queue}/operations/{operation}/stop",
     tag = "operations",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("operation" = String, Path, description = "The id of the operation"),
-    ),
     responses(
-        (status = 202, description = "It stops after its step, or has ended", body = Shown),
-        (status = 404, description = "This instance does not know the operation", body = Document, content_type = "application/problem+json"),
+        (status = 202, description = "It stops after its step, or has ended", body = OperationReport),
+        (status = 404, description = "This instance does not know the operation"),
     )
 )]
 async fn stop_operation(
@@ -203,10 +185,10 @@ async fn stop_operation(
     id: OperationId,
     principal: Principal,
     OriginalUri(uri): OriginalUri,
-) -> Result<(StatusCode, Json<Shown>), Problem> {
+) -> Result<(StatusCode, Json<OperationReport>), Problem> {
     let operation = app.operations.get(name.as_str(), &id.0)?;
     operation.stop(principal.name());
     let href = uri.path().strip_suffix("/stop").unwrap_or_default();
-    let shown = Json(Shown::new(&operation, href.to_owned()));
+    let shown = Json(operation.report(href.to_owned()));
     Ok((StatusCode::ACCEPTED, shown))
 }

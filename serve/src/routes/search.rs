@@ -1,102 +1,26 @@
 //! Finds a message by its id in all queues.
 
-use std::collections::HashSet;
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use base64::Engine;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::{Client, Stored};
-use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use serde::Deserialize;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
-use utoipa::{IntoParams, ToSchema};
+use utoipa::IntoParams;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::Principal;
-use crate::path::Query;
-use crate::problem::{Code, Problem};
-use crate::routes::known;
+use crate::edge::auth::Principal;
+use crate::edge::path::{Query, read_id};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::about::{Failed, Hit, SearchResult};
+use crate::work::Shared;
 
 /// How many queues a search asks.
 const MAX_QUEUES: usize = 1_000;
 /// How many calls of a search are under way at once.
 const AT_ONCE: usize = 16;
-/// How many searches there are at once.
-const MAX_SEARCHES: usize = 4;
-/// How long a search waits for others.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The callers whose searches run now: one of each caller.
-#[derive(Clone, Default)]
-pub(crate) struct Searches(Arc<Turns>);
-
-#[derive(Default)]
-struct Turns {
-    callers: Mutex<HashSet<String>>,
-    ended: Notify,
-}
-
-/// A search that runs.
-struct Running {
-    searches: Searches,
-    caller: String,
-}
-
-impl Searches {
-    /// Waits until the search may begin, and not for ever.
-    async fn begin(&self, caller: &str) -> Result<Running, Problem> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let mut ended = pin!(self.0.ended.notified());
-            // From here on no end is missed.
-            ended.as_mut().enable();
-            match self.begin_now(caller) {
-                Ok(running) => return Ok(running),
-                Err(reason) if timeout_at(deadline, ended).await.is_err() => {
-                    return Err(Problem::new(Code::Busy, format!("{reason}; try again")));
-                }
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// The reason if it may not begin.
-    fn begin_now(&self, caller: &str) -> Result<Running, &'static str> {
-        let mut callers = self.0.callers();
-        if callers.contains(caller) {
-            return Err("you have a search that runs");
-        }
-        if callers.len() >= MAX_SEARCHES {
-            return Err("as many searches run as may");
-        }
-        callers.insert(caller.to_owned());
-        Ok(Running {
-            searches: self.clone(),
-            caller: caller.to_owned(),
-        })
-    }
-}
-
-impl Turns {
-    fn callers(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.callers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.searches.0.callers().remove(&self.caller);
-        self.searches.0.ended.notify_waiters();
-    }
-}
-
 pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(search)]
 }
@@ -114,49 +38,6 @@ struct Wanted {
     id: String,
 }
 
-/// Where a message is.
-#[derive(Serialize, ToSchema)]
-#[schema(as = SearchResult)]
-struct Found {
-    /// The messages with this id: one in a queue at most.
-    found: Vec<Hit>,
-    /// How many queues were asked.
-    asked: usize,
-    /// The queues that could not be read.
-    failed: Vec<Failed>,
-    /// The queues that were not asked, because there are more than 1,000.
-    not_asked: Vec<String>,
-    /// Whether all queues were asked, and could be read, that there were `names_age_ms` ago.
-    complete: bool,
-    /// As in the list of queues.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    names_age_ms: Option<u64>,
-}
-
-/// A message, without its payload.
-#[derive(Serialize, ToSchema)]
-struct Hit {
-    queue: String,
-    /// `scheduled`, `ready`, `leased` or `dead`.
-    state: &'static str,
-    /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead).
-    time_ms: u64,
-    /// How often a handler failed.
-    failures: u32,
-    /// How often a lease ran out.
-    crashes: u32,
-    /// What the last failure or burial said.
-    error: String,
-    payload_bytes: u64,
-}
-
-/// A queue that could not be read.
-#[derive(Serialize, ToSchema)]
-struct Failed {
-    queue: String,
-    error: String,
-}
-
 /// Find a message by its id
 ///
 /// In the queues that the caller may use: one call for each, 16 at once, 1,000 at most. Finds messages
@@ -167,20 +48,20 @@ struct Failed {
     path = "/v1/search",
     tag = "messages",
     params(Wanted),
-    responses((status = 200, body = Found)),
+    responses((status = 200, body = SearchResult)),
 )]
 async fn search(
     State(app): State<Shared>,
     principal: Principal,
     Query(wanted): Query<Wanted>,
-) -> Result<Json<Found>, Problem> {
+) -> Result<Json<SearchResult>, Problem> {
     let id: Arc<[u8]> = read_id(&wanted.id)?.into();
     let _running = app.searches.begin(principal.name()).await?;
     let snapshot = app.poller.looked().await;
-    known(&snapshot)?;
+    snapshot.known_age_ms()?;
     let allowed = snapshot.after(None).map(|(name, _)| Arc::clone(name));
     let mut allowed = allowed.filter(|name| principal.may_use(name));
-    let mut found = Found {
+    let mut found = SearchResult {
         found: Vec::new(),
         asked: 0,
         failed: Vec::new(),
@@ -243,64 +124,4 @@ pub(crate) fn check(uri: &axum::http::Uri) -> Result<(), Problem> {
     let id = read_id(&wanted.id)?;
     assert!((1..=200).contains(&id.len()));
     Ok(())
-}
-
-/// The id as it was pushed: `~` is before base64url.
-pub(crate) fn read_id(spelled: &str) -> Result<Vec<u8>, Problem> {
-    let wrong = |reason: &str| Err(Problem::new(Code::InvalidInput, format!("id: {reason}")));
-    let id = match spelled.strip_prefix('~') {
-        None => spelled.as_bytes().to_vec(),
-        Some(encoded) => match URL_SAFE_NO_PAD.decode(encoded) {
-            Ok(id) => id,
-            Err(_) => return wrong("what follows ~ is not base64url without padding"),
-        },
-    };
-    let is_control = |byte: &u8| *byte < 0x20 || *byte == 0x7f;
-    if id.is_empty() || id.len() > 200 || id.iter().any(is_control) {
-        return wrong("an id has 1 to 200 bytes, none of them a control byte");
-    }
-    Ok(id)
-}
-
-impl Hit {
-    fn new(queue: &str, stored: Stored) -> Self {
-        Self {
-            queue: queue.to_owned(),
-            state: stored.state.as_str(),
-            time_ms: stored.time_ms,
-            failures: stored.failures,
-            crashes: stored.crashes,
-            error: stored.error,
-            payload_bytes: stored.payload_bytes,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(start_paused = true)]
-    async fn searches_wait_for_their_turn_and_not_for_ever() {
-        let searches = Searches::default();
-        let first = searches.begin("a").await.expect("a turn");
-        let waiting = tokio::spawn({
-            let searches = searches.clone();
-            async move { searches.begin("a").await.map(drop) }
-        });
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        assert!(!waiting.is_finished());
-        drop(first);
-        waiting.await.expect("no panic").expect("a turn");
-        let mut others = Vec::new();
-        for caller in ["a", "b", "c", "d"] {
-            others.push(searches.begin(caller).await.expect("a turn"));
-        }
-        for (caller, reason) in [("a", "you have"), ("e", "as many")] {
-            let begun = Instant::now();
-            let refused = searches.begin(caller).await.err().expect("none is free");
-            assert!(refused.detail().starts_with(reason), "{}", refused.detail());
-            assert_eq!(begun.elapsed(), PATIENCE);
-        }
-    }
 }

@@ -6,33 +6,18 @@ use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::session::set_cookie;
-use crate::auth::{Principal, Right};
-use crate::body::JsonBody;
-use crate::problem::{Document, Problem};
+use crate::edge::auth::session::set_cookie;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::JsonBody;
+use crate::edge::problem::Problem;
 use crate::routes::declared::declared;
-
-/// What the caller may do.
-#[derive(Serialize, ToSchema)]
-struct Session {
-    /// The name of the caller.
-    name: String,
-    /// How the caller was recognised: `loopback`, `token`, `session`, `proxy` or `embedder`.
-    via: &'static str,
-    roles: Vec<&'static str>,
-    /// What these roles and the server allow.
-    rights: Vec<&'static str>,
-    /// Patterns of the queues that the caller may use.
-    queues: Vec<String>,
-    /// Whether the server answers reads only.
-    read_only: bool,
-}
+use crate::wire::about::Session;
+use crate::work::Shared;
 
 /// The token with which a session begins.
 #[derive(Deserialize, ToSchema)]
@@ -52,18 +37,22 @@ pub(super) fn changes() -> OpenApiRouter<Shared> {
 /// Read what the caller may do
 #[utoipa::path(get, path = "/v1/caller", tag = "about", responses((status = 200, body = Session)))]
 async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Session> {
-    let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.is_read_only);
+    let allowed = |right: &Right| caller.has(*right) && (right.is_read() || !app.edge.is_read_only);
     Json(Session {
         name: caller.name().to_owned(),
-        via: caller.via().name(),
-        roles: caller.roles().iter().map(|role| role.name()).collect(),
+        via: caller.via().name().to_owned(),
+        roles: caller
+            .roles()
+            .iter()
+            .map(|role| role.name().to_owned())
+            .collect(),
         rights: Right::ALL
             .iter()
             .filter(|right| allowed(right))
-            .map(|right| right.name())
+            .map(|right| right.name().to_owned())
             .collect(),
         queues: caller.queues().iter().map(ToString::to_string).collect(),
-        read_only: app.is_read_only,
+        read_only: app.edge.is_read_only,
     })
 }
 
@@ -79,15 +68,15 @@ async fn read_caller(State(app): State<Shared>, caller: Principal) -> Json<Sessi
     request_body = Begin,
     responses(
         (status = 204, description = "The header Set-Cookie has the session"),
-        (status = 400, description = "The body cannot be read, or the server has no tokens", body = Document, content_type = "application/problem+json"),
-        (status = 401, description = "The token is unknown", body = Document, content_type = "application/problem+json"),
-        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
-        (status = 408, description = "The body paused for too long", body = Document, content_type = "application/problem+json"),
-        (status = 413, description = "The body is too large", body = Document, content_type = "application/problem+json"),
-        (status = 415, description = "The body is not JSON", body = Document, content_type = "application/problem+json"),
-        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
-        (status = 429, description = "The address sends too many wrong tokens", body = Document, content_type = "application/problem+json"),
-        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+        (status = 400, description = "The body cannot be read, or the server has no tokens"),
+        (status = 401, description = "The token is unknown"),
+        (status = 403, description = "A page of another site sent the request"),
+        (status = 408, description = "The body paused for too long"),
+        (status = 413, description = "The body is too large"),
+        (status = 415, description = "The body is not JSON"),
+        (status = 421, description = "The request names another host"),
+        (status = 429, description = "The address sends too many wrong tokens"),
+        (status = 503, description = "The server cannot serve the request now"),
     )
 )]
 async fn begin_session(
@@ -95,9 +84,9 @@ async fn begin_session(
     parts: Parts,
     JsonBody(begin): JsonBody<Begin, 4_096>,
 ) -> Result<Response, Problem> {
-    let begun = app.gate.begin_session(&begin.token);
-    let value = begun.map_err(|refused| app.failed_logins.counted(&parts, refused))?;
-    let cookie = set_cookie(Some(&value), &app.hosts);
+    let begun = app.edge.gate.begin_session(&begin.token);
+    let value = begun.map_err(|refused| app.edge.failed_logins.counted(&parts, refused))?;
+    let cookie = set_cookie(Some(&value), &app.edge.hosts);
     Ok(with_cookie(cookie))
 }
 
@@ -112,15 +101,15 @@ async fn begin_session(
     security(()),
     responses(
         (status = 204, description = "The session has ended"),
-        (status = 400, description = "The request cannot be read", body = Document, content_type = "application/problem+json"),
-        (status = 403, description = "A page of another site sent the request", body = Document, content_type = "application/problem+json"),
-        (status = 421, description = "The request names another host", body = Document, content_type = "application/problem+json"),
-        (status = 503, description = "The server cannot serve the request now", body = Document, content_type = "application/problem+json"),
+        (status = 400, description = "The request cannot be read"),
+        (status = 403, description = "A page of another site sent the request"),
+        (status = 421, description = "The request names another host"),
+        (status = 503, description = "The server cannot serve the request now"),
     )
 )]
 async fn end_session(State(app): State<Shared>, headers: HeaderMap) -> Result<Response, Problem> {
-    app.gate.end_session(&headers)?;
-    Ok(with_cookie(set_cookie(None, &app.hosts)))
+    app.edge.gate.end_session(&headers)?;
+    Ok(with_cookie(set_cookie(None, &app.edge.hosts)))
 }
 
 fn with_cookie(cookie: Option<HeaderValue>) -> Response {

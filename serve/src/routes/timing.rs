@@ -4,7 +4,7 @@ use dueq::{Client, Due};
 use dueq_input::{When, Wording};
 use jiff::Timestamp;
 
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::Reader;
 
 /// The fields of a due time, as they were sent.

@@ -7,7 +7,7 @@ import { after, before, test } from "node:test";
 import { Bench, ROOT, Site, freePort, until, watch } from "./harness.mjs";
 
 const HOST = "queues.example.com";
-const GUIDE = readFileSync(join(ROOT, "docs/guide/http.md"), "utf8");
+const GUIDE = readFileSync(join(ROOT, "docs/guide/http/proxy.md"), "utf8");
 const bench = new Bench();
 let browser, cert, key;
 

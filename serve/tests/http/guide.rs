@@ -1,4 +1,4 @@
-//! The shell lines of docs/guide/http.md: each works, in the order of the page, and answers with the
+//! The shell lines of the pages on HTTP: each works, in the order of the pages, and answers with the
 //! fields that the page shows.
 
 use std::fs;
@@ -11,7 +11,16 @@ use serde_json::Value;
 
 use crate::instance::Instance;
 
-const PAGE: &str = include_str!("../../../docs/guide/http.md");
+/// The pages with shell lines, as one session in this order: a later page uses what an earlier one left.
+const PAGES: [&str; 6] = [
+    include_str!("../../../docs/guide/http.md"),
+    // Before the first claim: the example of an empty history needs a queue without a worker.
+    include_str!("../../../docs/guide/http/watch.md"),
+    include_str!("../../../docs/guide/http/produce.md"),
+    include_str!("../../../docs/guide/http/consume.md"),
+    include_str!("../../../docs/guide/http/operate.md"),
+    include_str!("../../../docs/guide/http/schedules.md"),
+];
 
 /// Runs before the lines. Each call of curl leaves its status and body in a file with its number, and
 /// prints the body as usual. One with a format of its own (`-w`) is part of another call, and leaves none. A line
@@ -29,7 +38,7 @@ curl() {
 }
 "#;
 
-/// A block of shell lines, and the JSON that the page shows directly below it: the answers to all calls of
+/// A block of shell lines, and the JSON that its page shows directly below it: the answers to all calls of
 /// the block, or to the first ones.
 struct Block<'a> {
     lines: &'a str,
@@ -113,8 +122,9 @@ async fn lines_of_the_guide_answer_as_it_shows() -> Result<()> {
     }
     let instance = Instance::open().await?;
     prepare(&instance).await?;
-    let blocks = blocks(PAGE)?;
-    ensure!(blocks.len() >= 8, "the page has {} blocks", blocks.len());
+    let session = PAGES.join("\n");
+    let blocks = blocks(&session)?;
+    ensure!(blocks.len() >= 8, "the pages have {} blocks", blocks.len());
     // One shell for all, so that a line can use a variable of a line above.
     let (mut script, mut expected) = (PREPARE.to_owned(), Vec::new());
     for (number, block) in blocks.iter().enumerate() {

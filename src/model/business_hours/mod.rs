@@ -65,8 +65,9 @@ impl BusinessHours {
     /// | `Fri-Sat 22:00-02:00` | over midnight: until 2 o'clock on Saturday and on Sunday |
     /// | `Mon-Sun 00:00-24:00` | always |
     ///
-    /// Days are `Mon`, `Tue`, `Wed`, `Thu`, `Fri`, `Sat` and `Sun`; `Sun-Thu` is a range, too. Times
-    /// are from `00:00` to `24:00`. A range whose end is not after its start ends on the next day.
+    /// Days are `Mon`, `Tue`, `Wed`, `Thu`, `Fri`, `Sat` and `Sun`; `Sun-Thu` is a range as well.
+    /// Times are from `00:00` to `24:00`. A range whose end is not after its start ends on the next
+    /// day.
     ///
     /// `zone` is a name such as `Europe/Paris`, or `UTC`. Abbreviations such as `CET`, and offsets
     /// such as `+01:00`, are refused: they do not say when clocks change.

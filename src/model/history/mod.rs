@@ -27,7 +27,7 @@ impl Resolution {
         }
     }
 
-    /// The word of the protocol.
+    /// The name of the range in the protocol.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Minutes => "minutes",
@@ -176,8 +176,8 @@ points! {
 }
 
 impl HistoryPoint {
-    /// How many a second these are, over the length of the point. Of the present slot, over what
-    /// has passed of it.
+    /// The count as a rate a second, over the length of the point. In the present slot it is over
+    /// the part of the slot that has passed.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_histogram_survives_its_text() {
+    fn histogram_text_parses_back_to_the_same_counts() {
         for times in [of([]), of([0]), of([200, 200, 90_000]), of([1 << 50])] {
             let text = Times::text(&times.counts);
             assert_eq!(Times::parse(&text), Some(times), "{text:?}");

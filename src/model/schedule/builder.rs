@@ -202,7 +202,7 @@ impl Schedule {
         self
     }
 
-    /// The schedule ends when it has made so many ticks: 1 to 10^15.
+    /// The schedule ends when it has made this number of ticks: 1 to 10^15.
     ///
     /// ```
     /// use dueq::Schedule;

@@ -98,7 +98,7 @@ pub(super) fn parse(pattern: &str) -> Result<Cron, Error> {
 
 /// Whether the pattern names fixed times of a day.
 fn is_fixed(cron: &Cron) -> bool {
-    // Of the nicknames, all others fire at midnight.
+    // All other nicknames fire at midnight.
     if cron.as_str().trim().eq_ignore_ascii_case("@hourly") {
         return false;
     }
@@ -193,8 +193,8 @@ fn next_fixed(
 
 /// The next fire of any other pattern.
 fn next_open(cron: &Cron, zone: &TimeZone, stretch: &mut Stretch) -> Option<Timestamp> {
-    // The last match that is behind the end of the stretch that was searched, from where, and whether
-    // the search began with that time.
+    // The last search: where it began, whether it included that time, and its match, which is
+    // behind the end of the searched stretch.
     let mut known: Option<(DateTime, bool, DateTime)> = None;
     loop {
         // A search after 02:00 says nothing about 02:00, where the second pass may begin.

@@ -9,7 +9,7 @@ use crate::model::schedule::{Rule, Schedule};
 #[cfg(any(test, feature = "schedules"))]
 use crate::model::zone::zone as place;
 
-/// The timers of schedules that wait for nothing stand at 2200-01-01: no fire is as late.
+/// The due time of the timer of a schedule that has no next fire: 2200-01-01. No fire is as late.
 const NEVER_MS: u64 = 7_258_118_400_000;
 
 /// A fire of a schedule.

@@ -20,8 +20,8 @@ pub struct ScheduleInfo {
     pub state: ScheduleState,
     /// The nominal time of its next fire, in Unix milliseconds; `None` unless it is active.
     pub next_ms: Option<u64>,
-    /// Of a paused schedule the nominal time of the first fire that counts as paused, in Unix
-    /// milliseconds; `None` if it is not paused, or is a cron without a listed fire.
+    /// The nominal time of the first fire that counts as paused, in Unix milliseconds; `None` if
+    /// the schedule is not paused, or is a cron without a listed fire.
     pub first_paused_ms: Option<u64>,
     /// Up to when its fires are over, in Unix milliseconds.
     pub last_ms: u64,
@@ -40,7 +40,7 @@ pub struct ScheduleInfo {
     /// [`backfill`](crate::ScheduleHandle::backfill) and
     /// [`fire_now`](crate::ScheduleSet::fire_now).
     pub triggered: u64,
-    /// It changes when the schedule is changed.
+    /// Changes with each change of the schedule.
     pub version: u64,
     /// The schedule itself. In pages its payload is empty.
     pub schedule: Schedule,
@@ -67,14 +67,14 @@ pub struct ScheduleInfo {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ScheduleState {
-    /// It fires.
+    /// The schedule fires.
     Active,
     /// An operator paused it.
     Paused,
-    /// It is a cron whose list of fires is empty: it waits for a
+    /// The schedule is a cron whose list of fires is empty: it waits for a
     /// [refill](crate::Queue::refill_schedules).
     Dry,
-    /// It has no more fires, or has made as many ticks as its limit.
+    /// The schedule has no more fires, or has made as many ticks as its limit.
     Ended,
 }
 

@@ -163,12 +163,14 @@ pub enum Missed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Overlap {
-    /// It makes a tick: several ticks of the schedule may run at the same time.
+    /// The fire makes a tick: several ticks of the schedule may run at the same time.
     #[default]
     Allow,
-    /// It makes none. [`ScheduleInfo::overlapped`](crate::ScheduleInfo::overlapped) counts it.
+    /// The fire makes no tick. [`ScheduleInfo::overlapped`](crate::ScheduleInfo::overlapped) counts
+    /// it.
     Skip,
-    /// It makes a tick, and the earlier ones that wait are removed. One that a handler has goes on.
+    /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has
+    /// goes on.
     Replace,
 }
 

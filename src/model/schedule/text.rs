@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::model::expiry::OnExpire;
 use crate::model::schedule::{Missed, Overlap, Rule, Schedule};
 
-/// Of missed=all, unless `max` says another number.
+/// The `max` of missed=all, unless the schedule sets one.
 const USUAL_MAX: u64 = 1_000;
 
 impl Schedule {

@@ -62,11 +62,12 @@ pub(crate) fn unused(text: &str) -> Option<Unused> {
 pub(crate) enum Remapped {
     /// The partition has the map, or after a `forward` a newer one.
     Done,
-    /// It holds so many messages, and was left as it was.
+    /// The partition holds this number of messages, and was left as it was.
     Has(u64),
-    /// It remembers calls or messages for so many milliseconds more, and was left as it was.
+    /// The partition remembers calls or messages for this number of milliseconds more, and was left
+    /// as it was.
     Remembers(u64),
-    /// It has another epoch than the caller expected, and was left as it was; 0: no map.
+    /// The partition has another epoch than the caller expected, and was left as it was; 0: no map.
     Epoch(u64),
 }
 

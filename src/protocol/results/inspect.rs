@@ -33,7 +33,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         due_by_ms,
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
-    // Of a leased or dead message the reply has no due time.
+    // The reply has no due time of a leased or dead message.
     let waits = matches!(state, State::Scheduled | State::Ready);
     let expires_at_ms = expires_by.or(match expires {
         Some(Expires::AtMs(ms)) => Some(ms),
@@ -109,7 +109,7 @@ pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
 /// The reply to peek.
 pub(crate) struct ReadPage {
     pub(crate) page: Page,
-    /// Of ready messages: the place in the list at which the page begins.
+    /// The place in the ready list at which the page begins; `None` in other states.
     pub(crate) place: Option<u64>,
 }
 
@@ -319,7 +319,7 @@ mod tests {
     const COUNTERS: &str = "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15";
 
     #[test]
-    fn a_record_is_read_with_what_a_later_release_adds() {
+    fn history_record_of_a_later_release_can_be_read() {
         let plain = record(&format!("1700|{COUNTERS}|1 2 3 4|5 6 7|")).expect("a record");
         assert_eq!((plain.at_ms, plain.states), (1_700, [1, 2, 3, 4]));
         assert_eq!(plain.counted.counters[14], 15);

@@ -229,9 +229,9 @@ pub(crate) fn triggered(body: &mut Body) -> Result<Option<Vec<Result<Triggered, 
 /// What became of one list of fires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ListRefilled {
-    /// It has so many fires now.
+    /// The list has this number of fires now.
     Done(u64),
-    /// It was listed by newer rules of the time zones.
+    /// The list was made by newer rules of the time zones.
     Kept,
     /// Another client was faster, or the schedule is gone.
     Overtaken,

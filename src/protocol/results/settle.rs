@@ -8,7 +8,7 @@ use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 
-/// Of an ack, again, release or bury.
+/// The result of an ack, again, release or bury.
 pub(crate) fn settled(verb: Verb, text: &str) -> Result<Settled, Error> {
     let item = ItemText::new(verb, text);
     match item.word {
@@ -19,7 +19,7 @@ pub(crate) fn settled(verb: Verb, text: &str) -> Result<Settled, Error> {
     }
 }
 
-/// Of a retry, or of a lease that an operator ended.
+/// The result of a retry, or of a lease that an operator ended.
 pub(crate) fn retried(verb: Verb, text: &str) -> Result<Retried, Error> {
     let item = ItemText::new(verb, text);
     match item.word {

@@ -4,8 +4,8 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::error::ErrorKind;
+use crate::server::connect::options::ClientOptions;
 use crate::server::fake::{Fake, StoppedClock, usual};
-use crate::server::options::ClientOptions;
 use crate::server::patience::RESPONSE_LIMIT;
 use crate::server::patience::Repeat;
 use crate::server::route::RoutedLane;

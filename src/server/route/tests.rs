@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use redis::IntoConnectionInfo;
 
 use super::*;
+use crate::server::cluster::refresher;
+use crate::server::cluster::topology::Topology;
 use crate::server::fake::{Fake, bulk, usual};
-use crate::server::refresher;
 use crate::server::servers::Cluster;
-use crate::server::topology::Topology;
 
 /// The scripts that a server was asked for, and each ASKING.
 type Seen = Arc<Mutex<Vec<String>>>;

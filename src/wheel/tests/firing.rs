@@ -183,7 +183,7 @@ fn drain_works_while_timers_are_due() {
 }
 
 #[test]
-fn the_time_survives_clearing() {
+fn clear_keeps_the_time_of_the_wheel() {
     let (mut wheel, _) = with([10]);
     wheel.pop_expired(100);
     insert(&mut wheel, 1_000);

@@ -4,7 +4,7 @@ use super::super::Wheel;
 use super::{boundaries, fire, insert, with};
 
 #[test]
-fn next_is_none_exactly_if_the_wheel_is_empty() {
+fn next_is_none_if_and_only_if_the_wheel_is_empty() {
     let mut wheel = Wheel::new();
     assert_eq!(wheel.next_expiration(), None);
     assert_eq!(wheel.next_expiration_exact(), None);
@@ -99,7 +99,7 @@ fn exact_finds_the_earliest_in_a_shared_slot() {
 }
 
 #[test]
-fn exact_looks_behind_timers_reset_to_later() {
+fn next_deadline_skips_timers_reset_to_later() {
     let (mut wheel, keys) = with([100, 110, 120, 5_000, 300_000]);
     for key in &keys[..3] {
         wheel.reset(*key, 400_000);

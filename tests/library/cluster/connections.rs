@@ -87,7 +87,7 @@ async fn slots_are_asked_for_as_rarely_after_a_failover() -> Result<()> {
 }
 
 #[tokio::test]
-async fn some_of_the_nodes_lead_to_all() -> Result<()> {
+async fn url_of_one_reachable_server_finds_all_masters() -> Result<()> {
     let mut cluster = Cluster::start(3).await?;
     let ports: Vec<_> = cluster.masters.iter().map(Server::port).collect();
     // A port on which nothing listens, and one node.

@@ -269,7 +269,7 @@ async fn one_wait_covers_a_batch() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancels_and_other_changes_wait_too() -> Result<()> {
+async fn durability_applies_to_cancels_and_other_changes() -> Result<()> {
     let (setup, replica) = setup().await?;
     let message = |id: &str| Message::new("x").id(id).due(HOUR);
     for id in ["a", "b", "c"] {

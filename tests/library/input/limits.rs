@@ -9,7 +9,7 @@ use super::{CENTURY, no_trace, refused};
 use crate::support::{HOUR, setup};
 
 #[tokio::test]
-async fn expiries_and_costs_out_of_range() -> Result<()> {
+async fn expiries_and_costs_out_of_range_are_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     for (message, words) in [

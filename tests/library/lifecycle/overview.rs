@@ -1,31 +1,15 @@
 //! When the messages of a queue are due, and which nodes live.
 
 use anyhow::Result;
-use dueq::{Due, Dues, ErrorKind, Message, NodeInfo, Queue, State, Stats};
+use dueq::{Dues, ErrorKind, NodeInfo, Queue, State, Stats};
 
-use crate::support::{HOUR, LONG, Setup, acking, ids, push_all, setup, until};
-
-const FAR_MS: u64 = 4_000_000_000_000;
-
-async fn filled(partitions: usize) -> Result<Setup> {
-    let setup = setup().await?;
-    if partitions > 1 {
-        setup.queue.partition_into(partitions).await?;
-    }
-    let message = |(place, id): (usize, String)| {
-        Message::new("")
-            .id(id)
-            .due(Due::at_ms(FAR_MS + place as u64))
-    };
-    let messages = ids(100).into_iter().enumerate().map(message);
-    push_all(&setup.queue, messages.collect()).await?;
-    Ok(setup)
-}
+use super::selections::{FAR_MS, filled};
+use crate::support::{HOUR, LONG, acking, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
     for partitions in [1, 7] {
-        let setup = filled(partitions).await?;
+        let setup = filled(100, partitions, FAR_MS).await?;
         let Dues {
             counts,
             last_ms,
@@ -71,7 +55,7 @@ async fn nodes_until(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_are_live_workers_and_one_leads() -> Result<()> {
     for partitions in [1, 4] {
-        let setup = filled(partitions).await?;
+        let setup = filled(100, partitions, FAR_MS).await?;
         let queue = &setup.queue;
         assert_eq!(queue.nodes().await?, []);
         let (first, _) = acking(queue.worker());

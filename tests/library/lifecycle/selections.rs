@@ -7,7 +7,7 @@ use dueq::{Cursor, Due, Message, Queue, State};
 
 use crate::support::{Setup, claim, ids, push_all, setup};
 
-const FAR_MS: u64 = 4_000_000_000_000;
+pub(super) const FAR_MS: u64 = 4_000_000_000_000;
 
 /// All ids in a state from this cursor on, read in pages of `size`.
 async fn all(
@@ -33,8 +33,8 @@ async fn all(
     }
 }
 
-/// A queue of 60 messages whose due times differ, from `base_ms` on.
-async fn filled(partitions: usize, base_ms: u64) -> Result<Setup> {
+/// A queue of `count` messages whose due times differ, from `base_ms` on.
+pub(super) async fn filled(count: usize, partitions: usize, base_ms: u64) -> Result<Setup> {
     let setup = setup().await?;
     if partitions > 1 {
         setup.queue.partition_into(partitions).await?;
@@ -44,7 +44,7 @@ async fn filled(partitions: usize, base_ms: u64) -> Result<Setup> {
             .id(id)
             .due(Due::at_ms(base_ms + place as u64))
     };
-    let messages = ids(60).into_iter().enumerate().map(message);
+    let messages = ids(count).into_iter().enumerate().map(message);
     push_all(&setup.queue, messages.collect()).await?;
     Ok(setup)
 }
@@ -52,7 +52,7 @@ async fn filled(partitions: usize, base_ms: u64) -> Result<Setup> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn newest_pages_reverse_the_order_over_all_partitions() -> Result<()> {
     for partitions in [1, 5] {
-        let setup = filled(partitions, FAR_MS).await?;
+        let setup = filled(60, partitions, FAR_MS).await?;
         let expected = ids(60);
         let (mid, state) = (Cursor::at_ms(FAR_MS + 30), State::Scheduled);
         for size in [1, 7, 59, 60, 1_000] {
@@ -73,7 +73,7 @@ async fn newest_pages_reverse_the_order_over_all_partitions() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ready_and_leased_pages_have_both_orders() -> Result<()> {
     for partitions in [1, 3] {
-        let setup = filled(partitions, 1_000_000).await?;
+        let setup = filled(60, partitions, 1_000_000).await?;
         let queue = &setup.queue;
         for key in queue.partitions().await?.iter().map(|one| &one.tag) {
             let base = match key.as_str() {
@@ -123,7 +123,7 @@ async fn promote(setup: &Setup, base: &str) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
     for partitions in [1, 5] {
-        let setup = filled(partitions, FAR_MS).await?;
+        let setup = filled(60, partitions, FAR_MS).await?;
         let queue = &setup.queue;
         let purged = queue.purge_before(State::Scheduled, FAR_MS + 9).await?;
         assert_eq!((purged, queue.stats().await?.scheduled), (10, 50));

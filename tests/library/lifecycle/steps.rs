@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use dueq::{BulkEnd, BulkSteps, Deleted, Due, Message, Queue, State};
 
+use super::selections::FAR_MS;
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, Setup, ids, messages, push_all, setup};
-
-const FAR_MS: u64 = 4_000_000_000_000;
 
 /// A queue of so many partitions with so many dead messages, and the time when the last one died.
 async fn dead(partitions: usize, count: usize) -> Result<(Setup, u64)> {

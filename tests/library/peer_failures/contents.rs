@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use dueq::{Delivery, Due, Message, State};
+use dueq::{Delivery, Due, Message, Queue, State, Stats};
 
 use crate::support::{
     HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup,
@@ -115,6 +115,17 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
     Ok(())
 }
 
+/// Handles the crowd, each message once.
+async fn handled(queue: &Queue) -> Result<Stats> {
+    let (worker, mut seen) = acking(queue.worker().concurrency(500));
+    let mut handled = seen.take(CROWD).await?;
+    handled.sort_unstable();
+    handled.dedup();
+    assert_eq!(handled.len(), CROWD);
+    worker.stop().await?;
+    Ok(queue.stats().await?)
+}
+
 /// Scripts that unpack all due messages at once, as in apalis-redis, bee-queue and delayqueue, fail
 /// at 8,000 due messages. Every later try fails as well, because the number never shrinks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -131,13 +142,7 @@ async fn more_than_8000_due_at_once_wedges_every_fetch() -> Result<()> {
     )
     .await?;
     assert_eq!(queue.stats().await?.due, CROWD as u64);
-    let (worker, mut seen) = acking(queue.worker().concurrency(500));
-    let mut handled = seen.take(CROWD).await?;
-    handled.sort_unstable();
-    handled.dedup();
-    assert_eq!(handled.len(), CROWD);
-    worker.stop().await?;
-    let stats = queue.stats().await?;
+    let stats = handled(queue).await?;
     assert_eq!(
         (stats.acked, stats.claimed, stats.crashed),
         (CROWD as u64, CROWD as u64, 0)
@@ -158,13 +163,7 @@ async fn more_than_8000_expired_leases_wedge_every_recovery() -> Result<()> {
         granted += queue.claim(1_000, Duration::from_millis(1)).await?.len();
     }
     assert_eq!(queue.stats().await?.leased, CROWD as u64);
-    let (worker, mut seen) = acking(queue.worker().concurrency(500));
-    let mut handled = seen.take(CROWD).await?;
-    handled.sort_unstable();
-    handled.dedup();
-    assert_eq!(handled.len(), CROWD);
-    worker.stop().await?;
-    let stats = queue.stats().await?;
+    let stats = handled(queue).await?;
     assert_eq!(
         (stats.acked, stats.crashed, stats.dead),
         (CROWD as u64, CROWD as u64, 0)

@@ -243,7 +243,7 @@ async fn lateness_counts_from_the_due_time_by_the_servers_clock() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_lease_is_counted_once_and_a_late_settle_too() -> Result<()> {
+async fn lost_lease_counts_once_and_each_late_settle_counts() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     steal(&setup, &delivery).await?;

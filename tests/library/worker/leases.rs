@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Count, Delivery, Message, Settled};
+use dueq::{Client, Count, Delivery, Message, Queue, Settled};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
-    Running, acking, claim_for, holding, messages, push_all, push_and_claim, seen, server_us,
-    setup, stats_until, steal, until,
+    Running, Setup, acking, claim_for, holding, messages, push_all, push_and_claim, seen,
+    server_us, setup, stats_until, steal, until,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,12 +138,8 @@ async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     Ok(())
 }
 
-/// Only the connection for acks stalls. The worker keeps claiming up to a limit, and extends the
-/// leases of handled messages.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
-    const MESSAGES: u64 = 1_500;
-    const HELD: u64 = 4 + 512;
+/// A queue behind a proxy, on a server that has the script of ack.
+async fn proxied() -> Result<(Setup, Proxy, Queue)> {
     let setup = setup().await?;
     let proxy = Proxy::start(setup.server.port()).await?;
     let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
@@ -154,6 +150,16 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     .await?
     .ack()
     .await?;
+    Ok((setup, proxy, queue))
+}
+
+/// Only the connection for acks stalls. The worker keeps claiming up to a limit, and extends the
+/// leases of handled messages.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
+    const MESSAGES: u64 = 1_500;
+    const HELD: u64 = 4 + 512;
+    let (setup, proxy, queue) = proxied().await?;
     push_all(&setup.queue, messages(1_500)).await?;
     proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().concurrency(4).lease(Duration::from_secs(9)));
@@ -181,16 +187,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
 /// again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
-    let setup = setup().await?;
-    let proxy = Proxy::start(setup.server.port()).await?;
-    let queue = Client::connect(&proxy.url()).await?.queue("orders")?;
-    let _ = push_and_claim(
-        &queue,
-        Message::new("").id("loads the script on the server"),
-    )
-    .await?
-    .ack()
-    .await?;
+    let (setup, proxy, queue) = proxied().await?;
     proxy.stall_calls_of(include_str!("../../../lua/dist/ack.lua"));
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
     push_all(&setup.queue, messages(3)).await?;

@@ -228,10 +228,13 @@ async fn queue_that_was_not_heard_of_is_found_after_a_reconnect() -> Result<()> 
     let (worker, mut served) = served(&setup.client)?;
     scanned(setup).await?;
     // Release 0.1 publishes no creation.
-    let push = include_str!("../../compat/0.1/lua/push.lua");
+    let frozen = dueq_testkit::scripts::frozen()?;
     let keys = dueq::queue_keys("mail-old")?;
     let keys = keys.iter().map(String::as_str);
-    let words: Vec<_> = ["EVAL", push, "10"].into_iter().chain(keys).collect();
+    let words: Vec<_> = ["EVAL", frozen["push"].as_str(), "10"]
+        .into_iter()
+        .chain(keys)
+        .collect();
     let words = [&words[..], &["", "", "id", "+0", "payload", ""]].concat();
     let _: redis::Value = setup.command(&words).await?;
     let killed: u64 = setup.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).await?;

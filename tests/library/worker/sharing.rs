@@ -45,7 +45,7 @@ async fn two_processes_handle_a_thousand_messages_once_each() -> Result<()> {
 
 /// Neither can hold more than 50 messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_share_what_one_cannot_hold() -> Result<()> {
+async fn second_process_takes_messages_beyond_the_first_ones() -> Result<()> {
     let setup = setup().await?;
     let url = setup.server.url();
     let (mut one, mut two) = (

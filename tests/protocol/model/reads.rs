@@ -11,7 +11,7 @@ use crate::model::world::{Now, World};
 use crate::reply::{Reply, Text};
 use crate::state::{State, lease_of};
 
-const COUNTERS: [&str; 15] = [
+pub(crate) const COUNTERS: [&str; 15] = [
     "pushed",
     "claimed",
     "acked",

@@ -11,7 +11,8 @@ use crate::model::world::{Now, World};
 use crate::queue::DAY;
 use crate::reply::{Reply, Text};
 
-const PARTS: [&str; 7] = [
+/// What audit checks.
+pub(crate) const PARTS: [&str; 7] = [
     "ready",
     "leases",
     "claims",

@@ -102,7 +102,7 @@ fn bars(histogram: &[Bar]) -> String {
         .unwrap_or(0)
         .max(1);
     let lines = histogram.iter().map(|bar| {
-        // A bar with few messages is visible too.
+        // A bar with few messages is still visible.
         let length = (bar.count * WIDTH).div_ceil(most);
         let line = format!(
             "{:>9.2} ms {:>8} {}",

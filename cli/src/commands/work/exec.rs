@@ -33,7 +33,8 @@ const STDERR_LIMIT: Duration = Duration::from_secs(1);
 /// the worker is killed before that, the command never runs. A shell reads a line byte by byte, and
 /// so leaves the payload to the command.
 const BEGIN: &str = "IFS= read -r go && exec sh -c \"$1\"";
-/// The same with a file as file descriptor 3, where the command writes the messages that follow.
+/// Waits for a line, as [`BEGIN`], and then runs the command with a file as file descriptor 3, to
+/// which it writes the follow-ups.
 const BEGIN_WITH_FILE: &str = "IFS= read -r go && exec sh -c \"$1\" 3>\"$2\"";
 
 pub(super) struct Exec {

@@ -31,7 +31,7 @@ impl FollowUps {
                 .open(&path);
             match file {
                 Ok(_) => return Ok(Self(path)),
-                // Of a worker that was killed, or of somebody else: never opened.
+                // The file of a worker that was killed, or of another user: it is never opened.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

@@ -24,7 +24,7 @@ pub(super) struct Sender {
     /// For a request and its repetition.
     timeout: Duration,
     /// The local ports of connections that have answered. A port that the system gives to a new
-    /// connection stays here: its first request may be repeated, too.
+    /// connection stays here: its first request may also be repeated.
     answered: Mutex<HashSet<u16>>,
 }
 

@@ -64,7 +64,7 @@ fn file_that_was_written_again_pushes_new_messages() -> Result<()> {
 }
 
 #[test]
-fn second_run_of_a_file_creates_nothing_and_says_so() -> Result<()> {
+fn second_run_of_a_file_creates_nothing_and_reports_it() -> Result<()> {
     let server = Server::start(&[])?;
     // Two equal lines are two messages.
     let path = file(

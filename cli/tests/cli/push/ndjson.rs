@@ -65,7 +65,7 @@ fn file_lines_accept_every_field() -> Result<()> {
 }
 
 #[test]
-fn lines_are_spread_over_their_window_or_that_of_the_flag() -> Result<()> {
+fn line_without_spread_ms_takes_the_spread_flag() -> Result<()> {
     let server = Server::start(&[])?;
     let at = 1_796_126_400_000_u64;
     let lines = format!(

@@ -220,7 +220,7 @@ fn wrong_expiry_or_cost_exits_with_2_and_writes_nothing() -> Result<()> {
 }
 
 #[test]
-fn lines_have_an_expiry_and_a_cost_or_those_of_the_flags() -> Result<()> {
+fn line_without_expiry_or_cost_takes_the_flags() -> Result<()> {
     let server = Server::start(&[])?;
     succeeds(
         &server,

@@ -234,7 +234,7 @@ fn ls_show_and_stats_have_the_state_of_schedules() -> Result<()> {
 }
 
 #[test]
-fn next_shows_both_times_and_what_clock_changes_do() -> Result<()> {
+fn schedule_next_shows_both_times_and_clock_changes() -> Result<()> {
     let server = Server::start(&[])?;
     apply(&server, DAILY, &[])?;
     let from = ["--from", "2027-03-27T00:00:00+01:00", "-n", "3"];

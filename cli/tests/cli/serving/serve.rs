@@ -132,7 +132,7 @@ fn serve_stops_on_sigterm_and_audits_to_standard_error() -> Result<()> {
 }
 
 #[test]
-fn serve_warns_at_its_start_of_what_lets_others_in() -> Result<()> {
+fn serve_warns_at_start_of_open_access() -> Result<()> {
     let server = Server::start(&[])?;
     let file = server.folder().join("tokens.toml");
     let tokens = file.to_string_lossy().into_owned();

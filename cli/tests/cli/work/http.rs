@@ -332,7 +332,7 @@ async fn connection_that_its_receiver_ended_costs_no_attempt() -> Result<()> {
 }
 
 #[tokio::test]
-async fn new_connection_that_breaks_is_a_failure() -> Result<()> {
+async fn broken_new_connection_counts_a_failure_and_no_repeat() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let (url, mut requests) = ending(Ends::AtFirstRequest).await?;
     let _worker = post(&server.url(), &url, &["--max-attempts", "1"])?;

@@ -4,16 +4,16 @@ use anyhow::{Context as _, Result, bail};
 
 use super::{Open, Process};
 use crate::check::calls::{token_of, what_of};
-use crate::check::options::Options;
-use crate::check::order::{Change, Reply};
-use crate::check::partitions::ids_of;
-use crate::check::reads::ReadState;
+use crate::check::message::options::Options;
+use crate::check::message::reads::ReadState;
+use crate::check::queue::order::{Change, Reply};
+use crate::check::queue::partitions::ids_of;
+use crate::check::queue::windows::{Windowed, window_of};
 use crate::check::record::{
     Changed, Held, Pushed, Record, Settled, What, changed, pushed, settled, split, whole_ms,
 };
 use crate::check::served::{Delivery, Grant};
 use crate::check::verdict::Kind;
-use crate::check::windows::{Windowed, window_of};
 use crate::history::{Answer, Call, ClaimedItem, Role, Verb};
 use crate::queues::is_limited;
 
@@ -172,7 +172,12 @@ impl Process<'_> {
                     self.add(&id, open.queue, record, what);
                 }
             }
-            (Call::Other { verb, args }, Answer::Claimed { items, .. }) if verb == "held" => {
+            (
+                Call::Other { verb, args },
+                Answer::Claimed {
+                    items, deadline_ms, ..
+                },
+            ) if verb == "held" => {
                 let token = args.first().map(String::as_str).unwrap_or_default();
                 let whole = self.whole_number(open.queue);
                 if self.role == Role::Worker {
@@ -187,6 +192,7 @@ impl Process<'_> {
                     let what = What::Held {
                         token: token_of(token),
                         due_ms,
+                        deadline_ms,
                         version,
                         attempt,
                         bytes,

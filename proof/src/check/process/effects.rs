@@ -2,12 +2,12 @@
 //! told, and the end of a process.
 
 use super::{Open, Process};
-use crate::check::callers::Asking;
 use crate::check::calls::{token_of, what_of};
 use crate::check::context::Lost;
 use crate::check::excuses::UNDER_WAY_US;
 use crate::check::record::{Held, Push, Record, What};
 use crate::check::verdict::Kind;
+use crate::check::workers::callers::Asking;
 use crate::history::{Call, ClaimedItem, Handed, Http, Role, Verb};
 
 impl Process<'_> {

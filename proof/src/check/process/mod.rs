@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use anyhow::{Context as _, Result};
 
-use crate::check::callers::Asking;
 use crate::check::calls::{changes, what_of};
 use crate::check::collect::Collection;
 use crate::check::context::Replaced;
-use crate::check::handlers::Granted;
-use crate::check::order::{Change, Reply};
-use crate::check::running::Running;
+use crate::check::queue::order::{Change, Reply};
 use crate::check::ticks::Stored;
-use crate::check::unseen::Unseen;
 use crate::check::verdict::Kind;
+use crate::check::workers::callers::Asking;
+use crate::check::workers::handlers::Granted;
+use crate::check::workers::running::Running;
+use crate::check::workers::unseen::Unseen;
 use crate::history::{Answer, BY_HAND, Call, Event, Role};
 use crate::queues::{TICKS, is_limited};
 

@@ -15,9 +15,9 @@ mod settlements;
 
 use std::collections::{HashMap, HashSet};
 
-use super::collect::Collection;
-use super::record::Record;
-use super::verdict::Verdict;
+use crate::check::collect::Collection;
+use crate::check::record::Record;
+use crate::check::verdict::Verdict;
 use crate::history::{Call, ClaimedItem, Handed, Http, Verb};
 use settlements::{Asked, Settling, Told};
 

@@ -3,7 +3,7 @@
 //! After a step back of the server's clock, the next fire is ahead by as much: that time is excused.
 
 use super::*;
-use crate::check::faults::{Rule, outside_us};
+use crate::check::liveness::faults::{Rule, outside_us};
 
 /// The longest time without a tick that nothing excuses: five times the fallback interval of 1 s.
 const LONGEST_US: u64 = 5_000_000;

@@ -1,11 +1,6 @@
-//! The limits of a queue: under faults by the checker of chaos, and breaks and expiry to the
-//! millisecond.
+//! The limits of a queue: under faults by the checker of chaos, and expiry to the millisecond.
 
 mod expiry;
-mod receiver;
-mod throttle;
-
-use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -14,7 +9,7 @@ use super::chaos::{Preset, preset};
 use crate::faults::Kind;
 use crate::kit::scenarios::{self, Ending};
 
-/// Proves the limits of a queue: rate and leased messages under faults, breaks and expiry.
+/// Proves the limits of a queue: rate and leased messages under faults, and expiry.
 ///
 /// Exits with 1 if a rule is broken. Goals of times depend on the machine: they are reported, and
 /// fail the run only with `--strict`.
@@ -25,7 +20,7 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "faults,throttle,expiry"
+        default_value = "faults,expiry"
     )]
     only: Vec<Scenario>,
     #[command(flatten)]
@@ -33,9 +28,6 @@ pub struct Arguments {
     /// Expired messages of `expiry`
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     messages: u64,
-    /// The program of `throttle`
-    #[arg(long, value_name = "FILE", default_value = "target/release/dueq")]
-    dueq: PathBuf,
     #[command(flatten)]
     ending: Ending,
 }
@@ -43,7 +35,6 @@ pub struct Arguments {
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
     Faults,
-    Throttle,
     Expiry,
 }
 
@@ -64,7 +55,6 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         arguments.ending,
         async |scenario, report| match scenario {
             Scenario::Faults => preset(&arguments.preset, &FAULTS, "limits", report).await,
-            Scenario::Throttle => throttle::run(arguments, report).await,
             Scenario::Expiry => expiry::run(arguments, report).await,
         },
     )

@@ -1,10 +1,7 @@
-//! Recurring schedules: no tick is lost or doubled, and a preview is what fires.
+//! Recurring schedules: no tick is lost or doubled.
 
-mod alone;
-mod applies;
 mod idle;
 mod law;
-mod preview;
 
 use anyhow::{Result, ensure};
 use clap::ValueEnum;
@@ -13,7 +10,7 @@ use super::chaos::{Preset, preset};
 use crate::faults::Kind;
 use crate::kit::scenarios::{self, Ending};
 
-/// Proves recurring schedules under kills, stops and failovers, and without any node.
+/// Proves recurring schedules under kills, stops and failovers, and over clock changes.
 ///
 /// Exits with 1 if a judgement fails. No judgement depends on the speed of the machine.
 #[derive(clap::Args)]
@@ -23,17 +20,11 @@ pub struct Arguments {
         long,
         value_delimiter = ',',
         value_name = "NAME,...",
-        default_value = "faults,applies,alone,law,preview,idle"
+        default_value = "faults,law,idle"
     )]
     only: Vec<Scenario>,
     #[command(flatten)]
     preset: Preset,
-    /// How many random patterns `preview` fires
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    patterns: u64,
-    /// How many fires of each pattern `preview` fires
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    fires: usize,
     /// How many schedules `idle` has
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     schedules: usize,
@@ -47,10 +38,7 @@ pub struct Arguments {
 #[derive(Clone, Copy, ValueEnum)]
 enum Scenario {
     Faults,
-    Applies,
-    Alone,
     Law,
-    Preview,
     Idle,
 }
 
@@ -79,10 +67,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         arguments.ending,
         async |scenario, report| match scenario {
             Scenario::Faults => preset(&arguments.preset, &FAULTS, "schedules", report).await,
-            Scenario::Applies => applies::run(report).await,
-            Scenario::Alone => alone::run(arguments, report),
             Scenario::Law => law::run(arguments, report).await,
-            Scenario::Preview => preview::run(arguments, report).await,
             Scenario::Idle => idle::run(arguments, report).await,
         },
     )

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_and_added_again_is_the_same() {
+    fn spread_sent_as_pairs_keeps_its_quantiles() {
         let mut spread = Spread::new().expect("bounds");
         assert_eq!(spread.quantile_ms(0.99), None);
         (1..=100).for_each(|ms| spread.record(ms * 1_000));

@@ -101,7 +101,7 @@ fn windows_are_ten_minutes_or_a_sixth() {
 }
 
 #[test]
-fn what_stays_as_it_is_is_flat() {
+fn steady_or_shrinking_usage_is_no_finding() {
     let none = Vec::<String>::new();
     assert_eq!(broken(&hour(|_| {}), 119, 10, Totals::default()), none);
     // Shrinking is flat, and so are fluctuation and a burst of descriptors in between.
@@ -117,7 +117,7 @@ fn what_stays_as_it_is_is_flat() {
 }
 
 #[test]
-fn what_grows_is_not() {
+fn growing_usage_is_a_finding() {
     type Look = fn(&mut Sample);
     let grow: [(Look, &str); 7] = [
         (

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::dashboard::show::{Markup, duration};
-use crate::problem::{Code, Problem};
-use crate::shown::quoted;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
 
 /// The zone in which times are shown.
 #[derive(Debug, Clone)]

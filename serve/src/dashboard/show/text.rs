@@ -4,7 +4,7 @@ use std::fmt;
 
 use askama::filters::HtmlSafe;
 
-use crate::shown::steers;
+use crate::edge::shown::steers;
 
 /// The text with those characters spelled out that are invisible or change the direction of writing.
 /// Templates escape it as they do every text.

@@ -7,54 +7,21 @@ use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
 use base64::Engine;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use serde::Deserialize;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::{Form, Page};
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
-use crate::dashboard::views::messages::{Now, Operation, moment};
-use crate::dashboard::views::{Answer, each, render, see};
-use crate::problem::{Code, Problem};
-
-#[derive(Deserialize)]
-struct Queue {
-    dead: u64,
-}
-
-#[derive(Deserialize)]
-struct Errors {
-    read: u64,
-    more: bool,
-    groups: Vec<Group>,
-}
-
-#[derive(Deserialize)]
-struct Group {
-    error: String,
-    crashed: bool,
-    count: u64,
-    newest_ms: u64,
-    oldest_ms: u64,
-    examples: Vec<Example>,
-}
-
-#[derive(Deserialize)]
-struct Example {
-    id: String,
-    id_base64: Option<String>,
-}
-
-impl Example {
-    fn segment(&self) -> String {
-        let encoded = self.id_base64.as_ref();
-        let bytes = encoded.and_then(|encoded| STANDARD.decode(encoded).ok());
-        dueq_input::id_path(&bytes.unwrap_or_else(|| self.id.clone().into_bytes()))
-    }
-}
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::dashboard::views::each;
+use crate::dashboard::views::messages::moment;
+use crate::edge::problem::{Code, Problem};
+use crate::wire::operations::OperationReport;
+use crate::wire::overview::{Dues, Errors, Group};
+use crate::wire::queues::Queue;
+use crate::work::Shared;
 
 /// A group as it is shown.
 struct Row {
@@ -113,7 +80,7 @@ impl Chosen {
         let found = groups.iter();
         let mut found = found.filter(|group| group.crashed == crashed && group.error == error);
         Ok(Some(Self {
-            count: found.next().map(|group| group.count),
+            count: found.next().map(|group| group.count as u64),
             key: key.to_owned(),
             crashed,
             error: show::text(&error),
@@ -132,7 +99,7 @@ async fn dead(page: Page) -> Answer {
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");
     // First the time: the actions leave alone what dies after it.
-    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let counts: Queue = page.api.get(&queue).await?;
     let errors: Errors = page.api.get(&format!("{queue}/errors")).await?;
     let clock = page.clock.clone().at(now.now_ms);
@@ -147,7 +114,7 @@ async fn dead(page: Page) -> Answer {
         error: show::text(&group.error),
         key: URL_SAFE_NO_PAD.encode(&group.error),
         crashed: group.crashed,
-        count: group.count,
+        count: group.count as u64,
         newest: clock.time(group.newest_ms),
         oldest: clock.time(group.oldest_ms),
         examples: group
@@ -170,7 +137,7 @@ async fn dead(page: Page) -> Answer {
             .at(&clock),
         name: show::text(name),
         dead: counts.dead,
-        read: errors.read,
+        read: errors.read as u64,
         more: errors.more,
         kinds: [("Failed", rows(false)), ("Crashed", rows(true))],
         before_ms: now.now_ms,
@@ -192,7 +159,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
         _ => return Err(invalid("the form names no known action").into()),
     };
     let address = format!("/v1/queues/{queue}/operations");
-    let begun: Operation = page.api.send(Method::POST, &address, Some(&body)).await?;
+    let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
     see(
         &page.base,
         &format!("/operations/{queue}/{}?did=begun", begun.id),
@@ -247,7 +214,7 @@ fn number(form: &Form, field: &str) -> Result<Option<u64>, Problem> {
     };
     let digits = typed.trim().replace(',', "");
     let number = digits.parse().map_err(|_| {
-        let typed = crate::shown::quoted(typed);
+        let typed = crate::edge::shown::quoted(typed);
         invalid(format!("{field}: {typed} is no whole number"))
     })?;
     Ok(Some(number))

@@ -10,7 +10,7 @@ use crate::dashboard::api::{Api, Failure};
 use crate::dashboard::frame::{Frame, Here};
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
-use crate::dashboard::views::{Answer, render};
+use crate::dashboard::views::answer::{Answer, render};
 
 /// After this time no further call begins.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -8,13 +8,13 @@ use axum::http::header::SET_COOKIE;
 use axum::http::request::Parts;
 use axum::routing::{get, post};
 
-use crate::app::Shared;
-use crate::auth::session::set_cookie;
 use crate::dashboard::frame::{Frame, Here, Preferences, THEME_COOKIE, Theme, ZONE_COOKIE};
 use crate::dashboard::page::{Form, Page};
 use crate::dashboard::show::Zone;
-use crate::dashboard::views::{Answer, local, render, see};
+use crate::dashboard::views::answer::{Answer, local, render, see};
 use crate::dashboard::{page, show};
+use crate::edge::auth::session::set_cookie;
+use crate::work::Shared;
 
 /// The most bytes of the form: a caller without a token uses little of the memory for bodies.
 const MAX_BYTES: usize = 16 << 10;
@@ -65,16 +65,16 @@ async fn show_login(request: Request) -> Answer {
 async fn log_in(State(app): State<Shared>, parts: Parts, form: Form<MAX_BYTES>) -> Answer {
     let next = form.get("next").unwrap_or("/");
     let token = form.get("token").unwrap_or_default().trim();
-    match app.gate.begin_session(token) {
+    match app.edge.gate.begin_session(token) {
         Ok(session) => {
             let mut response = see(&page::base(&parts), local(next))?;
-            if let Some(cookie) = set_cookie(Some(&session), &app.hosts) {
+            if let Some(cookie) = set_cookie(Some(&session), &app.edge.hosts) {
                 response.headers_mut().insert(SET_COOKIE, cookie);
             }
             Ok(response)
         }
         Err(problem) => {
-            let problem = app.failed_logins.counted(&parts, problem);
+            let problem = app.edge.failed_logins.counted(&parts, problem);
             let status = problem.code.status();
             let mut login = LoginPage::new(&parts, next);
             login.refused = Some(show::text(problem.detail()));
@@ -87,9 +87,9 @@ async fn log_in(State(app): State<Shared>, parts: Parts, form: Form<MAX_BYTES>) 
 
 async fn log_out(State(app): State<Shared>, request: Request) -> Answer {
     let (parts, _) = request.into_parts();
-    app.gate.end_session(&parts.headers)?;
+    app.edge.gate.end_session(&parts.headers)?;
     let mut response = see(&page::base(&parts), "/login")?;
-    if let Some(cookie) = set_cookie(None, &app.hosts) {
+    if let Some(cookie) = set_cookie(None, &app.edge.hosts) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
     Ok(response)
@@ -103,7 +103,11 @@ pub(super) fn preferences() -> Router<Shared> {
 
 async fn set(State(app): State<Shared>, page: Page, form: Form) -> Answer {
     let mut response = see(&page.base, local(form.get("next").unwrap_or("/")))?;
-    let secure = if app.hosts.is_https() { "; Secure" } else { "" };
+    let secure = if app.edge.hosts.is_https() {
+        "; Secure"
+    } else {
+        ""
+    };
     let base = &page.base;
     let mut keep = |name: &str, value: &str| {
         let cookie =

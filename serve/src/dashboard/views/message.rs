@@ -6,49 +6,19 @@ mod ended;
 
 use askama::Template;
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Payload};
+use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::each;
 use crate::dashboard::views::message::commands::Action;
 use crate::dashboard::views::message::ended::Moment;
-use crate::dashboard::views::messages::Now;
-use crate::dashboard::views::{Answer, each, render};
-use crate::path::MessageId;
-
-#[derive(Deserialize)]
-struct Message {
-    state: String,
-    due_ms: Option<u64>,
-    leased_until_ms: Option<u64>,
-    died_ms: Option<u64>,
-    failures: u32,
-    crashes: u32,
-    snoozes: u32,
-    max_attempts: Option<u32>,
-    cost: u32,
-    traceparent: Option<String>,
-    expires_at_ms: Option<u64>,
-    expires_after_ms: Option<u64>,
-    on_expire: String,
-    window_ms: Option<u64>,
-    due_by_ms: Option<u64>,
-    next_due_ms: Option<u64>,
-    lease: Option<String>,
-    node: Option<String>,
-    error: String,
-    payload: Option<String>,
-    payload_base64: Option<String>,
-    payload_bytes: u64,
-    payload_truncated: bool,
-    payload_withheld: bool,
-}
+use crate::edge::path::MessageId;
+use crate::wire::messages::Message;
+use crate::wire::overview::Dues;
+use crate::work::Shared;
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -74,7 +44,7 @@ pub(super) fn routes() -> Router<Shared> {
     Router::new().route("/queues/{queue}/messages/{id}", get(message).post(act::act))
 }
 
-async fn message(State(app): State<Shared>, page: Page, id: MessageId) -> Answer {
+async fn message(page: Page, id: MessageId) -> Answer {
     let name = page.queue_name()?;
     let (segment, id_segment) = (segment(name), dueq_input::id_path(id.as_bytes()));
     let queue = format!("/v1/queues/{segment}");
@@ -82,14 +52,15 @@ async fn message(State(app): State<Shared>, page: Page, id: MessageId) -> Answer
     let message = match page.api.get::<Message>(&address).await {
         Ok(message) => message,
         Err(failure) if failure.code() == "no_such_message" => {
-            return ended::page(&app, &page, &id, &failure).await;
+            return ended::page(&page, &id, &failure).await;
         }
         Err(failure) => return Err(failure),
     };
-    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
     let clock = page.clock.clone().at(now.now_ms);
     let shown_id = each::shown(&id_segment);
-    let payload = (!message.payload_withheld).then(|| show::payload(&bytes_of(&message)));
+    let payload =
+        (!message.payload.payload_withheld).then(|| show::payload(&message.payload.bytes()));
     render(&MessagePage {
         frame: page
             .frame(
@@ -114,15 +85,6 @@ async fn message(State(app): State<Shared>, page: Page, id: MessageId) -> Answer
         id_segment,
         message,
     })
-}
-
-/// The bytes of the payload, or its first ones.
-fn bytes_of(message: &Message) -> Vec<u8> {
-    match (&message.payload, &message.payload_base64) {
-        (Some(text), _) => text.clone().into_bytes(),
-        (None, Some(encoded)) => STANDARD.decode(encoded).unwrap_or_default(),
-        (None, None) => Vec::new(),
-    }
 }
 
 /// The id of the trace in a `traceparent`.

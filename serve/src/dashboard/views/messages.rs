@@ -7,66 +7,25 @@ pub(super) use asked::moment;
 use axum::Router;
 use axum::http::Method;
 use axum::routing::get;
-use serde::Deserialize;
 use serde_json::json;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::{Form, Page};
 use crate::dashboard::show;
 use crate::dashboard::show::Markup;
+use crate::dashboard::views::answer::{Answer, local, render, see};
 use crate::dashboard::views::each::Change;
 use crate::dashboard::views::message::shell_word;
 use crate::dashboard::views::messages::asked::Asked;
-use crate::dashboard::views::{Answer, local, render, see};
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::messages::Messages;
+use crate::wire::operations::OperationReport;
+use crate::wire::overview::Dues;
+use crate::wire::queues::Queue;
+use crate::work::Shared;
 
 /// How many messages a page has.
 pub(super) const PAGE: usize = 100;
-
-#[derive(Deserialize)]
-struct Counts {
-    scheduled: u64,
-    ready: u64,
-    leased: u64,
-    dead: u64,
-}
-
-/// The clock of Redis.
-#[derive(Deserialize)]
-pub(super) struct Now {
-    pub(super) now_ms: u64,
-}
-
-#[derive(Deserialize)]
-pub(super) struct List {
-    pub(super) messages: Vec<Listed>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct Listed {
-    id: String,
-    due_ms: Option<u64>,
-    leased_until_ms: Option<u64>,
-    died_ms: Option<u64>,
-    failures: u32,
-    pub(super) crashes: u32,
-    pub(super) error: String,
-    href: String,
-}
-
-impl Listed {
-    fn time_ms(&self) -> u64 {
-        let times = [self.due_ms, self.leased_until_ms, self.died_ms];
-        times.into_iter().flatten().next().unwrap_or_default()
-    }
-
-    /// The id as a segment of an address.
-    pub(super) fn segment(&self) -> &str {
-        self.href.rsplit('/').next().unwrap_or_default()
-    }
-}
 
 struct Tab {
     state: &'static str,
@@ -112,24 +71,24 @@ async fn messages(page: Page) -> Answer {
     let segment = segment(name);
     let queue = format!("/v1/queues/{segment}");
     let asked = Asked::of(&page)?;
-    let now: Now = page.api.get(&format!("{queue}/dues?count=1")).await?;
-    let counts: Counts = page.api.get(&queue).await?;
+    let now: Dues = page.api.get(&format!("{queue}/dues?count=1")).await?;
+    let counts: Queue = page.api.get(&queue).await?;
     let address = format!("{queue}/messages?{}", asked.of_list(PAGE));
-    let list: List = page.api.get(&address).await?;
+    let list: Messages = page.api.get(&address).await?;
     let clock = page.clock.clone().at(now.now_ms);
     let (mut found, mut next) = (list.messages, list.next);
     // `/v1` begins with the latest one, and only this page knows where the bar ends.
     if let Some(least) = asked.least_ms() {
         let count = found.len();
-        found.retain(|message| message.time_ms() >= least);
+        found.retain(|message| message.times.ms() >= least);
         if found.len() < count && asked.state != "ready" {
             next = None;
         }
     }
     let rows = found.iter().map(|message| Row {
         segment: message.segment().to_owned(),
-        id: show::text(&message.id),
-        time: clock.time(message.time_ms()),
+        id: show::text(&message.id.id),
+        time: clock.time(message.times.ms()),
         failures: message.failures,
         crashes: message.crashes,
         error: show::text(&message.error),
@@ -175,12 +134,6 @@ fn cursor_of(next: &str) -> Option<&str> {
     cursor.split('&').next()
 }
 
-/// An operation that has begun, or ran already.
-#[derive(Deserialize)]
-pub(in crate::dashboard::views) struct Operation {
-    pub(in crate::dashboard::views) id: String,
-}
-
 pub(super) async fn act(page: Page, form: Form) -> Answer {
     let queue = segment(page.queue_name()?);
     let ids: Vec<_> = form.all("id").map(str::to_owned).collect();
@@ -205,7 +158,7 @@ pub(super) async fn act(page: Page, form: Form) -> Answer {
         Some("cancel") if page.caller().may_operate => {
             let body = json!({ "kind": "cancel", "ids": ids });
             let address = format!("/v1/queues/{queue}/operations");
-            let begun: Operation = page.api.send(Method::POST, &address, Some(&body)).await?;
+            let begun: OperationReport = page.api.send(Method::POST, &address, Some(&body)).await?;
             return see(
                 &page.base,
                 &format!("/operations/{queue}/{}?did=begun", begun.id),

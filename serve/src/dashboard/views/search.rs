@@ -4,43 +4,18 @@ use askama::Template;
 use axum::Router;
 use axum::routing::get;
 use form_urlencoded::Serializer;
-use serde::Deserialize;
 use serde_json::Value;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
-use crate::dashboard::views::{Answer, render, see};
-use crate::routes::read_id;
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::edge::path::read_id;
+use crate::wire::about::{Hit, SearchResult};
+use crate::work::Shared;
 
 /// How many names of queues that were not searched are shown.
 const MAX_NAMES: usize = 20;
-
-#[derive(Deserialize)]
-struct Found {
-    found: Vec<Hit>,
-    asked: u64,
-    failed: Vec<Failed>,
-    not_asked: Vec<String>,
-    complete: bool,
-}
-
-#[derive(Deserialize)]
-struct Hit {
-    queue: String,
-    state: String,
-    time_ms: u64,
-    failures: u32,
-    crashes: u32,
-    error: String,
-}
-
-#[derive(Deserialize)]
-struct Failed {
-    queue: String,
-    error: String,
-}
 
 struct Row {
     name: String,
@@ -93,7 +68,7 @@ async fn search(page: Page) -> Answer {
     let params = Serializer::new(String::new())
         .append_pair("id", spelled)
         .finish();
-    let found: Found = page.api.get(&format!("/v1/search?{params}")).await?;
+    let found: SearchResult = page.api.get(&format!("/v1/search?{params}")).await?;
     let id_segment = dueq_input::id_path(&id);
     shown.id = show::text(&String::from_utf8_lossy(&id));
     if show::text(&shown.typed) != shown.typed {
@@ -112,7 +87,7 @@ async fn search(page: Page) -> Answer {
     let names = found.not_asked.iter().take(MAX_NAMES);
     shown.searched = Some(Searched {
         rows: found.found.iter().map(row).collect(),
-        asked: found.asked,
+        asked: found.asked as u64,
         failed: failed
             .map(|failed| (show::text(&failed.queue), show::text(&failed.error)))
             .collect(),

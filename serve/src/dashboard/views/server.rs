@@ -6,43 +6,21 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use serde::Deserialize;
 
-use crate::app::Shared;
-use crate::dashboard::findings::{Finding, worst_first};
+use crate::dashboard::findings::worst_first;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
-use crate::dashboard::views::operations::{Operation, all, begin};
-use crate::dashboard::views::{Answer, render};
-use crate::problem::{Code, Problem};
+use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::operations::{all, begin};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::about::{Examination, Session, Unchecked};
+use crate::wire::operations::OperationReport;
+use crate::work::Shared;
 
 /// How long the page waits for the examination: while Redis is away, it takes seconds.
 const PATIENCE: Duration = Duration::from_secs(1);
-
-#[derive(Deserialize)]
-struct Examination {
-    findings: Vec<Finding>,
-    remarks: Vec<Finding>,
-    unchecked: Vec<Unchecked>,
-    age_ms: u64,
-}
-
-#[derive(Deserialize)]
-struct Unchecked {
-    what: String,
-    why: String,
-}
-
-#[derive(Deserialize)]
-struct Caller {
-    name: String,
-    via: String,
-    roles: Vec<String>,
-    rights: Vec<String>,
-    queues: Vec<String>,
-}
 
 /// What this instance is and allows.
 struct Instance {
@@ -60,10 +38,10 @@ struct ServerPage {
     frame: Frame,
     /// The examination, or why there is none.
     examination: Result<Examination, String>,
-    audits: Vec<Operation>,
+    audits: Vec<OperationReport>,
     may_operate: bool,
     instance: Instance,
-    caller: Caller,
+    caller: Session,
 }
 
 pub(super) fn routes() -> Router<Shared> {
@@ -73,13 +51,13 @@ pub(super) fn routes() -> Router<Shared> {
 async fn server(State(app): State<Shared>, page: Page) -> Answer {
     let examined = page.api.get::<Examination>("/v1/doctor");
     let examination = match tokio::time::timeout(PATIENCE, examined).await {
-        Ok(Ok(examination)) => Ok(examination.shown()),
+        Ok(Ok(examination)) => Ok(examination_shown(examination)),
         Ok(Err(failure)) => Err(show::text(failure.detail())),
         Err(_) => Err("the examination has not ended yet: look again in some seconds".to_owned()),
     };
-    let caller: Caller = page.api.get("/v1/caller").await?;
+    let caller: Session = page.api.get("/v1/caller").await?;
     let mut audits = all(&page).await?;
-    audits.retain(Operation::is_audit);
+    audits.retain(OperationReport::is_audit);
     audits.truncate(10);
     render(&ServerPage {
         frame: page.frame("Server", Here::Server),
@@ -87,7 +65,7 @@ async fn server(State(app): State<Shared>, page: Page) -> Answer {
         audits,
         may_operate: page.caller().may_operate,
         instance: Instance::of(&app),
-        caller: caller.shown(),
+        caller: caller_shown(caller),
     })
 }
 
@@ -102,38 +80,33 @@ async fn act(page: Page, form: Form) -> Answer {
     }
 }
 
-impl Examination {
-    fn shown(self) -> Self {
-        let unchecked = self.unchecked.into_iter();
-        Self {
-            findings: worst_first(self.findings),
-            remarks: worst_first(self.remarks),
-            unchecked: unchecked
-                .map(|unchecked| Unchecked {
-                    what: show::text(&unchecked.what),
-                    why: show::text(&unchecked.why),
-                })
-                .collect(),
-            age_ms: self.age_ms,
-        }
+fn examination_shown(examination: Examination) -> Examination {
+    let unchecked = examination.unchecked.iter().map(|unchecked| Unchecked {
+        what: show::text(&unchecked.what),
+        why: show::text(&unchecked.why),
+    });
+    Examination {
+        unchecked: unchecked.collect(),
+        findings: worst_first(examination.findings),
+        remarks: worst_first(examination.remarks),
+        age_ms: examination.age_ms,
     }
 }
 
-impl Caller {
-    fn shown(self) -> Self {
-        Self {
-            name: show::text(&self.name),
-            queues: self.queues.iter().map(|queue| show::text(queue)).collect(),
-            ..self
-        }
+fn caller_shown(caller: Session) -> Session {
+    let queues = caller.queues.iter().map(|queue| show::text(queue));
+    Session {
+        queues: queues.collect(),
+        name: show::text(&caller.name),
+        ..caller
     }
 }
 
 impl Instance {
     fn of(app: &Shared) -> Self {
         let uptime = u64::try_from(app.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let patterns: Vec<_> = app.served().iter().map(ToString::to_string).collect();
-        let bytes = app.bodies.max_bytes();
+        let patterns: Vec<_> = app.edge.served().iter().map(ToString::to_string).collect();
+        let bytes = app.edge.bodies.max_bytes();
         Self {
             version: env!("CARGO_PKG_VERSION"),
             uptime: show::duration(uptime),
@@ -141,12 +114,12 @@ impl Instance {
                 patterns if patterns.is_empty() => "all".to_owned(),
                 patterns => show::text(&patterns),
             },
-            rate: match app.rate_limit.per_second() {
+            rate: match app.edge.rate_limit.per_second() {
                 Some(rate) => format!("{rate} a second from each caller"),
                 None => "no limit".to_owned(),
             },
             bodies: format!("{} MiB in memory at most", bytes >> 20),
-            is_read_only: app.is_read_only,
+            is_read_only: app.edge.is_read_only,
         }
     }
 }

@@ -8,14 +8,15 @@ use axum::extract::State;
 use axum::routing::get;
 use dueq::NodeInfo;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
-use crate::dashboard::overview::{Known, View};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Markup};
+use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
-use crate::dashboard::views::queues::{All, Counts};
-use crate::dashboard::views::{Answer, render};
+use crate::dashboard::views::queues::All;
+use crate::wire::queues::Counts;
+use crate::work::Shared;
+use crate::work::overview::{Known, View};
 
 /// How many queues a page has.
 const PAGE: usize = 50;

@@ -15,9 +15,10 @@ use http_body::{Frame, SizeHint};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::body::{Bodies, Reserved};
-use crate::claims::{Outbox, Unreceived, Unsent};
-use crate::problem::{Code, Problem};
+use crate::edge::accept::Outbox;
+use crate::edge::body::{Bodies, Reserved};
+use crate::edge::problem::{Code, Problem};
+use crate::work::claims::{Unreceived, Unsent};
 
 /// The body goes in parts of this size: so its end is taken when most of it is written, which is all
 /// that a router in another service sees.
@@ -118,7 +119,7 @@ impl http_body::Body for Answer {
             return Poll::Ready(None);
         };
         match &this.outbox {
-            Some(outbox) => outbox.put(unsent),
+            Some(outbox) => outbox.put(|| unsent.sent()),
             None => unsent.sent(),
         }
         let bytes = std::mem::take(&mut this.bytes);

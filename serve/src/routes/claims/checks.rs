@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::body::parse_json;
-use crate::checks::check_problem;
+use crate::edge::body::parse_json;
+use crate::edge::problem::check_problem;
 use crate::routes::claims::Claim;
 
 /// The body of a claim: what is accepted is within its ranges, and is what another reader finds.

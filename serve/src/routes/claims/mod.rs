@@ -18,13 +18,14 @@ use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, Shared};
-use crate::auth::{Principal, Right, check_right};
-use crate::body::JsonBody;
-use crate::claims::{Attention, Outbox, Permit, Place, Unreceived, lease_token};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::accept::Outbox;
+use crate::edge::auth::{Principal, Right, check_right};
+use crate::edge::body::JsonBody;
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
 use crate::routes::claims::answer::Grant;
+use crate::work::claims::{Attention, Permit, Place, Unreceived, lease_token};
+use crate::work::{App, Shared};
 
 /// The longest wait: proxies give up after 60 s, and the server takes some time itself.
 const MAX_WAIT_MS: u64 = 50_000;
@@ -117,7 +118,12 @@ impl Claim {
     fn check(self, app: &App, caller: &Principal, queue: &str) -> Result<Request, Problem> {
         self.check_ranges()?;
         let token = match self.claim_id {
-            Some(id) => Some(lease_token(&app.gate.signing_key()?, caller, queue, &id)),
+            Some(id) => Some(lease_token(
+                &app.edge.gate.signing_key()?,
+                caller,
+                queue,
+                &id,
+            )),
             None => None,
         };
         Ok(Request {
@@ -139,13 +145,12 @@ impl Claim {
     post,
     path = "/v1/queues/{queue}/claims",
     tag = "consumers",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Option<Claim>,
     responses(
         (status = 200, description = "The deliveries", body = Grant),
         (status = 204, description = "No message was due"),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 async fn claim_messages(
@@ -155,23 +160,68 @@ async fn claim_messages(
     parts: Parts,
     JsonBody(claim): JsonBody<Claim>,
 ) -> Result<Response, Problem> {
-    let request = claim.check(&app, &caller, name.as_str())?;
-    let permit = app.claims.begin(&app.meters.claims)?;
+    let admitted = admit(&app, &caller, &name, claim).await?;
+    let pulled = pull(&app, admitted).await?;
+    answer(&app, &parts, &name, pulled)
+}
+
+/// A claim that may wait for messages.
+struct Admitted {
+    request: Request,
+    queue: Queue,
+    puller: Puller,
+    /// What the claim uses until its end.
+    kept: (Permit, Attention),
+}
+
+/// What a claim was granted.
+struct Pulled {
+    queue: Queue,
+    deliveries: Vec<Delivery>,
+    /// How many more its lease holds, if an earlier call with its `claim_id` was granted them.
+    more: Option<u64>,
+    has_id: bool,
+}
+
+/// Checks the values of the claim, and takes its room and its part of the node.
+async fn admit(
+    app: &App,
+    caller: &Principal,
+    name: &QueueName,
+    claim: Claim,
+) -> Result<Admitted, Problem> {
+    let request = claim.check(app, caller, name.as_str())?;
+    let permit = app.claims.begin(&app.edge.meters.claims)?;
     let queue = match app.claims.attended.knows(name.as_str()) {
         true => app.client.queue(name.as_str())?,
-        false => app.existing(&name).await?,
+        false => app.existing(name).await?,
     };
     let attention = app.claims.attended.attention(name.as_str())?;
-    let puller = attention.puller(&queue).await?;
+    Ok(Admitted {
+        puller: attention.puller(&queue).await?,
+        request,
+        queue,
+        kept: (permit, attention),
+    })
+}
+
+/// Waits for messages, or reads what an earlier call with the same `claim_id` was granted.
+async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
+    let Admitted {
+        request,
+        queue,
+        puller,
+        kept,
+    } = admitted;
     let pulled = match request.token {
         // A caller that disconnects drops the pull, and the library releases what it was granted.
         None => {
-            let end = over(request.wait, app.life.stopping().clone());
-            pull(puller, request, end, (permit, attention)).await
+            let end = over(request.wait, app.edge.life.stopping().clone());
+            pull_until(puller, request, end, kept).await
         }
         Some(token) => {
             let place = app.claims.turns.join(token);
-            repeatable(&app, puller, request, place, (permit, attention)).await?
+            repeatable(app, puller, request, place, kept).await?
         }
     };
     let (deliveries, more) = match pulled {
@@ -186,20 +236,30 @@ async fn claim_messages(
             return Err(error.into());
         }
     };
-    let is_repeated = more.is_some();
-    if deliveries.is_empty() {
+    Ok(Pulled {
+        queue,
+        deliveries,
+        more,
+        has_id: request.token.is_some(),
+    })
+}
+
+/// Answers with the deliveries, unless the caller has lost access. Those that nobody receives are
+/// released, but for those that the same call can answer again.
+fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<Response, Problem> {
+    if pulled.deliveries.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     // The caller may have lost access meanwhile.
-    let access = app.gate.principal(&parts).and_then(|now| {
+    let access = app.edge.gate.principal(parts).and_then(|now| {
         check_right(&now, Right::Consume)?;
-        app.allow(&now, name.as_str())
+        app.edge.allow(&now, name.as_str())
     });
     // What the same call can answer again stays leased: released now, it could be handed out twice. A
     // caller without access cannot repeat the call, but an earlier answer may have arrived.
     let can_repeat = access.as_ref().err().is_none_or(Problem::is_retryable);
-    let is_kept = request.token.is_some() && (is_repeated || can_repeat);
-    let unreceived = Unreceived::new(&queue, &deliveries, &app.claims.tasks);
+    let is_kept = pulled.has_id && (pulled.more.is_some() || can_repeat);
+    let unreceived = Unreceived::new(&pulled.queue, &pulled.deliveries, &app.claims.tasks);
     let unreceived = match is_kept {
         true => {
             unreceived.received();
@@ -208,7 +268,7 @@ async fn claim_messages(
         false => Some(unreceived),
     };
     access?;
-    let grant = answer::Encoded::new(deliveries, more, &app.bodies)?;
+    let grant = answer::Encoded::new(pulled.deliveries, pulled.more, &app.edge.bodies)?;
     let outbox = parts.extensions.get::<Outbox>().cloned();
     Ok(grant.into_response(unreceived, outbox))
 }
@@ -222,7 +282,7 @@ async fn over(wait: Duration, stopped: CancellationToken) {
 }
 
 /// Pulls. What the claim uses is kept until its end.
-async fn pull<T>(
+async fn pull_until<T>(
     puller: Puller,
     request: Request,
     end: impl Future<Output = ()>,
@@ -244,7 +304,7 @@ async fn repeatable(
     place: Place,
     kept: (Permit, Attention),
 ) -> Result<Result<Vec<Delivery>, Error>, Problem> {
-    let gone = app.life.stopping().child_token();
+    let gone = app.edge.life.stopping().child_token();
     let _at_drop = gone.clone().drop_guard();
     let pull = async move {
         let mut end = pin!(over(request.wait, gone));
@@ -253,7 +313,7 @@ async fn repeatable(
             turn = place.turn() => turn,
             () = &mut end => return Ok(Vec::new()),
         };
-        pull(puller, request, end, kept).await
+        pull_until(puller, request, end, kept).await
     };
     app.claims.tasks.spawn(pull).await.map_err(|_| {
         let detail = "the claim panicked; the log of the server has the reason";

@@ -6,15 +6,15 @@ use dueq::{Cancelled, Due, Requeued, Rescheduled, Retried, RunNow, State as Mess
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::{App, Shared};
-use crate::body::JsonBody;
-use crate::path::Query;
-use crate::path::{MessageId, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::absent;
-use crate::routes::messages::fields::Id;
+use crate::edge::body::JsonBody;
+use crate::edge::path::Query;
+use crate::edge::path::{MessageId, QueueName};
+use crate::edge::problem::{Code, Problem};
+use crate::routes::messages::payload::absent;
 use crate::routes::messages::reader::Reader;
 use crate::routes::timing::Timing;
+use crate::wire::messages::Id;
+use crate::work::{App, Shared};
 
 /// The new due time: `delay` or `at`, and `within`; or `run_now`.
 #[derive(Deserialize, ToSchema)]
@@ -76,16 +76,12 @@ fn changed(id: &MessageId, outcome: &'static str, due_ms: Option<u64>) -> Json<C
     patch,
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-    ),
     request_body = Change,
     responses(
         (status = 200, body = Changed),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "It is leased or dead, or due at another time than expected", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 409, description = "It is leased or dead, or due at another time than expected"),
+        (status = 504),
     )
 )]
 pub(super) async fn change_message(
@@ -168,16 +164,12 @@ pub(super) struct Cancel {
     delete,
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-        Cancel,
-    ),
+    params(Cancel),
     responses(
         (status = 200, body = Changed),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "It is leased, or it is dead and `dead` is not true", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 409, description = "It is leased, or it is dead and `dead` is not true"),
+        (status = 504),
     )
 )]
 pub(super) async fn cancel_message(
@@ -217,16 +209,12 @@ pub(super) async fn cancel_message(
     post,
     path = "/v1/queues/{queue}/messages/{id}/requeue",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, body = Changed),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "It is not dead", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 409, description = "It is not dead"),
+        (status = 504),
+        (status = 507),
     )
 )]
 pub(super) async fn requeue_message(
@@ -260,16 +248,12 @@ pub(super) struct EndLease {
     post,
     path = "/v1/queues/{queue}/messages/{id}/end-lease",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-    ),
     request_body = EndLease,
     responses(
         (status = 200, body = Changed),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "It has no lease of this name, or no more", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 409, description = "It has no lease of this name, or no more"),
+        (status = 504),
     )
 )]
 pub(super) async fn end_lease(

@@ -3,8 +3,8 @@
 use axum::http::Uri;
 use dueq::{Cursor, State};
 
-use crate::path::Query;
-use crate::problem::Problem;
+use crate::edge::path::Query;
+use crate::edge::problem::Problem;
 use crate::routes::messages::cursor::Of;
 use crate::routes::messages::lines::Lines;
 use crate::routes::messages::list::List;

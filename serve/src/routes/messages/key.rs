@@ -7,8 +7,8 @@ use dueq::{Message, Pushed, Queue, Receipt, Stored};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
-use crate::auth::Principal;
-use crate::problem::{Code, Problem};
+use crate::edge::auth::Principal;
+use crate::edge::problem::{Code, Problem};
 
 const HEADER: &str = "idempotency-key";
 /// The longest key, in characters.
@@ -138,7 +138,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     use super::*;
-    use crate::auth::Via;
+    use crate::edge::auth::Via;
 
     fn read(values: &[&[u8]], name: &str, via: Via) -> Result<Option<String>, Problem> {
         let mut headers = HeaderMap::new();

@@ -3,17 +3,17 @@
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::path::QueueName;
-use crate::path::{Query, moment};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::path::QueueName;
+use crate::edge::path::{Query, moment};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::{self, quoted};
 use crate::routes::messages::cursor::Of;
-use crate::routes::messages::fields::{Id, Times};
-use crate::routes::paged::paged;
-use crate::shown::{self, quoted};
+use crate::wire::messages::{Id, ListedMessage, Messages, Times};
+use crate::wire::paged;
+use crate::work::Shared;
 
 /// The most messages of a page.
 const MAX_LIMIT: usize = 1_000;
@@ -73,31 +73,6 @@ impl From<StateName> for dueq::State {
     }
 }
 
-/// A page of messages in one state.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Messages {
-    messages: Vec<ListedMessage>,
-    /// The address of the next page; null at the end. The header `Link` has it too.
-    next: Option<String>,
-}
-
-/// A message of a list, without its payload.
-#[derive(Serialize, ToSchema)]
-struct ListedMessage {
-    #[serde(flatten)]
-    id: Id,
-    #[serde(flatten)]
-    times: Times,
-    /// How often a handler failed.
-    failures: u32,
-    /// How often a lease ran out.
-    crashes: u32,
-    /// The first line of what the last failure or burial said; empty if there was none.
-    error: String,
-    /// The address of the message.
-    href: String,
-}
-
 /// List messages
 ///
 /// Those in one state, in the order of their times, without payloads. A message that enters or leaves
@@ -107,14 +82,11 @@ struct ListedMessage {
     get,
     path = "/v1/queues/{queue}/messages",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        List,
-    ),
+    params(List),
     responses(
         (status = 200, body = Messages, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`"))),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 pub(super) async fn list_messages(

@@ -4,7 +4,6 @@ mod change;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod checks;
 mod cursor;
-mod fields;
 mod key;
 mod lines;
 mod list;
@@ -19,16 +18,10 @@ mod tally;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::{App, Shared};
-use crate::path::{MessageId, QueueName};
-use crate::problem::{Code, Problem};
-use crate::shown::quoted;
+use crate::work::Shared;
 
-pub(super) use fields::Payload;
-pub(super) use fields::PushedMessage;
 pub(super) use reader::{MAX_BYTES, Reader, unread};
 pub(super) use schema::NewMessage;
-pub(crate) use tally::Summary;
 
 /// Lists and messages. Payloads are left out for callers who may not read them.
 pub(super) fn reads() -> Vec<UtoipaMethodRouter<Shared>> {
@@ -55,24 +48,4 @@ pub(super) fn changes() -> Vec<UtoipaMethodRouter<Shared>> {
 /// Dead messages become due again.
 pub(super) fn revivals() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(change::requeue_message), routes!(change::end_lease)]
-}
-
-/// The problem of an id that the queue does not hold: says how its message ended, if the queue
-/// remembers it, and whether there is a queue at all.
-async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
-    let known = async {
-        let queue = app.existing(name).await?;
-        Ok::<_, Problem>(queue.outcome(id.as_bytes()).await?)
-    };
-    let outcome = match known.await {
-        Ok(outcome) => outcome,
-        Err(problem) => return problem,
-    };
-    let (queue, id) = (quoted(name.as_str()), id.quoted());
-    let end = match outcome {
-        Some(outcome) => format!("the last one was {}", outcome.ended.as_str()),
-        None => "and remembers none".to_owned(),
-    };
-    let detail = format!("queue {queue} has no message {id}: {end}");
-    Problem::new(Code::NoSuchMessage, detail).ended(outcome)
 }

@@ -14,13 +14,13 @@ use http_body_util::Full;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::body::Reserved;
-use crate::path::{MessageId, Query, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::absent;
-use crate::routes::messages::fields::Shown;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::Reserved;
+use crate::edge::path::{MessageId, Query, QueueName};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
+use crate::wire::messages::Message;
+use crate::work::{App, Shared};
 
 /// A body that holds its share of the memory until it is sent.
 struct Held {
@@ -56,14 +56,10 @@ impl http_body::Body for Held {
     get,
     path = "/v1/queues/{queue}/messages/{id}/payload",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, description = "The payload", body = [u8], content_type = "application/octet-stream", headers(("Content-Disposition" = String, description = "`attachment`"))),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn download_payload(
@@ -76,7 +72,7 @@ pub(super) async fn download_payload(
     let Some(known) = queue.get_up_to(id.as_bytes(), 0).await? else {
         return Err(absent(&app, &name, &id).await);
     };
-    let mut reserved = app.bodies.none();
+    let mut reserved = app.edge.bodies.none();
     let length = usize::try_from(known.payload_bytes).unwrap_or(usize::MAX);
     reserved.grow(length)?;
     let Some(stored) = queue.get(id.as_bytes()).await? else {
@@ -121,15 +117,11 @@ pub(super) struct Read {
     get,
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
-        Read,
-    ),
+    params(Read),
     responses(
-        (status = 200, body = Shown),
-        (status = 404, description = "The queue, or the message, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 200, body = Message),
+        (status = 404, description = "The queue, or the message, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn read_message(
@@ -138,7 +130,7 @@ pub(super) async fn read_message(
     name: QueueName,
     id: MessageId,
     Query(read): Query<Read>,
-) -> Result<Json<Shown>, Problem> {
+) -> Result<Json<Message>, Problem> {
     let most = read.payload_bytes.unwrap_or(PAYLOAD_BYTES);
     if most > MAX_PAYLOAD_BYTES {
         let detail = format!("payload_bytes: {most} are more than {MAX_PAYLOAD_BYTES}");
@@ -147,13 +139,33 @@ pub(super) async fn read_message(
     let is_withheld = !caller.has(Right::ReadPayload);
     let most = if is_withheld { 0 } else { most };
     // A long payload takes its share of the memory for bodies.
-    let mut memory = app.bodies.none();
+    let mut memory = app.edge.bodies.none();
     if most > PAYLOAD_BYTES {
         memory.grow(most)?;
     }
     let queue = app.client.queue(name.as_str())?;
     match queue.get_up_to(id.as_bytes(), most).await? {
-        Some(stored) => Ok(Json(Shown::new(id.as_bytes(), stored, is_withheld))),
+        Some(stored) => Ok(Json(Message::new(id.as_bytes(), stored, is_withheld))),
         None => Err(absent(&app, &name, &id).await),
     }
+}
+
+/// The problem of an id that the queue does not hold: says how its message ended, if the queue
+/// remembers it, and whether there is a queue at all.
+pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
+    let known = async {
+        let queue = app.existing(name).await?;
+        Ok::<_, Problem>(queue.outcome(id.as_bytes()).await?)
+    };
+    let outcome = match known.await {
+        Ok(outcome) => outcome,
+        Err(problem) => return problem,
+    };
+    let (queue, id) = (quoted(name.as_str()), id.quoted());
+    let end = match outcome {
+        Some(outcome) => format!("the last one was {}", outcome.ended.as_str()),
+        None => "and remembers none".to_owned(),
+    };
+    let detail = format!("queue {queue} has no message {id}: {end}");
+    Problem::new(Code::NoSuchMessage, detail).ended(outcome)
 }

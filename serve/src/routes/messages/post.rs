@@ -13,20 +13,20 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::app::App;
-use crate::app::Shared;
-use crate::auth::Principal;
-use crate::body::{Bounded, media_type, parse_json, whole};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::fields::PushedMessage;
+use crate::edge::auth::Principal;
+use crate::edge::body::{Bounded, media_type, parse_json, whole};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::messages::key::{Fingerprint, Key, push_many};
 use crate::routes::messages::push::{Only, push_one};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessages;
 use crate::routes::messages::stream::push_lines;
 use crate::routes::messages::tally::{Reason, Sent, Summary, Tally};
-use crate::shown::quoted;
+use crate::wire::messages::PushedMessage;
+use crate::work::App;
+use crate::work::Shared;
 
 /// How many messages a JSON body has at most.
 const MAX_MESSAGES: usize = 1_000;
@@ -71,17 +71,16 @@ enum Outcome {
     path = "/v1/queues/{queue}/messages",
     tag = "messages",
     params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
         ("Idempotency-Key" = Option<String>, Header, description = "Gives messages without an id one that is the same for the same key", min_length = 1, max_length = 200, pattern = "^[!-~]+$"),
     ),
     request_body(content((NewMessages = "application/json"), (String = "application/x-ndjson"))),
     responses(
         (status = 200, description = "What became of the messages; of one message, that the queue has, or had, one of this id", body = inline(Answered)),
         (status = 201, description = "The one message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
-        (status = 409, description = "`on_conflict` cannot change the one message: it is leased or dead", body = Document, content_type = "application/problem+json"),
-        (status = 422, description = "The queue has the one message of the `Idempotency-Key` with another payload", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "`on_conflict` cannot change the one message: it is leased or dead"),
+        (status = 422, description = "The queue has the one message of the `Idempotency-Key` with another payload"),
+        (status = 504),
+        (status = 507, description = "The queue or the memory of Redis is full"),
     )
 )]
 pub(super) async fn push_messages(
@@ -132,7 +131,7 @@ async fn json(
     body: Body,
     address: &str,
 ) -> Result<Response, Problem> {
-    let body = whole(&app.bodies, headers, body, MAX_BYTES).await?;
+    let body = whole(&app.edge.bodies, headers, body, MAX_BYTES).await?;
     let reader = Reader::new();
     // A list would be read as the fields of the probe.
     let is_list = body.bytes.trim_ascii_start().starts_with(b"[");

@@ -7,16 +7,16 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use dueq::{Message, OnConflict, Pushed};
 
-use crate::app::{App, Shared};
-use crate::body::{Whole, require_json, whole};
-use crate::path::{MessageId, QueueName};
-use crate::problem::{Code, Document, Problem};
+use crate::edge::body::{Whole, require_json, whole};
+use crate::edge::path::{MessageId, QueueName};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::declared::Tags;
-use crate::routes::messages::fields::PushedMessage;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::schema::NewMessage;
-use crate::shown::quoted;
+use crate::wire::messages::PushedMessage;
+use crate::work::{App, Shared};
 
 /// The JSON of a message, not yet read.
 pub(super) struct MessageBody(Whole);
@@ -27,7 +27,7 @@ impl FromRequest<Shared> for MessageBody {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }
@@ -41,18 +41,16 @@ impl FromRequest<Shared> for MessageBody {
     path = "/v1/queues/{queue}/messages/{id}",
     tag = "messages",
     params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("id" = String, Path, description = "The id, percent-encoded, or `~` and its base64url"),
         ("If-None-Match" = Option<String>, Header, description = "`*`: only if the queue has no message of this id", pattern = "^\\*$"),
     ),
     request_body = NewMessage,
     responses(
         (status = 200, description = "The queue has, or had, a message of this id", body = PushedMessage),
         (status = 201, description = "The message is stored", body = PushedMessage, headers(("Location" = String, description = "The address of the message"))),
-        (status = 409, description = "`on_conflict` cannot change the message: it is leased or dead", body = Document, content_type = "application/problem+json"),
-        (status = 412, description = "The queue has a message of this id, and `If-None-Match` asks for none", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The queue or the memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "`on_conflict` cannot change the message: it is leased or dead"),
+        (status = 412, description = "The queue has a message of this id, and `If-None-Match` asks for none"),
+        (status = 504),
+        (status = 507, description = "The queue or the memory of Redis is full"),
     )
 )]
 pub(super) async fn push_message(

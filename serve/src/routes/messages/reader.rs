@@ -9,8 +9,8 @@ use dueq_input::Defaults;
 use jiff::Timestamp;
 use tokio::sync::OnceCell;
 
-use crate::body::code_of;
-use crate::problem::{Code, Problem};
+use crate::edge::body::code_of;
+use crate::edge::problem::{Code, Problem};
 
 /// The longest message in JSON: a payload of 16 MiB fits in base64.
 pub(in crate::routes) const MAX_BYTES: usize = 24 << 20;

@@ -8,13 +8,13 @@ use dueq::{Applied, Message, Queue, Receipt};
 use http_body_util::BodyExt;
 use tokio::task::{JoinError, JoinHandle};
 
-use crate::app::App;
-use crate::body::{Reserved, unread as unread_body};
-use crate::problem::{Code, Problem};
+use crate::edge::body::{Reserved, unread as unread_body};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::key::{Key, push_many};
 use crate::routes::messages::lines::{Line, Lines};
 use crate::routes::messages::reader::{MAX_BYTES, Reader, unread};
 use crate::routes::messages::tally::{Sent, Summary, Tally};
+use crate::work::App;
 
 /// While Redis stores one batch, the next is sent already.
 const IN_FLIGHT: usize = 2;
@@ -65,7 +65,7 @@ pub(super) async fn push_lines(
         messages: Vec::new(),
         bytes: 0,
         last_line: 0,
-        reserved: app.bodies.none(),
+        reserved: app.edge.bodies.none(),
         flights: VecDeque::new(),
         tally: Tally::default(),
     };

@@ -4,7 +4,7 @@ use dueq::{Applied, OnConflict, Pushed, Receipt};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problem::Problem;
+use crate::edge::problem::Problem;
 use crate::routes::messages::key::Fingerprint;
 use crate::routes::messages::push::unchanged;
 
@@ -53,7 +53,7 @@ impl Reason {
         let (code, detail) = problem.reason();
         Self {
             code,
-            detail: crate::shown::shown(detail),
+            detail: crate::edge::shown::shown(detail),
         }
     }
 }
@@ -155,6 +155,6 @@ impl Tally {
             0 => problem.applied,
             _ => Applied::Yes,
         };
-        Err(problem.applied(applied).pushed(summary))
+        Err(problem.applied(applied).with("pushed", &summary))
     }
 }

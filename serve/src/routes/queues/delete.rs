@@ -8,11 +8,11 @@ use dueq::Deleted;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::app::Shared;
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::declared::Tags;
-use crate::shown::quoted;
+use crate::work::Shared;
 
 /// What was done.
 #[derive(Serialize, ToSchema)]
@@ -33,15 +33,14 @@ pub(super) struct QueueDeleted {
     path = "/v1/queues/{queue}",
     tag = "queues",
     params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
         ("If-Match" = String, Header, description = "The `ETag` of the queue, or `*` for whichever there is", pattern = "^(\\*|\"[!#-+.-~-]+\")$"),
     ),
     responses(
         (status = 200, body = QueueDeleted),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 412, description = "The queue is not the one of `If-Match`", body = Document, content_type = "application/problem+json"),
-        (status = 428, description = "`If-Match` is missing", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 412, description = "The queue is not the one of `If-Match`"),
+        (status = 428, description = "`If-Match` is missing"),
+        (status = 504),
     )
 )]
 pub(super) async fn delete_queue(

@@ -8,13 +8,13 @@ use dueq::{Queue, Schedule, ScheduleChanges};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::body::{Whole, code_of, require_json, whole};
-use crate::path::Query;
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::ScheduleOutcome;
+use crate::edge::body::{Whole, code_of, require_json, whole};
+use crate::edge::path::Query;
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
+use crate::routes::schedules::outcome::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedules;
+use crate::work::Shared;
 
 /// The most bytes of a body. The audit log reads no longer one.
 const MAX_BYTES: usize = 1 << 20;
@@ -30,7 +30,7 @@ impl FromRequest<Shared> for ScheduleBody {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }
@@ -113,16 +113,13 @@ pub(super) struct AppliedSchedules {
     post,
     path = "/v1/queues/{queue}/schedules",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Options,
-    ),
+    params(Options),
     request_body = NewSchedules,
     responses(
         (status = 200, body = AppliedSchedules),
-        (status = 409, description = "A newer revision has declared the set, a schedule belongs to another set, or live workers are too old", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "A newer revision has declared the set, a schedule belongs to another set, or live workers are too old"),
+        (status = 504),
+        (status = 507),
     )
 )]
 pub(super) async fn apply_schedules(

@@ -5,11 +5,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use dueq::{Applied, ScheduleHandle, Triggered};
 
-use crate::app::{App, Shared};
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::{ScheduleOutcome, absent};
-use crate::shown::quoted;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
+use crate::routes::schedules::outcome::{ScheduleOutcome, absent};
+use crate::work::{App, Shared};
 
 fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleHandle, Problem> {
     Ok(app.client.queue(queue.as_str())?.schedule(name.as_str()))
@@ -22,14 +22,10 @@ fn handle(app: &App, queue: &QueueName, name: &ScheduleName) -> Result<ScheduleH
     put,
     path = "/v1/queues/{queue}/schedules/{name}/pause",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, body = ScheduleOutcome),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn pause_schedule(
@@ -50,14 +46,10 @@ pub(super) async fn pause_schedule(
     delete,
     path = "/v1/queues/{queue}/schedules/{name}/pause",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, body = ScheduleOutcome),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn resume_schedule(
@@ -78,14 +70,10 @@ pub(super) async fn resume_schedule(
     delete,
     path = "/v1/queues/{queue}/schedules/{name}",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, body = ScheduleOutcome),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn remove_schedule(
@@ -108,17 +96,13 @@ pub(super) async fn remove_schedule(
     post,
     path = "/v1/queues/{queue}/schedules/{name}/trigger",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-    ),
     responses(
         (status = 200, description = "The queue had a tick of this millisecond", body = ScheduleOutcome),
         (status = 201, description = "The tick is made", body = ScheduleOutcome),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 409, description = "An earlier tick waits or runs, and the schedule says `skip`", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 409, description = "An earlier tick waits or runs, and the schedule says `skip`"),
+        (status = 504),
+        (status = 507),
     )
 )]
 pub(super) async fn trigger_schedule(

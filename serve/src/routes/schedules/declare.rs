@@ -11,14 +11,14 @@ use dueq::Applied;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::app::Shared;
-use crate::path::Query;
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::ScheduleOutcome;
+use crate::edge::path::Query;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
 use crate::routes::schedules::apply::{Declaring, ScheduleBody, outcomes};
+use crate::routes::schedules::outcome::ScheduleOutcome;
 use crate::routes::schedules::schema::NewSchedule;
-use crate::shown::quoted;
+use crate::work::Shared;
 
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -53,18 +53,14 @@ pub(super) struct Options {
     put,
     path = "/v1/queues/{queue}/schedules/{name}",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Options,
-    ),
+    params(Options),
     request_body = NewSchedule,
     responses(
         (status = 200, description = "The schedule is changed, or kept as it is; or this was a dry run", body = ScheduleOutcome),
         (status = 201, description = "The schedule is created", body = ScheduleOutcome, headers(("Location" = String, description = "The address of the schedule"))),
-        (status = 409, description = "It belongs to another set, a newer revision has declared the set, or live workers are too old", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The memory of Redis is full", body = Document, content_type = "application/problem+json"),
+        (status = 409, description = "It belongs to another set, a newer revision has declared the set, or live workers are too old"),
+        (status = 504),
+        (status = 507),
     )
 )]
 pub(super) async fn declare_schedule(

@@ -11,11 +11,11 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::path::{Query, moment};
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::schedules::absent;
+use crate::edge::path::{Query, moment};
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Problem};
+use crate::routes::schedules::outcome::absent;
+use crate::work::Shared;
 
 /// The most fires of a call.
 const MAX_COUNT: usize = 1_000;
@@ -86,15 +86,11 @@ struct ShownFire {
     get,
     path = "/v1/queues/{queue}/schedules/{name}/next",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Next,
-    ),
+    params(Next),
     responses(
         (status = 200, body = Fires),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn next_fires(

@@ -5,15 +5,15 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dueq::ScheduleCursor;
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use serde::Deserialize;
+use utoipa::IntoParams;
 
-use crate::app::Shared;
-use crate::path::{Query, QueueName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::paged::paged;
-use crate::routes::schedules::schema::Schedule;
-use crate::shown::quoted;
+use crate::edge::path::{Query, QueueName};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
+use crate::wire::paged;
+use crate::wire::schedules::{ListedSchedule, Schedule, Schedules};
+use crate::work::Shared;
 
 /// The most schedules of a page: Redis reads each of them.
 const MAX_LIMIT: usize = 200;
@@ -31,23 +31,6 @@ pub(super) struct Page {
     cursor: Option<String>,
 }
 
-/// A page of schedules, sorted by set and name.
-#[derive(Serialize, ToSchema)]
-pub(super) struct Schedules {
-    schedules: Vec<ListedSchedule>,
-    /// The address of the next page; null at the end. The header `Link` has it too.
-    next: Option<String>,
-}
-
-/// A schedule of a list, without its payload.
-#[derive(Serialize, ToSchema)]
-struct ListedSchedule {
-    #[serde(flatten)]
-    schedule: Schedule,
-    /// The address of the schedule.
-    href: String,
-}
-
 /// List schedules
 ///
 /// Of all sets, sorted by set and name, without payloads.
@@ -55,14 +38,11 @@ struct ListedSchedule {
     get,
     path = "/v1/queues/{queue}/schedules",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Page,
-    ),
+    params(Page),
     responses(
         (status = 200, body = Schedules, headers(("Link" = Option<String>, description = "The address of the next page, with `rel=\"next\"`"))),
-        (status = 404, description = "The queue does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404),
+        (status = 504),
     )
 )]
 pub(super) async fn list_schedules(

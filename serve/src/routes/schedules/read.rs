@@ -5,14 +5,14 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::path::Query;
-use crate::path::{QueueName, ScheduleName};
-use crate::problem::{Code, Document, Problem};
-use crate::routes::messages::Payload;
-use crate::routes::schedules::absent;
-use crate::routes::schedules::schema::Schedule;
+use crate::edge::auth::{Principal, Right};
+use crate::edge::path::Query;
+use crate::edge::path::{QueueName, ScheduleName};
+use crate::edge::problem::{Code, Problem};
+use crate::routes::schedules::outcome::absent;
+use crate::wire::messages::Payload;
+use crate::wire::schedules::Schedule;
+use crate::work::Shared;
 
 /// How many bytes of a payload are sent unless the caller asks for another number.
 const PAYLOAD_BYTES: usize = 64 << 10;
@@ -47,15 +47,11 @@ pub(super) struct WholeSchedule {
     get,
     path = "/v1/queues/{queue}/schedules/{name}",
     tag = "schedules",
-    params(
-        ("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        ("name" = String, Path, description = "The name, percent-encoded, or `~` and its base64url"),
-        Read,
-    ),
+    params(Read),
     responses(
         (status = 200, body = WholeSchedule),
-        (status = 404, description = "The queue, or the schedule, does not exist", body = Document, content_type = "application/problem+json"),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 404, description = "The queue, or the schedule, does not exist"),
+        (status = 504),
     )
 )]
 pub(super) async fn read_schedule(
@@ -75,7 +71,7 @@ pub(super) async fn read_schedule(
         return Err(absent(&app, &queue, &name).await);
     };
     // A long payload takes its share of the memory for bodies.
-    let mut memory = app.bodies.none();
+    let mut memory = app.edge.bodies.none();
     memory.grow(info.payload().len())?;
     let is_withheld = !caller.has(Right::ReadPayload);
     let all = info.payload();

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::body::parse_json;
-use crate::checks::check_problem;
+use crate::edge::body::parse_json;
+use crate::edge::problem::check_problem;
 use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::Settlement;
 use crate::routes::settlements::{Lists, MAX_ITEMS, only};

@@ -14,14 +14,14 @@ use utoipa::ToSchema;
 use utoipa_axum::router::UtoipaMethodRouter;
 use utoipa_axum::routes;
 
-use crate::app::Shared;
-use crate::auth::{Principal, Right};
-use crate::body::{Bounded, Whole, parse_json, require_json, whole};
-use crate::path::QueueName;
-use crate::problem::{Code, Document, Problem};
+use crate::edge::auth::{Principal, Right};
+use crate::edge::body::{Bounded, Whole, parse_json, require_json, whole};
+use crate::edge::path::QueueName;
+use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::{MAX_BYTES, Reader};
 use crate::routes::settlements::settlement::Extension;
 use crate::routes::settlements::settlement::{Asked, Settlement};
+use crate::work::Shared;
 
 pub(crate) use outcome::Settlements;
 pub(super) use settlement::ACTIONS;
@@ -42,7 +42,7 @@ impl FromRequest<Shared> for Items {
     async fn from_request(request: Request, app: &Shared) -> Result<Self, Problem> {
         let (parts, body) = request.into_parts();
         require_json(&parts.headers)?;
-        let whole = whole(&app.bodies, &parts.headers, body, MAX_BYTES).await?;
+        let whole = whole(&app.edge.bodies, &parts.headers, body, MAX_BYTES).await?;
         Ok(Self(whole))
     }
 }
@@ -111,12 +111,11 @@ struct Extend {
     post,
     path = "/v1/queues/{queue}/settlements",
     tag = "consumers",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Settle,
     responses(
         (status = 200, description = "What became of each, in their order", body = Settlements),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
-        (status = 507, description = "The queue or the memory of Redis is full, so that nothing can follow a delivery", body = Document, content_type = "application/problem+json"),
+        (status = 504),
+        (status = 507, description = "The queue or the memory of Redis is full, so that nothing can follow a delivery"),
     )
 )]
 async fn settle_deliveries(
@@ -152,11 +151,10 @@ async fn settle_deliveries(
     post,
     path = "/v1/queues/{queue}/extensions",
     tag = "consumers",
-    params(("queue" = String, Path, description = "The name, percent-encoded, or `~` and its base64url")),
     request_body = Extend,
     responses(
         (status = 200, description = "What became of each, in their order", body = Settlements),
-        (status = 504, description = "Redis did not answer in time", body = Document, content_type = "application/problem+json"),
+        (status = 504),
     )
 )]
 async fn extend_deliveries(

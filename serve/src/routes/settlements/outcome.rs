@@ -4,9 +4,9 @@ use dueq::{Applied, Error, ErrorKind, Extended, Followed, Retried, Settled, Snoo
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::problem::Problem;
-use crate::routes::messages::PushedMessage;
-use crate::shown::shown;
+use crate::edge::problem::Problem;
+use crate::edge::shown::shown;
+use crate::wire::messages::PushedMessage;
 
 /// What became of the deliveries of a request.
 #[derive(Debug, Clone, Default, Serialize, ToSchema)]
@@ -250,6 +250,6 @@ impl Tally {
             0 => problem.applied,
             _ => Applied::Yes,
         };
-        Err(problem.applied(applied).settled(settlements))
+        Err(problem.applied(applied).with("settled", &settlements))
     }
 }

@@ -6,8 +6,8 @@ use dueq::{Applied, DeliveryHandle, Error, Queue, RemoteDelivery};
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 
-use crate::body::Whole;
-use crate::problem::{Code, Problem};
+use crate::edge::body::Whole;
+use crate::edge::problem::{Code, Problem};
 use crate::routes::settlements::outcome::{Ended, Outcome, Settlements, Tally};
 use crate::routes::settlements::settlement::Extended;
 use crate::routes::settlements::settlement::{Asked, Step};

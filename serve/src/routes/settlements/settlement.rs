@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::body::{Bounded, parse_json};
-use crate::problem::{Code, Problem};
+use crate::edge::body::{Bounded, parse_json};
+use crate::edge::problem::{Code, Problem};
 use crate::routes::messages::{NewMessage, Reader, unread};
 use crate::routes::timing::Timing;
 

@@ -88,7 +88,7 @@ async fn removed_token_ends_its_sessions() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn logout_ends_copies_of_the_cookie_too() -> Result<()> {
+async fn logout_ends_copies_of_the_cookie() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let site = "Sec-Fetch-Site: same-origin";
     for (name, logout, status) in [

@@ -62,7 +62,7 @@ async fn callers_and_queues_do_not_share_claims() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn extended_delivery_is_not_among_the_repeated() -> Result<()> {
+async fn repeated_claim_omits_extended_deliveries() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.client.queue("orders")?;
     let messages = ["1", "2", "3"].map(|id| Message::new("x").id(id).due(LIMIT));

@@ -166,7 +166,7 @@ async fn actions_move_requeue_and_remove_and_twice_is_harmless() -> Result<()> {
 }
 
 #[tokio::test]
-async fn unknown_ids_and_withheld_payloads_are_said() -> Result<()> {
+async fn message_page_names_unknown_ids_and_withheld_payloads() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let queue = instance.queue("orders").await?;
     queue.push("secret text").id("2").due(HOUR).await?;

@@ -28,7 +28,7 @@ async fn troubled(instance: &Instance) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_is_first_and_rows_say_what_is_known() -> Result<()> {
+async fn queues_page_lists_troubled_queues_first() -> Result<()> {
     let instance = Instance::open().await?;
     troubled(&instance).await?;
     let is_known = |page: &str| rows(page).len() == 4 && !page.contains("…");

@@ -109,7 +109,7 @@ async fn other_targets_of_the_request_line_are_refused() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_http_is_answered_at_once() -> Result<()> {
+async fn non_http_bytes_get_an_answer_at_once() -> Result<()> {
     let instance = Instance::open().await?;
     // They have no empty line: a server that waits for it answers after 10 s, or never.
     for bytes in [

@@ -130,7 +130,7 @@ async fn canary_that_nobody_settles_stops_the_requeue() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn canary_larger_than_what_is_dead_is_all() -> Result<()> {
+async fn canary_above_the_number_of_dead_takes_all() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, _) = dead(&instance, 3).await?;
     let (address, _) = begun(&instance, body(100, 600_000)).await?;

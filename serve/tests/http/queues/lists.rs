@@ -1,4 +1,4 @@
-//! The list of queues with their counts.
+//! The list of queues with their counts, and both spellings of their names.
 
 use std::time::{Duration, Instant};
 
@@ -59,7 +59,7 @@ async fn first_list_has_the_counts_of_all_queues() -> Result<()> {
 
 /// A list and a search are complete as of the beginning of the last scan.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_complete_lacks_no_queue_that_is_old_enough() -> Result<()> {
+async fn complete_list_has_every_queue_older_than_its_names() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("q-0").await?;
     list_until(&instance, |list| list["complete"] == true).await?;
@@ -249,6 +249,29 @@ async fn wait_for_counts_is_bounded_and_kept_in_the_next_page() -> Result<()> {
         let line = format!("GET /v1/queues?wait_ms={wait}");
         let answer = instance.call(&line).await?;
         assert_refused!(&answer, 400, "invalid_input", "{wait}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_valid_name_has_two_spellings() -> Result<()> {
+    let instance = Instance::open().await?;
+    for (name, percent, base64) in [
+        ("orders", "orders", "~b3JkZXJz"),
+        ("a b?#%~", "a%20b%3F%23%25%7E", "~YSBiPyMlfg"),
+        ("f\u{fc}r", "f%C3%BCr", "~ZsO8cg"),
+        ("~x", "%7Ex", "~fng"),
+    ] {
+        instance.queue(name).await?;
+        for segment in [percent, base64] {
+            let answer = instance.call(&format!("GET /v1/queues/{segment}")).await?;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let stats = answer.json()?;
+            assert_eq!(
+                (stats["queue"].as_str(), stats["scheduled"].as_u64()),
+                (Some(name), Some(1))
+            );
+        }
     }
     Ok(())
 }

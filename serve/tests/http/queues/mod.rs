@@ -7,5 +7,4 @@ mod history;
 mod limits;
 pub(crate) mod lists;
 mod metrics;
-mod names;
 mod observe;

@@ -191,7 +191,7 @@ async fn stream_has_an_event_for_each_change_and_ends_at_the_stop() -> Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stream_needs_own_valid_queues() -> Result<()> {
+async fn event_stream_refuses_invalid_and_foreign_queues() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let many = vec!["q"; 21].join(",");
     for queues in [

@@ -2,5 +2,6 @@
 
 mod clock_changes;
 mod oracle;
+mod pattern;
 mod refusals;
 mod text;

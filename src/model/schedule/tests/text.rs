@@ -62,7 +62,7 @@ fn a_list_says_whether_it_is_the_end() {
 }
 
 #[test]
-fn jitter_is_that_of_the_scripts() {
+fn jitter_equals_the_jitter_of_the_scripts() {
     // redis-cli eval "return tonumber(string.sub(redis.sha1hex('sync@3600000'), 1, 8), 16) % 60000" 0
     let sync = Schedule::every(Duration::from_secs(3_600)).name("sync");
     let fire = sync.jitter(Duration::from_secs(60)).fire_at(3_600_000);

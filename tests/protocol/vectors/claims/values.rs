@@ -3,20 +3,11 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::frozen;
+use crate::model::repairs::PARTS;
 use crate::queue::{HOUR, Queue, SECOND, T0, keys_of, token};
 use crate::reply::{Text, words};
 use crate::state::State;
 use crate::vectors::expect;
-
-const PARTS: [&str; 7] = [
-    "ready",
-    "leases",
-    "claims",
-    "messages",
-    "scheduled",
-    "dead",
-    "attrs",
-];
 
 /// `a` and `b` under one lease, `a` with a window of an hour.
 fn claimed() -> Result<Queue> {

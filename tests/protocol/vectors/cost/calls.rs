@@ -5,6 +5,7 @@ pub(crate) mod counts;
 
 use counts::*;
 
+use crate::model::repairs::PARTS;
 use crate::queue::{HOUR, T0};
 use crate::reply::{Text, words};
 use crate::state::lease_name;
@@ -96,18 +97,10 @@ pub(crate) fn calls(verb: &str, stock: &mut Stock) -> Option<Vec<Call>> {
                 ("remove", T0, with("remove", &others)),
             ]
         }
-        "audit" => [
-            "ready",
-            "leases",
-            "claims",
-            "messages",
-            "scheduled",
-            "dead",
-            "attrs",
-        ]
-        .into_iter()
-        .map(|part| (part, T0, words![part, 0, AUDIT as u64, ""]))
-        .collect(),
+        "audit" => PARTS
+            .into_iter()
+            .map(|part| (part, T0, words![part, 0, AUDIT as u64, ""]))
+            .collect(),
         "beat" => call(words!["node", "stay"]),
         "bury" => call(held(stock, many, &["why"])),
         "cancel" => {

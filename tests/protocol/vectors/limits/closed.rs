@@ -4,8 +4,8 @@ use anyhow::{Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Header, Text, words};
-use crate::vectors::expect;
 use crate::vectors::nodes::hints::Listener;
+use crate::vectors::{claimed, expect};
 
 const OPENS: u64 = T0 + 500;
 
@@ -125,16 +125,6 @@ fn busy() -> Result<Queue> {
     queue.push(T0, "later", T0, "")?;
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     Ok(queue)
-}
-
-fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
-    let token = queue.new_token();
-    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
-    reply
-        .deliveries()?
-        .iter()
-        .map(|[id, ..]| id.text())
-        .collect()
 }
 
 #[test]

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::queue::{Queue, SECOND, T0, token};
 use crate::reply::{Header, Text, words};
+use crate::vectors::claimed;
 use crate::vectors::nodes::hints::Listener;
 
 /// A queue with max_leased 1, `a` leased for 1 s and `b` due. It has no wake-up tokens.
@@ -21,16 +22,6 @@ fn full() -> Result<Queue> {
     ensure!(Header::of(&reply)?.head == -1, "{reply:?}");
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     Ok(queue)
-}
-
-fn claimed(queue: &mut Queue, now: u64, count: u64) -> Result<Vec<String>> {
-    let token = queue.new_token();
-    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
-    reply
-        .deliveries()?
-        .iter()
-        .map(|[id, ..]| id.text())
-        .collect()
 }
 
 fn stat(queue: &mut Queue, now: u64, name: &str) -> Result<i64> {

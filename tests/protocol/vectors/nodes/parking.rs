@@ -57,7 +57,7 @@ fn parked_until(queue: &mut Queue) -> Result<Option<u64>> {
 }
 
 #[test]
-fn a_parking_beat_is_one_transition_of_the_whole_state() -> Result<()> {
+fn parking_beat_changes_only_the_expected_fields() -> Result<()> {
     let mut queue = queue()?;
     let before = queue.state()?;
     ensure!(park(&mut queue, T0, "north", TEN_SECONDS)? == (true, 1, 0));

@@ -139,7 +139,7 @@ fn ranks_of_a_queue_without_a_map_elect_the_same_way() -> Result<()> {
 }
 
 #[test]
-fn a_parked_second_gives_way_too() -> Result<()> {
+fn parked_second_gives_the_lead_to_a_first() -> Result<()> {
     let mut queue = queue()?;
     let reply = queue.ok("beat", T0, words!["b", "second", 60_000])?;
     ensure!(reply.part(1)?.int()? == 1, "{reply:?}");

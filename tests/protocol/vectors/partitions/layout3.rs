@@ -7,7 +7,7 @@ use crate::model::check_structure;
 use crate::queue::{Queue, T0, keys_of, token};
 use crate::reply::{Header, Text, words};
 use crate::vectors::pushes::debounce::layout_3;
-use crate::vectors::{count, expect};
+use crate::vectors::{count, expect, verified};
 
 const NEXT: &str = "on_conflict=next";
 
@@ -29,13 +29,7 @@ fn configure_gives_a_queue_layout_3() -> Result<()> {
         })?;
     }
     check_structure(&queue.state()?, None)?;
-    ensure!(
-        queue
-            .ok("verify", T0, words![""])?
-            .part(1)?
-            .list()?
-            .is_empty()
-    );
+    ensure!(verified(&mut queue)?);
     Ok(())
 }
 
@@ -88,13 +82,7 @@ fn remap_keeps_layout_3() -> Result<()> {
         ensure!(meta(&mut queue, "layout")?.as_deref() == Some("3"));
         ensure!(meta(&mut queue, "map")?.is_some() == epoch.is_some());
         check_structure(&queue.state()?, None)?;
-        ensure!(
-            queue
-                .ok("verify", T0, words![""])?
-                .part(1)?
-                .list()?
-                .is_empty()
-        );
+        ensure!(verified(&mut queue)?);
     }
     Ok(())
 }

@@ -11,12 +11,9 @@ fn push(queue: &mut Queue, now: u64, id: &str, due: u64, options: &str) -> Resul
 }
 
 fn claimed(queue: &mut Queue, now: u64, count: u64, token: &Text) -> Result<Vec<String>> {
-    let reply = queue.ok("claim", now, words![count, token, SECOND])?;
-    reply
-        .deliveries()?
-        .iter()
-        .map(|[id, ..]| id.text())
-        .collect()
+    queue
+        .ok("claim", now, words![count, token, SECOND])?
+        .granted()
 }
 
 /// The value of a field that `get` shows; empty if the message is absent.

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 
+use crate::model::reads::COUNTERS;
 use crate::queue::{DAY, HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 use crate::vectors::{count, expect};
@@ -66,7 +67,7 @@ fn sums(counts: &[(usize, f64)]) -> Text {
 }
 
 #[test]
-fn a_first_report_is_one_transition_of_the_whole_state() -> Result<()> {
+fn first_report_changes_only_the_expected_fields() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay"])?;
     let before = queue.state()?;
@@ -267,7 +268,7 @@ fn fields_that_no_script_wrote_are_left_out_and_replaced() -> Result<()> {
 }
 
 #[test]
-fn leaving_and_parking_nodes_report_too() -> Result<()> {
+fn leaving_and_parking_nodes_report() -> Result<()> {
     let mut queue = queue()?;
     queue.ok("beat", T0, words!["a", "stay", 2_000, "0 1|"])?;
     let state = queue.state()?;
@@ -284,24 +285,7 @@ fn leaving_and_parking_nodes_report_too() -> Result<()> {
 fn a_record_has_every_counter_and_state() -> Result<()> {
     let mut queue = Queue::start()?;
     crate::vectors::seed(&mut queue)?;
-    let names = [
-        "pushed",
-        "claimed",
-        "acked",
-        "repeated",
-        "retried",
-        "released",
-        "crashed",
-        "died",
-        "cancelled",
-        "requeued",
-        "purged",
-        "trimmed",
-        "expired",
-        "throttled",
-        "snoozed",
-    ];
-    for (number, name) in names.into_iter().enumerate() {
+    for (number, name) in COUNTERS.into_iter().enumerate() {
         set(&mut queue, name, 100 + number as u64)?;
     }
     queue.push(T0, "late", T0, "")?;

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 
 use crate::model::check_structure;
+use crate::model::repairs::PARTS;
 use crate::queue::{Calls, Queue, SECOND, T0, token};
 use crate::reply::{Reply, Text, words};
 use crate::vectors::{drain, with_every_state};
@@ -11,15 +12,7 @@ use crate::vectors::{drain, with_every_state};
 pub(crate) fn findings(queue: &mut Queue, now: u64, repair: bool) -> Result<Vec<[String; 3]>> {
     let word = if repair { "1" } else { "" };
     let mut replies = vec![queue.ok("verify", now, words![word])?.part(1)?.clone()];
-    for part in [
-        "ready",
-        "leases",
-        "claims",
-        "messages",
-        "scheduled",
-        "dead",
-        "attrs",
-    ] {
+    for part in PARTS {
         let mut cursor = "0".to_owned();
         loop {
             let reply = queue.ok("audit", now, words![part, cursor, 2, word])?;

@@ -201,7 +201,7 @@ fn an_unusable_counter_is_found_and_reset() -> Result<()> {
 }
 
 #[test]
-fn calls_by_the_servers_clock_find_a_queue_for_tests() -> Result<()> {
+fn verify_without_a_test_clock_reports_a_test_queue() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("push", "", words!["", "a", "+3600000", "", ""])?;
     let verify = |queue: &mut Queue, now: &str, repair: &str| -> Result<Vec<Reply>> {

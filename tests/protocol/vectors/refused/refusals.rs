@@ -128,24 +128,14 @@ fn a_malformed_or_forbidden_time_is_refused() -> Result<()> {
             .collect(),
     )?;
 
+    let timed = || {
+        let verbs = SCRIPTS.iter();
+        verbs.map(|(verb, _)| with(verb, &T0.to_string())).collect()
+    };
     queue.command(words!["HDEL", "dueq:{q}:meta", "test"])?;
-    refused(
-        &mut queue,
-        "BADNOW",
-        SCRIPTS
-            .iter()
-            .map(|(verb, _)| with(verb, &T0.to_string()))
-            .collect(),
-    )?;
+    refused(&mut queue, "BADNOW", timed())?;
     queue.command(words!["FLUSHALL"])?;
-    refused(
-        &mut queue,
-        "BADNOW",
-        SCRIPTS
-            .iter()
-            .map(|(verb, _)| with(verb, &T0.to_string()))
-            .collect(),
-    )
+    refused(&mut queue, "BADNOW", timed())
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::model::check_structure;
 use crate::queue::{Queue, SECOND, T0, command, keys_of, role_of, token};
 use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS, VERBS};
-use crate::vectors::{declare, plausible, seed};
+use crate::vectors::{declare, plausible, seed, verified};
 
 const ROLES: [Role; 3] = [Role::Producer, Role::Consumer, Role::Operator];
 
@@ -201,13 +201,7 @@ fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
                 "{role:?} created a queue"
             );
             queue.ok("configure", T0, words!["max_attempts", 3])?;
-            ensure!(
-                queue
-                    .ok("verify", T0, words![""])?
-                    .part(1)?
-                    .list()?
-                    .is_empty()
-            );
+            ensure!(verified(&mut queue)?);
             check_structure(&queue.state()?, None)?;
         }
     }

@@ -110,7 +110,7 @@ fn fires_are_found_in_lists_of_numbers_of_any_length() -> Result<()> {
 }
 
 #[test]
-fn a_kept_schedule_is_not_judged() -> Result<()> {
+fn apply_of_a_stored_schedule_ignores_its_fire_list() -> Result<()> {
     let mut queue = Queue::start()?;
     let [name, spec, pattern, options, _, payload] = minutely("s", "missed=all overlap=skip")
         .try_into()

@@ -111,7 +111,7 @@ fn ticks_are_made_on_a_full_server_and_beyond_max_messages() -> Result<()> {
 }
 
 #[test]
-fn limits_of_a_queue_hold_for_ticks_too() -> Result<()> {
+fn limits_of_a_queue_hold_for_ticks() -> Result<()> {
     let mut queue = with("every=1000")?;
     declare(&mut queue, T0, &[every("t", "every=1000")])?;
     queue.ok("configure", T0, words!["max_leased", 1])?;

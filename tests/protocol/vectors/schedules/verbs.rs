@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 
 use crate::frozen;
+use crate::model::repairs::PARTS;
 use crate::queue::{HOUR, Queue, SECOND, T0, keys_of, token};
 use crate::reply::{Header, Text, words};
 use crate::state::State;
@@ -11,6 +12,7 @@ use crate::vectors::schedules::bounds::declare_many;
 use crate::vectors::schedules::declared::{
     apply, check, claim, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
 };
+use crate::vectors::verified;
 
 const FIRES: [u64; 3] = [T0 + 1_000, T0 + 2_500, T0 + 4_000];
 
@@ -241,18 +243,9 @@ fn ticks_are_messages_for_throttle_and_requeue() -> Result<()> {
 
 #[test]
 fn audit_and_verify_find_no_fault_and_repair_a_lost_timer() -> Result<()> {
-    let parts = [
-        "ready",
-        "leases",
-        "claims",
-        "messages",
-        "scheduled",
-        "dead",
-        "attrs",
-    ];
     let audit = |queue: &mut Queue, repair: &str| -> Result<usize> {
         let mut found = 0;
-        for part in parts {
+        for part in PARTS {
             let reply = queue.ok("audit", T0, words![part, 0, 1_000, repair])?;
             found += reply.part(3)?.list()?.len();
         }
@@ -262,13 +255,7 @@ fn audit_and_verify_find_no_fault_and_repair_a_lost_timer() -> Result<()> {
     declare(&mut queue, T0, &[cron("c", "", &[T0 + 1, T0 + HOUR])])?;
     queue.ok("promote", T0 + 1, words![9])?;
     ensure!(audit(&mut queue, "")? == 0);
-    ensure!(
-        queue
-            .ok("verify", T0, words![""])?
-            .part(1)?
-            .list()?
-            .is_empty()
-    );
+    ensure!(verified(&mut queue)?);
     for lose in [
         words!["ZREM", "dueq:{q}:scheduled", "\u{4}s"],
         words!["ZADD", "dueq:{q}:scheduled", "inf", "\u{4}s"],

@@ -10,31 +10,20 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::Shared;
-use crate::body::Reserved;
 use crate::dashboard::api::{Api, Failure};
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Page;
-use crate::dashboard::views::Answer;
-use crate::events::Unfold;
-use crate::problem::{Code, Problem};
-use crate::shown::moment;
+use crate::dashboard::views::answer::Answer;
+use crate::edge::body::Reserved;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::moment;
+use crate::wire::messages::Messages;
+use crate::work::Shared;
+use crate::work::events::Unfold;
 
 const PAGE: usize = 250;
-
-#[derive(Deserialize)]
-struct List {
-    messages: Vec<Listed>,
-    next: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    href: String,
-}
 
 /// Where the export is.
 struct Export {
@@ -93,7 +82,7 @@ impl Export {
         let Some(address) = self.next.take() else {
             return Ok(());
         };
-        let list: List = self.api.get(&address).await?;
+        let list: Messages = self.api.get(&address).await?;
         self.page = list
             .messages
             .into_iter()
@@ -153,7 +142,7 @@ impl Export {
         let mut message: Value = self.api.get(address).await?;
         if message["payload_truncated"] == true {
             let length = message["payload_bytes"].as_u64().unwrap_or_default();
-            let mut memory = self.app.bodies.none();
+            let mut memory = self.app.edge.bodies.none();
             // The payload, and twice its base64.
             memory.grow(usize::try_from(length.saturating_mul(4)).unwrap_or(usize::MAX))?;
             let payload = self.api.bytes(&format!("{address}/payload")).await?;

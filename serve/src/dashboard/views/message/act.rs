@@ -7,16 +7,17 @@ use axum::http::Method;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::{App, Shared};
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::undo::Cancelled;
-use crate::dashboard::views::{Answer, messages, see};
-use crate::path::MessageId;
-use crate::problem::{Code, Problem};
-use crate::shown::moment;
+use crate::dashboard::views::answer::{Answer, see};
+use crate::dashboard::views::messages;
+use crate::edge::path::MessageId;
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::moment;
+use crate::work::{App, Shared};
 
 /// What a call of `/v1` did.
 #[derive(Deserialize)]
@@ -72,7 +73,7 @@ pub(super) async fn act(
                 _ => "lease_ended",
             }
         }
-        Some("undo") => undo(&app, &page, &id, &address).await?,
+        Some("undo") => undo(&page, &id, &address).await?,
         _ => return Err(Problem::new(Code::InvalidInput, "the form names no known action").into()),
     };
     see(&page.base, &format!("{own}?did={did}"))
@@ -110,14 +111,14 @@ async fn cancel(
 ) -> Result<&'static str, Failure> {
     let caller = page.caller();
     let read = match caller.may_produce {
-        true => Some(Cancelled::read(&page.api, &app.bodies, address).await),
+        true => Some(Cancelled::read(&page.api, &app.edge.bodies, address).await),
         false => None,
     };
     let (queue, id) = (page.queue_name()?, id.as_bytes());
     // A second click: what the first one has kept stays, and can still be undone.
     if let Some(Err(failure)) = &read
         && failure.code() == "no_such_message"
-        && app.undo.is_by(queue, id, &caller.name, Instant::now())
+        && page.undo.is_by(queue, id, &caller.name, Instant::now())
     {
         return Ok("cancelled");
     }
@@ -129,7 +130,7 @@ async fn cancel(
         && message.due_ms().is_some()
     {
         let cancelled = (caller.name.as_str(), undo_ms);
-        app.undo
+        page.undo
             .keep((queue, id), cancelled, message, Instant::now());
     }
     Ok("cancelled")
@@ -137,13 +138,8 @@ async fn cancel(
 
 /// Pushes the cancelled message again, if nothing else has happened to its id since: of two clicks
 /// the second changes nothing, also if the message has been handled by then.
-async fn undo(
-    app: &App,
-    page: &Page,
-    id: &MessageId,
-    address: &str,
-) -> Result<&'static str, Failure> {
-    let kept = app
+async fn undo(page: &Page, id: &MessageId, address: &str) -> Result<&'static str, Failure> {
+    let kept = page
         .undo
         .get(page.queue_name()?, id.as_bytes(), Instant::now());
     let Some((message, undo_ms, _)) = kept else {

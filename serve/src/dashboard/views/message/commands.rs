@@ -1,7 +1,7 @@
 //! The actions that fit a message, each with the lines that do the same in a shell.
 
 use crate::dashboard::frame::{Caller, segment};
-use crate::dashboard::views::message::Message;
+use crate::wire::messages::Message;
 
 /// A button, and what does the same.
 pub(super) struct Action {

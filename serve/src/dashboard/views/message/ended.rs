@@ -5,16 +5,16 @@ use std::time::Instant;
 use askama::Template;
 use axum::http::StatusCode;
 
-use crate::app::App;
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
 use crate::dashboard::show::{Clock, Markup};
-use crate::dashboard::views::message::Message;
-use crate::dashboard::views::messages::Now;
-use crate::dashboard::views::{Answer, each, render};
-use crate::path::MessageId;
+use crate::dashboard::views::answer::{Answer, render};
+use crate::dashboard::views::each;
+use crate::edge::path::MessageId;
+use crate::wire::messages::Message;
+use crate::wire::overview::Dues;
 
 /// What can be undone.
 struct Kept {
@@ -38,17 +38,17 @@ struct EndedPage {
 }
 
 /// `failure` is that of reading the message.
-pub(super) async fn page(app: &App, page: &Page, id: &MessageId, failure: &Failure) -> Answer {
+pub(super) async fn page(page: &Page, id: &MessageId, failure: &Failure) -> Answer {
     let name = page.queue_name()?;
     let (segment, id_segment) = (segment(name), dueq_input::id_path(id.as_bytes()));
-    let now: Now = page
+    let now: Dues = page
         .api
         .get(&format!("/v1/queues/{segment}/dues?count=1"))
         .await?;
     let clock = page.clock.clone().at(now.now_ms);
     let ended = &failure.document()["ended"];
     let time = |field: &str| ended[field].as_u64().map(|ms| clock.time(ms));
-    let kept = app.undo.get(name, id.as_bytes(), Instant::now());
+    let kept = page.undo.get(name, id.as_bytes(), Instant::now());
     let kept = kept.filter(|_| page.caller().may_produce);
     let shown_id = each::shown(&id_segment);
     let ended_page = EndedPage {
@@ -96,15 +96,18 @@ pub(super) fn moments(message: &Message, clock: &Clock) -> Vec<Moment> {
         "drop" => "It expires, and is dropped",
         _ => "It expires, and is dead then",
     };
-    let due = if is_past(message.due_ms) {
+    let due = if is_past(message.times.due_ms) {
         "It was due"
     } else {
         "It is due"
     };
     let times = [
-        (message.due_ms, due),
-        (message.leased_until_ms, "The lease of its handler ends"),
-        (message.died_ms, "It died"),
+        (message.times.due_ms, due),
+        (
+            message.times.leased_until_ms,
+            "The lease of its handler ends",
+        ),
+        (message.times.died_ms, "It died"),
         (message.expires_at_ms, expiry),
         (message.due_by_ms, "Pushes can postpone it until then"),
         (message.next_due_ms, "The message that follows it is due"),

@@ -5,8 +5,8 @@ use form_urlencoded::Serializer;
 use jiff::Timestamp;
 
 use crate::dashboard::page::Page;
-use crate::problem::{Code, Problem};
-use crate::shown::{self, quoted};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::{self, quoted};
 
 const STATES: [&str; 4] = ["scheduled", "ready", "leased", "dead"];
 

@@ -10,22 +10,23 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use serde_json::{Value, json};
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock};
-use crate::dashboard::views::{Answer, render, see};
-use crate::problem::{Code, Problem};
+use crate::dashboard::views::answer::{Answer, render, see};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::operations::OperationReport;
+use crate::work::Shared;
 
-pub(super) use read::{Operation, all};
+pub(super) use read::all;
 
 #[derive(Template)]
 #[template(path = "operations.html")]
 struct OperationsPage {
     frame: Frame,
-    running: Vec<Operation>,
-    ended: Vec<Operation>,
+    running: Vec<OperationReport>,
+    ended: Vec<OperationReport>,
     clock: Clock,
 }
 
@@ -33,7 +34,7 @@ struct OperationsPage {
 #[template(path = "operation.html")]
 struct OperationPage {
     frame: Frame,
-    operation: Operation,
+    operation: OperationReport,
     clock: Clock,
     may_operate: bool,
     /// The address of the operation in `/v1`.
@@ -54,16 +55,16 @@ impl FromRequestParts<Shared> for Id {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Shared) -> Result<Self, Problem> {
-        let raw = crate::path::segment(parts, "{operation}");
+        let raw = crate::edge::path::segment(parts, "{operation}");
         let raw = raw.ok_or_else(|| Problem::new(Code::Internal, "the path has no operation"))?;
-        let id = crate::path::decode(raw)?;
+        let id = crate::edge::path::decode(raw)?;
         Ok(Self(dueq_input::id_path(&id)))
     }
 }
 
 async fn list(page: Page) -> Answer {
     let all = all(&page).await?;
-    let (running, ended) = all.into_iter().partition(Operation::is_running);
+    let (running, ended) = all.into_iter().partition(OperationReport::is_running);
     render(&OperationsPage {
         frame: page.frame("Operations", Here::Operations),
         running,
@@ -75,7 +76,7 @@ async fn list(page: Page) -> Answer {
 async fn show_operation(page: Page, id: Id) -> Answer {
     let queue = segment(page.queue_name()?);
     let path = format!("/v1/queues/{queue}/operations/{}", id.0);
-    let operation: Operation = page.api.get(&path).await?;
+    let operation: OperationReport = page.api.get(&path).await?;
     render(&OperationPage {
         frame: page.frame(operation.title(), Here::Operations),
         may_operate: page.caller().may_operate,
@@ -103,7 +104,7 @@ async fn change(page: Page, id: Id, form: Form) -> Answer {
 pub(super) async fn begin(page: &Page, queue: &str, kind: &str) -> Answer {
     let path = format!("/v1/queues/{queue}/operations");
     let body = json!({ "kind": kind });
-    let begun: Operation = page.api.send(Method::POST, &path, Some(&body)).await?;
+    let begun: OperationReport = page.api.send(Method::POST, &path, Some(&body)).await?;
     let address = format!("/operations/{queue}/{}?did=begun", begun.id());
     see(&page.base, &address)
 }

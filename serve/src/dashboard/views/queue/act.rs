@@ -8,10 +8,10 @@ use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
 use crate::dashboard::page::Form;
 use crate::dashboard::page::Page;
-use crate::dashboard::views::queue::data::Schedule;
+use crate::dashboard::views::answer::{Answer, see};
 use crate::dashboard::views::queue::limits;
-use crate::dashboard::views::{Answer, see};
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::schedules::Schedule;
 
 /// A trigger at a time, so that the second of two clicks sees what the first one did.
 static TRIGGER: Mutex<()> = Mutex::const_new(());

@@ -2,14 +2,19 @@
 
 use crate::dashboard::chart::{self, Due, Step};
 use crate::dashboard::show::{Clock, Markup};
-use crate::dashboard::views::queue::Choice;
-use crate::dashboard::views::queue::data::Dues;
-use crate::dashboard::views::queue::history::Range;
+use crate::wire::overview::Dues;
 
 /// The most bars of the tab of all messages.
 const MAX_BARS: u64 = 50;
 /// The latest time that the call takes: the year 9999.
 const MAX_MS: u64 = 253_402_300_799_999;
+
+/// A choice among tabs.
+pub(super) struct Choice {
+    pub(super) name: &'static str,
+    pub(super) address: String,
+    pub(super) is_current: bool,
+}
 
 /// For how long ahead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +42,12 @@ impl Tab {
         }
     }
 
-    pub(super) fn choices(self, address: &str, range: Range) -> Vec<Choice> {
+    pub(super) fn choices(self, address: &str, range: &str) -> Vec<Choice> {
         let names = ["Hour", "Day", "48 h", "All"];
         let tabs = Self::ALL.into_iter().zip(names);
         tabs.map(|(tab, name)| Choice {
             name,
-            address: format!("{address}?due={}&range={}#due", tab.word(), range.word()),
+            address: format!("{address}?due={}&range={range}#due", tab.word()),
             is_current: tab == self,
         })
         .collect()

@@ -1,11 +1,10 @@
 //! What the queue has done: lateness, handler times, flow.
 
 use crate::dashboard::chart::{self, Band, Counter, Flow};
-use crate::dashboard::overview::ended;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::queue::Choice;
-use crate::dashboard::views::queue::data::{History, Point, Times};
-use crate::dashboard::views::queue::due::Tab;
+use crate::dashboard::views::queue::due::Choice;
+use crate::wire::overview::{History, HistoryTimes, Point};
+use crate::work::overview::ended;
 
 /// For how long back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,17 +51,13 @@ impl Range {
         }
     }
 
-    pub(super) fn choices(self, address: &str, tab: Tab) -> Vec<Choice> {
+    pub(super) fn choices(self, address: &str, tab: &str) -> Vec<Choice> {
         let names = ["Hour", "Day", "Week", "90 days"];
         let ranges = Self::ALL.into_iter().zip(names);
         ranges
             .map(|(range, name)| Choice {
                 name,
-                address: format!(
-                    "{address}?due={}&range={}#lateness",
-                    tab.word(),
-                    range.word()
-                ),
+                address: format!("{address}?due={tab}&range={}#lateness", range.word()),
                 is_current: range == self,
             })
             .collect()
@@ -127,7 +122,7 @@ fn slots(history: &History) -> Vec<(u64, u64)> {
 fn bands(
     name: (&str, &str),
     history: &History,
-    of: impl Fn(&Point) -> &Times,
+    of: impl Fn(&Point) -> &HistoryTimes,
     clock: &Clock,
 ) -> Markup {
     let points = slots(history).into_iter().zip(&history.points);
@@ -137,12 +132,17 @@ fn bands(
             from_ms,
             before_ms,
             count: times.map_or(0, |times| times.count),
-            times_us: times.and_then(Times::percentiles_us),
+            times_us: times.and_then(HistoryTimes::percentiles_us),
         }
     });
     let points: Vec<_> = points.collect();
     let all = history.sum.as_ref().map(&of);
-    chart::bands(name, &points, all.and_then(Times::percentiles_us), clock)
+    chart::bands(
+        name,
+        &points,
+        all.and_then(HistoryTimes::percentiles_us),
+        clock,
+    )
 }
 
 /// A counter: its name, whether it counts trouble, and where it is in a point.
@@ -198,37 +198,21 @@ pub(super) fn late(history: &History) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
 
     #[test]
     fn share_of_cancelled_is_that_of_the_list_of_queues() {
-        let times =
-            json!({ "count": 0, "p50_us": null, "p90_us": null, "p99_us": null, "p100_us": null });
-        let share = |change: &Value| {
-            let mut point = json!({
-                "pushed": 0, "claimed": 0, "acked": 0, "retried": 0, "crashed": 0, "died": 0,
-                "cancelled": 0, "expired": 0, "lateness": times, "handling": times,
-            });
-            for (name, value) in change.as_object().expect("an object") {
-                point[name] = value.clone();
-            }
-            let point: Point = serde_json::from_value(point).expect("a point");
-            cancelled(&point).map(|cancelled| cancelled.share)
-        };
-        for (change, expected) in [
-            (json!({}), None),
-            (json!({"cancelled": 10, "expired": 10}), Some("50.0 %")),
-            (
-                json!({"cancelled": 10, "expired": 10, "died": 10}),
-                Some("50.0 %"),
-            ),
-            (json!({"acked": 30, "cancelled": 10}), Some("25.0 %")),
-            (
-                json!({"acked": u64::MAX, "cancelled": 1, "died": 1}),
-                Some("0.0 %"),
-            ),
+        for (acked, cancels, died, expired, expected) in [
+            (0, 0, 0, 0, None),
+            (0, 10, 0, 10, Some("50.0 %")),
+            (0, 10, 10, 10, Some("50.0 %")),
+            (30, 10, 0, 0, Some("25.0 %")),
+            (u64::MAX, 1, 1, 0, Some("0.0 %")),
         ] {
-            assert_eq!(share(&change).as_deref(), expected, "{change}");
+            let mut sum = Point::new(&dueq::HistoryPoint::default());
+            (sum.acked, sum.cancelled, sum.died, sum.expired) = (acked, cancels, died, expired);
+            let share = cancelled(&sum).map(|cancelled| cancelled.share);
+            let counts = [acked, cancels, died, expired];
+            assert_eq!(share.as_deref(), expected, "{counts:?}");
         }
     }
 }

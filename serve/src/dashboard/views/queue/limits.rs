@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dashboard::page::Form;
 use crate::dashboard::show;
-use crate::dashboard::views::queue::data::Stats;
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::queues::Queue;
 
 /// How a limit is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,19 +102,17 @@ pub(super) struct Limit {
     pub(super) shown: String,
 }
 
-pub(super) fn limits(stats: &Stats) -> Vec<Limit> {
-    let number = |field: &str| match field {
-        "rate" => stats.rate,
-        "max_leased" => stats.max_leased,
-        _ => stats.rest.get(field).and_then(Value::as_u64),
-    };
+pub(super) fn limits(stats: &Queue) -> Vec<Limit> {
+    // A limit by its name, as in the JSON.
+    let fields = serde_json::to_value(&stats.limits).unwrap_or_default();
+    let number = |field: &str| fields[field].as_u64();
     let limit = |(field, label, hint, kind)| {
         let found = number(field);
         let (value, shown) = match (found, kind) {
             (None, _) => (String::new(), "none".to_owned()),
             (Some(ms), Kind::Time) => (compact(ms), show::duration(ms)),
             (Some(starts), Kind::Rate) => {
-                let window = stats.rate_window_ms.unwrap_or(1_000);
+                let window = stats.limits.rate_window_ms.unwrap_or(1_000);
                 (
                     format!("{starts}/{}", compact(window)),
                     format!("{} per {}", show::number(starts), show::duration(window)),
@@ -205,7 +203,7 @@ fn number(label: &str, text: &str) -> Result<u64, Problem> {
     digits.parse().map_err(|_| {
         wrong(
             label,
-            &format!("{} is no whole number", crate::shown::quoted(text)),
+            &format!("{} is no whole number", crate::edge::shown::quoted(text)),
         )
     })
 }

@@ -1,7 +1,6 @@
 //! `/queues/Q`: one queue.
 
 mod act;
-mod data;
 mod due;
 mod history;
 mod limits;
@@ -12,15 +11,19 @@ use askama::Template;
 use axum::Router;
 use axum::routing::get;
 
-use crate::app::Shared;
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::{Answer, render};
+use crate::dashboard::views::answer::{Answer, render};
+use crate::wire::about::Examination;
+use crate::wire::messages::Messages;
+use crate::wire::overview::{Node, Nodes};
+use crate::wire::queues::Queue;
+use crate::wire::schedules::{Schedule, Schedules};
+use crate::work::Shared;
 
-use data::{Examination, Nodes, Schedule, Schedules, Stats};
-use due::Tab;
+use due::{Choice, Tab};
 use history::{Histories, Range};
 use limits::Limit;
 use read::{Parts, read};
@@ -31,13 +34,6 @@ const MAX_NODES: usize = 50;
 
 /// A part of the page, or why it could not be read.
 type Part<T> = Result<T, String>;
-
-/// A choice among tabs.
-struct Choice {
-    name: &'static str,
-    address: String,
-    is_current: bool,
-}
 
 /// The numbers at the top.
 struct Figures {
@@ -63,7 +59,7 @@ struct QueuePage {
     address: String,
     may_operate: bool,
     clock: Clock,
-    stats: Part<Stats>,
+    stats: Part<Queue>,
     figures: Figures,
     causes: Part<Vec<Cause>>,
     findings: Findings,
@@ -132,10 +128,10 @@ impl QueuePage {
                 Some(None) => Findings::Looking,
                 Some(Some(examined)) => Findings::Read(part(examined).map(why::unnamed)),
             },
-            due_tabs: tab.choices(&address, range),
+            due_tabs: tab.choices(&address, range.word()),
             due: part(parts.dues).map(|dues| due::chart(tab, &dues, ready, &address, &clock)),
             has_timers,
-            ranges: range.choices(&address, tab),
+            ranges: range.choices(&address, tab.word()),
             history: part(parts.history).map(|history| Histories::new(range, &history, &clock)),
             range,
             nodes: part(parts.nodes),
@@ -180,11 +176,25 @@ impl QueuePage {
     }
 
     /// The first workers: those that lead come first.
-    fn shown<'a>(&self, nodes: &'a Nodes) -> Vec<&'a data::Node> {
+    fn shown<'a>(&self, nodes: &'a Nodes) -> Vec<&'a Node> {
         let mut all: Vec<_> = nodes.nodes.iter().collect();
         all.sort_by_key(|node| node.leads == 0);
         all.truncate(MAX_NODES);
         all
+    }
+
+    fn listed<'a>(&self, page: &'a Schedules) -> Vec<&'a Schedule> {
+        page.schedules.iter().map(|one| &one.schedule).collect()
+    }
+
+    /// When the schedule fires, in words.
+    fn rule_of(&self, schedule: &Schedule) -> String {
+        let zone = schedule.zone.as_deref().unwrap_or("UTC");
+        match (&schedule.cron, schedule.every_ms) {
+            (Some(cron), _) => show::text(&format!("{cron} in {zone}")),
+            (None, Some(ms)) => format!("every {}", show::duration(ms)),
+            (None, None) => "–".to_owned(),
+        }
     }
 
     fn next_tick(&self, schedule: &Schedule) -> Option<Markup> {
@@ -198,8 +208,8 @@ impl QueuePage {
 
 /// When the next message or tick is due.
 fn next(
-    stats: &Part<Stats>,
-    earliest: Option<Result<data::Listed, Failure>>,
+    stats: &Part<Queue>,
+    earliest: Option<Result<Messages, Failure>>,
     schedules: &Result<Schedules, Failure>,
     clock: &Clock,
 ) -> Part<Option<Next>> {
@@ -211,11 +221,11 @@ fn next(
         Some(earliest) => part(earliest)?
             .messages
             .first()
-            .map(|message| message.due_ms),
+            .and_then(|message| message.times.due_ms),
         None => None,
     };
     let ticks = schedules.iter().flat_map(|schedules| &schedules.schedules);
-    let tick = ticks.filter_map(|schedule| schedule.next_ms).min();
+    let tick = ticks.filter_map(|schedule| schedule.schedule.next_ms).min();
     let next = message.into_iter().chain(tick).min();
     Ok(next.map(|ms| Next::At(clock.time(ms))))
 }

@@ -8,13 +8,15 @@ use tokio::time::timeout;
 use crate::dashboard::api::{Api, Failure};
 use crate::dashboard::frame::Here;
 use crate::dashboard::page::Page;
-use crate::dashboard::views::queue::data::{
-    Dues, Examination, History, Listed, Nodes, Schedules, Stats,
-};
 use crate::dashboard::views::queue::due::{Tab, addresses};
 use crate::dashboard::views::queue::history::Range;
 use crate::dashboard::views::queue::why::is_late;
-use crate::problem::{Code, Problem};
+use crate::edge::problem::{Code, Problem};
+use crate::wire::about::Examination;
+use crate::wire::messages::Messages;
+use crate::wire::overview::{Dues, History, Nodes};
+use crate::wire::queues::Queue;
+use crate::wire::schedules::Schedules;
 
 /// How long the page waits for the counts while Redis is known to be away: the call itself would
 /// repeat for 10 s.
@@ -26,9 +28,9 @@ const DOCTOR: Duration = Duration::from_millis(50);
 pub(super) struct Parts {
     /// The present time of Redis, as far as a call told it.
     pub(super) now_ms: u64,
-    pub(super) stats: Result<Stats, Failure>,
+    pub(super) stats: Result<Queue, Failure>,
     /// The earliest scheduled message; None if none is scheduled.
-    pub(super) earliest: Option<Result<Listed, Failure>>,
+    pub(super) earliest: Option<Result<Messages, Failure>>,
     pub(super) dues: Result<Dues, Failure>,
     pub(super) history: Result<History, Failure>,
     /// The history of the last hour.
@@ -48,7 +50,7 @@ pub(super) async fn read(
     let api = &page.api;
     let queue = format!("/v1/queues/{segment}");
     let is_away = page.frame("", Here::Queue).redis;
-    let counts = api.get::<Stats>(&queue);
+    let counts = api.get::<Queue>(&queue);
     let stats = match is_away {
         None => counts.await,
         Some(reason) => timeout(PATIENCE, counts)
@@ -63,7 +65,7 @@ pub(super) async fn read(
         }
         _ => {}
     }
-    let none = |count: fn(&Stats) -> u64| stats.as_ref().is_ok_and(|stats| count(stats) == 0);
+    let none = |count: fn(&Queue) -> u64| stats.as_ref().is_ok_and(|stats| count(stats) == 0);
     let history: Result<History, _> = get(api, &queue, range.call()).await;
     let now_ms = match &history {
         Ok(history) => history.now_ms,
@@ -83,16 +85,13 @@ pub(super) async fn read(
     };
     let nodes = async {
         match none(|stats| stats.nodes) {
-            true => Ok(Nodes { nodes: Vec::new() }),
+            true => Ok(Nodes::default()),
             false => get(api, &queue, "nodes").await,
         }
     };
     let schedules = async {
         match none(|stats| stats.schedules) {
-            true => Ok(Schedules {
-                schedules: Vec::new(),
-                next: None,
-            }),
+            true => Ok(Schedules::default()),
             false => get(api, &queue, "schedules?limit=100").await,
         }
     };

@@ -1,7 +1,8 @@
 //! Why due messages wait, and what helps.
 
 use crate::dashboard::show::{self, Clock, Markup};
-use crate::dashboard::views::queue::data::{Examination, Stats};
+use crate::wire::about::Examination;
+use crate::wire::queues::Queue;
 
 /// A message that has been due for longer is late: a live worker claims it within 1 s.
 const LATE_MS: u64 = 2_000;
@@ -38,13 +39,13 @@ impl Cause {
 }
 
 /// Whether the oldest unclaimed message is late.
-pub(super) fn is_late(stats: &Stats) -> bool {
+pub(super) fn is_late(stats: &Queue) -> bool {
     stats.overdue_ms > LATE_MS && stats.waiting() > 0
 }
 
 /// The causes that hold; none while nothing waits that is due. `word` is the queue in a command,
 /// and `address` that of its page.
-pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
+pub(super) fn causes(stats: &Queue, clock: &Clock, word: &str, address: &str) -> Vec<Cause> {
     let mut causes = Vec::new();
     if stats.waiting() == 0 {
         return causes;
@@ -81,7 +82,7 @@ pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) ->
             )
         });
     }
-    if let (Some(rate), Some(window_ms)) = (stats.rate, stats.rate_window_ms)
+    if let (Some(rate), Some(window_ms)) = (stats.limits.rate, stats.limits.rate_window_ms)
         && is_limited
     {
         let rate = format!("{} per {}", show::number(rate), show::duration(window_ms));
@@ -94,7 +95,7 @@ pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) ->
         });
     }
     if stats.full {
-        let most = stats.max_leased.unwrap_or(stats.leased);
+        let most = stats.limits.max_leased.unwrap_or(stats.leased);
         causes.push(Cause {
             link: leased(),
             ..Cause::new(
@@ -120,15 +121,15 @@ pub(super) fn causes(stats: &Stats, clock: &Clock, word: &str, address: &str) ->
 }
 
 /// Whether the rate explains that messages wait.
-fn limit(stats: &Stats) -> bool {
-    let window_ms = stats.rate.and(stats.rate_window_ms);
+fn limit(stats: &Queue) -> bool {
+    let window_ms = stats.limits.rate.and(stats.limits.rate_window_ms);
     window_ms.is_some_and(|window_ms| {
         stats.closed_ms <= window_ms && (stats.closed_ms > 0 || is_late(stats))
     })
 }
 
 /// Workers live, and nothing holds them back.
-fn of_workers(stats: &Stats, leased: Option<(String, &'static str)>) -> Cause {
+fn of_workers(stats: &Queue, leased: Option<(String, &'static str)>) -> Cause {
     let nodes = match stats.nodes {
         1 => "1 worker is alive".to_owned(),
         nodes => format!("{} workers are alive", show::number(nodes)),
@@ -194,15 +195,18 @@ mod tests {
     use serde_json::{Value, json};
 
     fn of(change: &Value) -> Vec<String> {
-        let mut stats = json!({
-            "paused": false, "full": false, "scheduled": 3, "due": 3, "ready": 0, "leased": 0,
-            "dead": 0, "overdue_ms": 2001, "nodes": 1, "parked_ms": 0, "closed_ms": 0,
-            "schedules": 0, "rate": null, "rate_window_ms": null, "max_leased": null,
-        });
+        let late = Queue {
+            scheduled: 3,
+            due: 3,
+            overdue_ms: 2_001,
+            nodes: 1,
+            ..Queue::default()
+        };
+        let mut stats = serde_json::to_value(late).expect("JSON");
         for (name, value) in change.as_object().expect("an object") {
             stats[name] = value.clone();
         }
-        let stats: Stats = serde_json::from_value(stats).expect("counts");
+        let stats: Queue = serde_json::from_value(stats).expect("counts");
         let clock = Clock::now(Zone::default());
         let causes = causes(&stats, &clock, "orders", "/queues/orders");
         causes.into_iter().map(|cause| cause.problem).collect()

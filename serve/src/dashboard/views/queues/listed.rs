@@ -3,50 +3,21 @@
 use std::cmp::Reverse;
 
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 
 use crate::dashboard::api::Failure;
 use crate::dashboard::frame::segment;
-use crate::dashboard::overview::Known;
 use crate::dashboard::page::Page;
 use crate::dashboard::show::Markup;
 use crate::dashboard::{chart, show};
-use crate::problem::Code;
+use crate::edge::problem::Code;
+use crate::wire::queues::{Counts, Listed, Queues};
+use crate::work::overview::Known;
 
 /// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;
 /// A queue is in trouble if a message waits for longer than that after its due time: a worker that
 /// lives takes it within milliseconds.
 const OVERDUE_MS: u64 = 1_000;
-
-#[derive(Deserialize)]
-struct Found {
-    queues: Vec<Listed>,
-    next: Option<String>,
-    complete: bool,
-}
-
-/// A queue of the list.
-#[derive(Debug, Clone, Deserialize)]
-pub(in crate::dashboard::views) struct Listed {
-    pub(in crate::dashboard::views) queue: String,
-    pub(in crate::dashboard::views) counts: Option<Counts>,
-    /// How old the counts are.
-    pub(in crate::dashboard::views) age_ms: Option<u64>,
-    pub(in crate::dashboard::views) error: Option<String>,
-}
-
-#[derive(Debug, Clone, Default, Deserialize)]
-pub(in crate::dashboard::views) struct Counts {
-    pub(in crate::dashboard::views) paused: bool,
-    pub(in crate::dashboard::views) scheduled: u64,
-    pub(in crate::dashboard::views) due: u64,
-    pub(in crate::dashboard::views) ready: u64,
-    pub(in crate::dashboard::views) leased: u64,
-    pub(in crate::dashboard::views) dead: u64,
-    pub(in crate::dashboard::views) overdue_ms: u64,
-    pub(in crate::dashboard::views) nodes: u64,
-}
 
 /// All queues of the caller.
 pub(in crate::dashboard::views) struct All {
@@ -80,7 +51,7 @@ impl All {
         };
         let mut path = format!("/v1/queues?limit=1000&wait_ms={wait_ms}");
         for _ in 0..MAX_PAGES {
-            let found: Found = page.api.get(&path).await?;
+            let found: Queues = page.api.get(&path).await?;
             all.is_complete = found.complete;
             all.queues.extend(found.queues);
             match (found.next, all.queues.last()) {

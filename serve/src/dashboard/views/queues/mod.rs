@@ -9,16 +9,17 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 
-use crate::app::Shared;
 use crate::dashboard::frame::{Frame, Here};
-use crate::dashboard::overview::{Known, View};
 use crate::dashboard::page::Page;
 use crate::dashboard::show;
+use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
-use crate::dashboard::views::{Answer, render};
+use crate::wire::queues::Listed;
+use crate::work::Shared;
+use crate::work::overview::{Known, View};
 
+pub(super) use listed::All;
 use listed::Row;
-pub(super) use listed::{All, Counts, Listed};
 use listed::{Order, Trouble, sorted};
 
 /// How many queues a page has.

@@ -12,7 +12,7 @@ use tokio::process::{Child, Command};
 
 use crate::instance::{Answer, Instance};
 
-const GUIDE: &str = include_str!("../../../../../docs/guide/http.md");
+const GUIDE: &str = include_str!("../../../../../docs/guide/http/proxy.md");
 /// The host of the guide.
 const HOST: &str = "queues.example.com";
 

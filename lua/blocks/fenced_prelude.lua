@@ -1,4 +1,0 @@
---- use: partition
---- use: fence
---- use: clock
---- use: finish

@@ -1,0 +1,103 @@
+-- One message: its state, attributes and expiry, and its place in READY and SCHEDULED.
+
+--- block: state_of
+local function state_of(id)
+  if (string.byte(id) or 0) < 32 then return 'absent' end -- the placeholder or an entry of a claim, no message
+  if redis.call('ZSCORE', SCHEDULED, id) then return 'scheduled' end
+  if redis.call('HEXISTS', CLAIMS, id) == 1 then return 'leased' end
+  if redis.call('ZSCORE', DEAD, id) then return 'dead' end
+  return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
+end
+
+--- block: attrs
+local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
+  local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
+  return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
+end
+local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
+local function set_attrs(id, failures, crashes, due, options, reason)
+  if failures + crashes == 0 and not due and options == '' and reason == '' then
+    return redis.call('HDEL', ATTRS, id)
+  end
+  local counts = int(failures) .. ' ' .. int(crashes) .. ' ' .. (due and int(due) or '-')
+  redis.call('HSET', ATTRS, id, counts .. ' ' .. options .. '\n' .. reason)
+end
+
+--- block: fresh_options
+-- Options as the producer gave them, without what scripts add: the fixed expiry, the count of snoozes, the end of a
+-- debounce.
+local function free_expiry(options) return (string.gsub(options, ' ?expires_by=%d+', '')) end
+local function fresh_options(options)
+  options = string.gsub(free_expiry(options), ' ?snoozes=%d+', '')
+  return (string.gsub(string.gsub(options, ' ?due_by=%d+', ''), '^ ', ''))
+end
+
+--- block: expiry
+-- Options say when a message expires: expires=MS, or expires=+MS from its due; expires_by=MS since a retry or a snooze
+-- gave it a later due, which does not count.
+local function expiry_of(options, due)
+  local fixed = string.match(options, 'expires_by=(%d+)')
+  if fixed then return tonumber(fixed) end
+  local relative, ms = string.match(options, 'expires=(%+?)(%d+)')
+  return ms and tonumber(ms) + (relative == '+' and due or 0) or math.huge
+end
+local function fix_expiry(options, due) -- as options say it, whatever due the message gets
+  local moves = string.find(options, 'expires=+', 1, true) and not string.find(options, 'expires_by=', 1, true)
+  return moves and options .. ' expires_by=' .. int(expiry_of(options, due)) or options
+end
+
+--- block: ready_entry
+local entries, listed
+local function ready_entry(id) -- of a ready message: '<due ms>:<id>'
+  if not entries then
+    entries, listed = {}, redis.call('LRANGE', READY, 1, -1)
+    for _, found in ipairs(listed) do
+      entries[string.match(found, '^%d+:(.*)$') or ''] = found
+    end
+  end
+  return entries[id]
+end
+
+--- block: remove_ready
+-- Removes these entries (the keys of `gone`) from READY. LREM scans, so it starts from the nearer end.
+local function remove_ready(gone)
+  local before = 0
+  for i, found in ipairs(next(gone) and listed or {}) do
+    if gone[found] then
+      redis.call('LREM', READY, before <= #listed - i and 1 or -1, found)
+    else
+      before = before + 1
+    end
+  end
+end
+
+--- block: read_due
+-- Reads the first `room` due messages of SCHEDULED; there must be one. Returns their ids, and their dues as runs of
+-- equal dues: due, index of the run's last id, due, index, ...
+local function read_due(room)
+  local ids, dues, r = redis.call('ZRANGE', SCHEDULED, '-inf', now, 'BYSCORE', 'LIMIT', '0', room), {}, 0
+  -- ZMSCORE and not ZSCORE: consumers have no right to ZSCORE, so that the scripts of producers are refused to them.
+  local last = tonumber(redis.call('ZMSCORE', SCHEDULED, ids[#ids])[1])
+  -- Reading a score costs more than all else here. Where dues are dense, one ZCOUNT for each ms costs less. Beyond 9e15
+  -- a number plus one may be the same number.
+  if old_head >= 0 and last < 9e15 and (last - old_head + 1) * 2.5 <= #ids then
+    local n, due, text = 0, math.floor(old_head), int(math.floor(old_head))
+    while n < #ids do
+      local after = int(due + 1)
+      local same = due >= math.floor(last) and #ids or n + redis.call('ZCOUNT', SCHEDULED, text, '(' .. after)
+      if same > n then
+        dues[r + 1], dues[r + 2], r, n = text, same, r + 2, same
+      end
+      due, text = due + 1, after
+    end
+  else
+    local found = redis.call('ZRANGE', SCHEDULED, '0', #ids - 1, 'WITHSCORES')
+    for i = 1, #ids do
+      if found[2 * i] ~= dues[r - 1] then
+        dues[r + 1], r = found[2 * i], r + 2
+      end
+      dues[r] = i
+    end
+  end
+  return ids, dues
+end

@@ -1,3 +1,0 @@
---- use: partition
---- use: clock
---- use: finish

@@ -1,0 +1,277 @@
+//! Queues of several partitions: whether each call that names an id came to the partition of that
+//! id, by the map that the call was made by, and whether every partition was attended.
+
+use std::collections::HashMap;
+
+use crate::check::collect::Collection;
+use crate::check::liveness::faults::{Span, after, outside_us};
+use crate::check::verdict::{Kind, Verdict};
+use crate::history::{Answer, Call, Verb};
+
+/// The longest time without a beat, a promote or a reap at a partition while workers run.
+const LONGEST_US: u64 = 4_000_000;
+/// For so long after a fault of its master, a partition may lack them: clients first learn of the
+/// new master.
+const SETTLE_US: u64 = 4_000_000;
+/// How long a partition remembers an id that was cancelled.
+const REMEMBERED_US: u64 = 12_000_000;
+
+/// An answered call that named an id.
+#[derive(Debug)]
+struct Named {
+    /// The queue, and the partition as a queue of its own.
+    queue: u16,
+    partition: u16,
+    epoch: u64,
+    /// Of the part of the id that decides.
+    crc: u32,
+    id: u32,
+    /// It made the message.
+    made: bool,
+}
+
+/// What the histories say about partitions.
+#[derive(Debug, Default)]
+pub(crate) struct Partitions {
+    named: Vec<Named>,
+    /// By queue and epoch: the names of the partitions in the order of their indexes.
+    maps: HashMap<(u16, u64), Vec<String>>,
+    /// By partition: when a worker's beat, promote or reap was answered.
+    attended: HashMap<u16, Vec<u64>>,
+    /// By partition: when a fault touched its master or its slot.
+    touched: HashMap<u16, Vec<(u64, u64)>>,
+    /// By partition, by the server's clock: when ids ended, which it remembers, and when another
+    /// map replaced its own on the condition that it remembers nothing.
+    ended: HashMap<u16, Vec<u64>>,
+    changed: Vec<(u16, u64)>,
+    /// When producers were asked to end.
+    pub(crate) calm_us: Option<u64>,
+}
+
+impl Partitions {
+    /// A map as the home has it: `EPOCH|OLD TAGS|NEW TAGS`.
+    pub(crate) fn map(&mut self, (queue, name): (u16, &str), map: &str) {
+        let mut parts = map.split('|');
+        let (Some(Ok(epoch)), Some(old), Some(new)) =
+            (parts.next().map(str::parse), parts.next(), parts.next())
+        else {
+            return;
+        };
+        // Nothing is routed by a map that changes.
+        if old != new {
+            return;
+        }
+        let partition = |tag: &str| match tag {
+            "-" => name.to_owned(),
+            tag => format!("{name}/{tag}"),
+        };
+        let partitions = new.split(' ').map(partition).collect();
+        self.maps.insert((queue, epoch), partitions);
+    }
+
+    /// What an answered call says about the maps of a partition.
+    pub(crate) fn answered(
+        &mut self,
+        (queue, name): (u16, &str),
+        partition: u16,
+        call: &Call,
+        answer: &Answer,
+        now_us: u64,
+    ) {
+        match (call, answer) {
+            (Call::Other { verb, args }, Answer::Other(words))
+                if verb == "remap" && words.first().is_some_and(|word| word == "DONE") =>
+            {
+                let map = args.last().map_or("", |map| map);
+                self.map((queue, name), map);
+                if args.first().is_some_and(|form| form == "change") {
+                    self.changed.push((partition, now_us));
+                }
+            }
+            (Call::Settle { .. } | Call::Change { .. }, Answer::Items(words)) => {
+                let ends = |word: &String| word == "CANCELLED";
+                if words.iter().any(ends) {
+                    self.ended.entry(partition).or_default().push(now_us);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn attended(&mut self, partition: u16, call: &Call, at_us: u64) {
+        if let Call::Other { verb, .. } = call
+            && ["beat", "promote", "reap"].contains(&verb.as_str())
+        {
+            self.attended.entry(partition).or_default().push(at_us);
+        }
+    }
+
+    pub(crate) fn touched(&mut self, partition: u16, since_us: u64, until_us: u64) {
+        let touched = self.touched.entry(partition).or_default();
+        touched.push((since_us, until_us));
+    }
+
+    /// When a fault touched the master or the slot of a partition.
+    pub(crate) fn touched_us(&self, partition: u16) -> &[Span] {
+        self.touched.get(&partition).map_or(&[], Vec::as_slice)
+    }
+}
+
+impl Collection {
+    /// An answered call with an id, by the epoch that it was sent with and that of the partition.
+    pub(crate) fn named(
+        &mut self,
+        (queue, partition): (u16, u16),
+        (sent, epoch): (u64, u64),
+        ids: &[(&str, bool)],
+    ) {
+        if sent != epoch {
+            let name = self.queues[usize::from(partition)].name.clone();
+            self.verdict.found(Kind::OldMapAccepted, || {
+                let ids: Vec<_> = ids.iter().take(3).map(|(id, _)| id).collect();
+                format!("{name} with epoch {epoch} answered a call with epoch {sent} for {ids:?}")
+            });
+        }
+        if epoch == 0 {
+            return;
+        }
+        for (id, made) in ids {
+            let number = self.id(partition, id);
+            self.partitions.named.push(Named {
+                queue,
+                partition,
+                epoch,
+                crc: crc32(deciding_part(id.as_bytes())),
+                id: number,
+                made: *made,
+            });
+        }
+    }
+}
+
+/// The ids of a call whose partition their ids decide.
+pub(crate) fn ids_of(call: &Call) -> Option<Vec<&str>> {
+    match call {
+        Call::Push { items, .. } => Some(items.iter().map(|item| &*item.0).collect()),
+        Call::Change {
+            verb: Verb::Cancel | Verb::Reschedule | Verb::RunNow | Verb::Requeue | Verb::Get,
+            items,
+        } => Some(items.iter().map(|item| &*item.0).collect()),
+        _ => None,
+    }
+}
+
+pub(crate) fn judge(all: &Collection, verdict: &mut Verdict) {
+    places(all, verdict);
+    memory(all, verdict);
+    attendance(all, verdict);
+}
+
+/// Each id has one partition under a map.
+fn places(all: &Collection, verdict: &mut Verdict) {
+    for named in &all.partitions.named {
+        let name = &all.queues[usize::from(named.partition)].name;
+        let Some(map) = all.partitions.maps.get(&(named.queue, named.epoch)) else {
+            continue;
+        };
+        let index = (u64::from(named.crc) * map.len() as u64) >> 32;
+        let right = &map[usize::try_from(index).unwrap_or(0)];
+        if right == name {
+            continue;
+        }
+        let kind = if named.made {
+            Kind::InTwoPartitions
+        } else {
+            Kind::InNone
+        };
+        verdict.found(kind, || {
+            let id = all.name_of(named.id);
+            format!("{id} belongs to {right} by epoch {}", named.epoch)
+        });
+    }
+}
+
+/// A map changes only when the partition has forgotten which ids ended: a repeated call would act
+/// again elsewhere.
+fn memory(all: &Collection, verdict: &mut Verdict) {
+    for (partition, now_us) in &all.partitions.changed {
+        let ended = all.partitions.ended.get(partition).into_iter().flatten();
+        let is_remembered = |at_us: &&u64| **at_us <= *now_us && **at_us + REMEMBERED_US > *now_us;
+        if let Some(at_us) = ended
+            .copied()
+            .collect::<Vec<_>>()
+            .iter()
+            .find(is_remembered)
+        {
+            let name = &all.queues[usize::from(*partition)].name;
+            verdict.found(Kind::OldMapAccepted, || {
+                format!(
+                    "{name} has another map at {now_us} us, and an id was cancelled at {at_us} us"
+                )
+            });
+        }
+    }
+}
+
+/// Every partition, and every queue of one partition, has a beat, a promote or a reap all the time.
+fn attendance(all: &Collection, verdict: &mut Verdict) {
+    let Some(calm_us) = all.partitions.calm_us else {
+        return;
+    };
+    for (partition, times) in &all.partitions.attended {
+        let name = &all.queues[usize::from(*partition)].name;
+        if crate::queues::is_found(name) {
+            continue; // its nodes park it
+        }
+        let excused = after(all.unreachable(*partition), SETTLE_US);
+        let mut times = times.clone();
+        times.retain(|at_us| *at_us <= calm_us);
+        times.push(calm_us);
+        times.sort_unstable();
+        for pair in times.windows(2) {
+            let alone_us = outside_us((pair[0], pair[1]), &excused);
+            if alone_us > LONGEST_US {
+                verdict.found(Kind::Unattended, || {
+                    format!("{name} from {} to {} us", pair[0], pair[1])
+                });
+            }
+        }
+    }
+}
+
+/// Between the first `{` and the first `}` after it, unless nothing is there.
+fn deciding_part(id: &[u8]) -> &[u8] {
+    let inner = id.iter().position(|byte| *byte == b'{').and_then(|open| {
+        let rest = &id[open + 1..];
+        let close = rest.iter().position(|byte| *byte == b'}')?;
+        Some(&rest[..close])
+    });
+    inner.filter(|part| !part.is_empty()).unwrap_or(id)
+}
+
+/// Bit by bit, as the standard defines it: the library's own is by a table.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32, _: u32| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1));
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), step)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_have_the_partition_of_the_protocol() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        for (id, part) in [
+            ("order:1", "order:1"),
+            ("a{b}c", "b"),
+            ("a{}b", "a{}b"),
+            ("a}b{c", "a}b{c"),
+            ("{{x}}", "{x"),
+        ] {
+            assert_eq!(deciding_part(id.as_bytes()), part.as_bytes(), "{id}");
+        }
+    }
+}

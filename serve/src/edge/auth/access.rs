@@ -1,0 +1,213 @@
+//! How callers prove who they are, as configured.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+use axum::extract::ConnectInfo;
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+
+use crate::edge::Error;
+use crate::edge::auth::session::EndedSessions;
+use crate::edge::auth::{Principal, TrustedProxy, Via, Watched, session};
+use crate::edge::problem::{Code, Problem};
+
+/// Who has access, besides the users that a [`TrustedProxy`] names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Access {
+    /// Everybody on this machine, as an operator; nobody if there is a trusted proxy.
+    Loopback,
+    /// Whoever has a token of this file.
+    Tokens(PathBuf),
+    /// Everybody, as an operator: for a router in a service that has checked the caller itself. A
+    /// server of its own refuses to start with it.
+    Everybody,
+}
+
+/// Headers that a proxy adds. To a server without tokens every caller behind a proxy on this machine
+/// would look like somebody on this machine.
+/// A proxy that adds none of them cannot be told from somebody on this machine.
+const FORWARDED: [&str; 9] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-forwarded-port",
+    "cf-connecting-ip",
+    "true-client-ip",
+    "x-real-ip",
+    "via",
+];
+
+/// Finds out who sends a request.
+pub(crate) struct Gate {
+    tokens: Option<Watched>,
+    proxy: Option<TrustedProxy>,
+    access: Access,
+    /// The key of the key file, which goes before that of the tokens file.
+    key: Option<[u8; 32]>,
+    /// The key if no file has one: it ends with this process.
+    random_key: [u8; 32],
+    ended: EndedSessions,
+}
+
+impl Gate {
+    pub(crate) fn open(
+        access: Access,
+        proxy: Option<TrustedProxy>,
+        key: Option<[u8; 32]>,
+    ) -> Result<Self, Error> {
+        let mut random_key = [0; 32];
+        getrandom::fill(&mut random_key)
+            .map_err(|error| Error::Config(format!("no random bytes: {error}")))?;
+        let tokens = match &access {
+            Access::Tokens(path) => Some(Watched::open(path).map_err(Error::Config)?),
+            Access::Loopback | Access::Everybody => None,
+        };
+        Ok(Self {
+            tokens,
+            proxy,
+            access,
+            key,
+            random_key,
+            ended: EndedSessions::default(),
+        })
+    }
+
+    /// The key that signs sessions and claims. While the tokens file cannot be read there is none: with
+    /// another one, a claim could not be repeated later.
+    pub(crate) fn signing_key(&self) -> Result<[u8; 32], Problem> {
+        if let Some(key) = self.key {
+            return Ok(key);
+        }
+        let of_file = match &self.tokens {
+            Some(tokens) => tokens.current().map_err(unreadable)?.signing_key(),
+            None => None,
+        };
+        Ok(of_file.unwrap_or(self.random_key))
+    }
+
+    /// Begins a session of the caller with this token: the value of its cookie.
+    pub(crate) fn begin_session(&self, token: &str) -> Result<String, Problem> {
+        let Some(tokens) = &self.tokens else {
+            let detail = "the server has no tokens, so there are no sessions";
+            return Err(Problem::new(Code::InvalidInput, detail));
+        };
+        let file = tokens.current().map_err(unreadable)?;
+        let value = session::begin(&self.signing_key()?, &file, token, SystemTime::now());
+        value.ok_or_else(|| self.unauthenticated(true))
+    }
+
+    /// Ends the session of a request, if it has one: also for those who copied its cookie.
+    pub(crate) fn end_session(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        if let Some((_, session)) = self.session(headers)? {
+            self.ended.add(&session, SystemTime::now());
+        }
+        Ok(())
+    }
+
+    /// The session of a request, ended or not.
+    fn session(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<Option<(Principal, session::Signed)>, Problem> {
+        let Some(tokens) = &self.tokens else {
+            return Ok(None);
+        };
+        let file = tokens.current().map_err(unreadable)?;
+        let key = self.signing_key()?;
+        Ok(session::principal(&key, &file, headers, SystemTime::now()))
+    }
+
+    pub(crate) fn tokens(&self) -> Option<&Watched> {
+        self.tokens.as_ref()
+    }
+
+    /// The caller of a request.
+    pub(crate) fn principal(&self, parts: &Parts) -> Result<Principal, Problem> {
+        let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+        let peer = peer.map(|peer| peer.0.ip());
+        if let Some(proxy) = &self.proxy
+            && peer.is_some_and(|peer| proxy.trusts(peer))
+            && let Some(principal) = proxy.principal(&parts.headers)?
+        {
+            return Ok(principal);
+        }
+        if let Some(tokens) = &self.tokens {
+            let token = bearer(parts)?;
+            let found = match token {
+                Some(token) => tokens.current().map_err(unreadable)?.principal(token),
+                None => {
+                    let session = self.session(&parts.headers)?;
+                    let live = session.filter(|(_, session)| !self.ended.contains(session));
+                    live.map(|(principal, _)| principal)
+                }
+            };
+            return found.ok_or_else(|| self.unauthenticated(token.is_some()));
+        }
+        match self.access {
+            Access::Everybody => Ok(Principal::operator("everybody", Via::Embedder)),
+            Access::Loopback if self.proxy.is_none() => {
+                let is_local = peer.is_some_and(|peer| peer.to_canonical().is_loopback());
+                if !is_local {
+                    return Err(self.unauthenticated(false));
+                }
+                if let Some(header) = FORWARDED
+                    .iter()
+                    .find(|name| parts.headers.contains_key(**name))
+                {
+                    let detail = format!(
+                        "the header {header} says that a proxy forwarded the request, and without tokens \
+                         everybody behind it would be an operator; start dueq serve with --tokens FILE or \
+                         --trust-proxy CIDR"
+                    );
+                    return Err(Problem::new(Code::Proxied, detail));
+                }
+                Ok(Principal::operator("loopback", Via::Loopback))
+            }
+            _ => Err(self.unauthenticated(false)),
+        }
+    }
+
+    fn unauthenticated(&self, has_token: bool) -> Problem {
+        let detail = match (&self.access, has_token) {
+            (Access::Tokens(_), true) => "the token is unknown or was removed",
+            (Access::Tokens(_), false) => "send a token: Authorization: Bearer TOKEN",
+            _ => "only requests of the trusted proxy that name a user have access",
+        };
+        Problem::new(Code::Unauthenticated, detail)
+    }
+}
+
+fn unreadable(error: String) -> Problem {
+    tracing::debug!(name: "dueq_serve.refused", error, "the tokens file cannot be read");
+    let detail = "nobody has access until it can be read; the log of the server has the reason";
+    Problem::new(Code::TokensUnreadable, detail).retry_after_s(5)
+}
+
+/// The token of the header `Authorization`. A header that cannot be read is refused, not ignored.
+pub(crate) fn bearer(parts: &Parts) -> Result<Option<&str>, Problem> {
+    let wrong = |reason: &str| {
+        let detail = format!("header Authorization: {reason}; write Authorization: Bearer TOKEN");
+        Err(Problem::new(Code::Unauthenticated, detail))
+    };
+    let mut headers = parts.headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = headers.next() else {
+        return Ok(None);
+    };
+    if headers.next().is_some() {
+        return wrong("it is there twice");
+    }
+    let Ok(text) = value.to_str() else {
+        return wrong("it has other characters than ASCII");
+    };
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => {
+            Ok(Some(token.trim_matches(' ')))
+        }
+        _ => wrong("it is no bearer token"),
+    }
+}

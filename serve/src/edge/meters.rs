@@ -1,0 +1,155 @@
+//! What the server counts about itself: connections, streams, claims; requests by route, method and
+//! class of status, and problems by code.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+
+use crate::edge::Edge;
+use crate::edge::problem::Code;
+
+/// A number of things that exist now.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Gauge(Arc<AtomicU64>);
+
+/// One of these things, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct One(Gauge);
+
+impl Gauge {
+    pub(crate) fn one(&self) -> One {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        One(self.clone())
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for One {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What the server counts about itself.
+#[derive(Debug, Default)]
+pub(crate) struct Meters {
+    pub(crate) requests: Requests,
+    pub(crate) connections: Gauge,
+    pub(crate) streams: Gauge,
+    pub(crate) claims: Gauge,
+}
+
+/// The classes of statuses: 1xx to 5xx.
+const CLASSES: usize = 5;
+
+/// The counts.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    /// By route and method. The routes are those of the router, so there are not many.
+    routes: RwLock<BTreeMap<(String, &'static str), [AtomicU64; CLASSES]>>,
+    problems: RwLock<BTreeMap<&'static str, AtomicU64>>,
+}
+
+/// The layer that counts.
+pub(crate) async fn counted(
+    State(edge): State<Arc<Edge>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let matched = request.extensions().get::<MatchedPath>();
+    let prefix = edge.hosts.public().map_or("", |url| url.path());
+    let route = matched.map(|matched| {
+        let path = matched.as_str();
+        path.strip_prefix(prefix).unwrap_or(path).to_owned()
+    });
+    let method = method(request.method());
+    let response = next.run(request).await;
+    let requests = &edge.meters.requests;
+    requests.count(
+        route.as_deref().unwrap_or("none"),
+        method,
+        response.status().as_u16(),
+    );
+    if let Some(code) = response.extensions().get::<Code>() {
+        requests.problem(code.word());
+    }
+    response
+}
+
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
+}
+
+impl Requests {
+    fn count(&self, route: &str, method: &'static str, status: u16) {
+        let class = usize::from((status / 100).clamp(1, 5)) - 1;
+        let key = (route.to_owned(), method);
+        {
+            let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(counts) = routes.get(&key) {
+                counts[class].fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+        let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
+        routes.entry(key).or_default()[class].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a problem.
+    pub(crate) fn problem(&self, code: &'static str) {
+        {
+            let problems = self.problems.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(count) = problems.get(code) {
+                count.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        }
+        let mut problems = self
+            .problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        problems
+            .entry(code)
+            .or_default()
+            .fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of requests by route, method and class of status, from 1 for 1xx.
+    pub(crate) fn counts(&self) -> Vec<(String, &'static str, usize, u64)> {
+        let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::new();
+        for ((route, method), counts) in &*routes {
+            for (class, count) in (1..).zip(counts) {
+                let count = count.load(Ordering::Relaxed);
+                if count > 0 {
+                    all.push((route.clone(), *method, class, count));
+                }
+            }
+        }
+        all
+    }
+
+    /// The number of problems by code.
+    pub(crate) fn problems(&self) -> Vec<(&'static str, u64)> {
+        let problems = self.problems.read().unwrap_or_else(PoisonError::into_inner);
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let all = problems.iter().map(|(code, number)| (*code, count(number)));
+        all.collect()
+    }
+}

@@ -1,0 +1,104 @@
+//! The edge: connections, who the caller is and what they may do, bodies, problems, the audit log. It
+//! knows no route.
+
+pub(crate) mod accept;
+pub(crate) mod audit;
+pub(crate) mod auth;
+pub(crate) mod body;
+pub(crate) mod config;
+mod error;
+mod meters;
+pub(crate) mod path;
+pub(crate) mod problem;
+pub(crate) mod shown;
+pub(crate) mod tls;
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use error::Error;
+pub(crate) use meters::{Gauge, Meters, One, counted};
+
+use crate::edge::audit::Audit;
+use crate::edge::auth::{FailedLogins, Gate, Hosts, QueuePattern, RateLimit, signing_key};
+use crate::edge::body::Bodies;
+use crate::edge::config::Config;
+
+/// What each request passes, whatever its route.
+pub(crate) struct Edge {
+    pub(crate) hosts: Hosts,
+    pub(crate) gate: Gate,
+    pub(crate) rate_limit: RateLimit,
+    pub(crate) failed_logins: FailedLogins,
+    pub(crate) audit: Audit,
+    /// The actions of operators: they go on when their caller disconnects.
+    pub(crate) actions: TaskTracker,
+    pub(crate) bodies: Bodies,
+    pub(crate) life: Life,
+    pub(crate) is_read_only: bool,
+    pub(crate) meters: Meters,
+    queues: Vec<QueuePattern>,
+}
+
+impl Edge {
+    pub(crate) fn open(config: &Config, hosts: Hosts) -> Result<Self, Error> {
+        let key = config.signing_key.as_deref().map(read_key).transpose()?;
+        Ok(Self {
+            hosts,
+            gate: Gate::open(config.access.clone(), config.proxy.clone(), key)?,
+            rate_limit: RateLimit::new(config.rate_limit),
+            failed_logins: FailedLogins::new(config.rate_limit),
+            audit: Audit::open(config.audit_log.as_deref())?,
+            actions: TaskTracker::new(),
+            bodies: Bodies::new(config.max_body_bytes),
+            life: Life::default(),
+            is_read_only: config.is_read_only,
+            meters: Meters::default(),
+            queues: config.queues.clone(),
+        })
+    }
+
+    /// The patterns of the served queues; none for all.
+    pub(crate) fn served(&self) -> &[QueuePattern] {
+        &self.queues
+    }
+
+    /// Whether the server serves this queue.
+    pub(crate) fn serves(&self, queue: &str) -> bool {
+        self.queues.is_empty() || self.queues.iter().any(|pattern| pattern.matches(queue))
+    }
+}
+
+fn read_key(path: &Path) -> Result<[u8; 32], Error> {
+    let text = fs::read_to_string(path)
+        .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))?;
+    signing_key(&text).map_err(|error| Error::Config(format!("{}: {error}", path.display())))
+}
+
+/// The phases of a server: it runs, then it finishes its requests.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    is_stopping: AtomicBool,
+    stopping: CancellationToken,
+}
+
+impl Life {
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Turns the server not ready, and then ends what waits for the stop.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        self.stopping.cancel();
+    }
+
+    /// Cancelled at the stop: a long poll ends empty then.
+    pub(crate) fn stopping(&self) -> &CancellationToken {
+        &self.stopping
+    }
+}

@@ -1,0 +1,106 @@
+//! TLS of a server of its own.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::edge::Error;
+use crate::edge::auth::{Stamp, stamp};
+
+/// The files of a server's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate and those of its issuers (PEM).
+    pub certificate: PathBuf,
+    /// The key of the certificate (PEM).
+    pub key: PathBuf,
+}
+
+/// The certificate of new connections: read again when its files have changed.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Of the files, before they were read.
+    stamps: [Option<Stamp>; 2],
+    /// The last good one.
+    config: Arc<ServerConfig>,
+    /// Why the files cannot be used now: one of them may be half-written, or still the old one.
+    failure: Option<String>,
+}
+
+impl Tls {
+    pub(crate) fn open(files: &TlsFiles) -> Result<Self, Error> {
+        let stamps = stamps(files);
+        let config = Arc::new(read(files).map_err(Error::Config)?);
+        Ok(Self {
+            files: files.clone(),
+            state: Mutex::new(State {
+                stamps,
+                config,
+                failure: None,
+            }),
+        })
+    }
+
+    /// Reads the files again, changed or not. If that fails, the old certificate stays.
+    pub(crate) fn reload(&self) {
+        self.look(true);
+    }
+
+    /// For a new connection.
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(self.look(false))
+    }
+
+    fn look(&self, is_forced: bool) -> Arc<ServerConfig> {
+        let stamps = stamps(&self.files);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if stamps == state.stamps && state.failure.is_none() && !is_forced {
+            return Arc::clone(&state.config);
+        }
+        state.stamps = stamps;
+        match read(&self.files) {
+            Ok(config) => (state.config, state.failure) = (Arc::new(config), None),
+            Err(error) => {
+                if state.failure.as_ref() != Some(&error) {
+                    tracing::error!(name: "dueq_serve.tls_unreadable", ?error, "the old certificate stays in use, and the next connection reads the files again");
+                }
+                state.failure = Some(error);
+            }
+        }
+        Arc::clone(&state.config)
+    }
+}
+
+fn stamps(files: &TlsFiles) -> [Option<Stamp>; 2] {
+    [stamp(&files.certificate), stamp(&files.key)]
+}
+
+fn read(files: &TlsFiles) -> Result<ServerConfig, String> {
+    let unread = |path: &Path, error: &dyn std::fmt::Display| {
+        format!("{}: cannot read a PEM file: {error}", path.display())
+    };
+    let (certificate, key) = (&files.certificate, &files.key);
+    let chain: Vec<_> = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect)
+        .map_err(|error| unread(certificate, &error))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(|error| unread(key, &error))?;
+    // Its own provider: the process may have another one, or none.
+    let provider = Arc::new(ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(chain, secret)
+        .map_err(|error| format!("{} and {}: {error}", certificate.display(), key.display()))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}

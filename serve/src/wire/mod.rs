@@ -1,0 +1,20 @@
+//! The JSON of `/v1`: each type is declared once, for the routes that send it and the pages that read it.
+
+pub(crate) mod about;
+pub(crate) mod messages;
+pub(crate) mod operations;
+pub(crate) mod overview;
+pub(crate) mod queues;
+pub(crate) mod schedules;
+
+use axum::Json;
+use axum::http::HeaderValue;
+use axum::http::header::LINK;
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// The page; the header `Link` has the address of the next one, too.
+pub(crate) fn paged(next: Option<&str>, page: impl Serialize) -> Response {
+    let link = next.and_then(|next| HeaderValue::from_str(&format!("<{next}>; rel=\"next\"")).ok());
+    (link.map(|link| [(LINK, link)]), Json(page)).into_response()
+}

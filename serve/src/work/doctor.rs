@@ -1,0 +1,176 @@
+//! Whether Redis answers; examinations of the server and of queues, which all callers share for some
+//! seconds.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use dueq::{Checkup, Client, Error, Queue};
+use tokio::sync::watch;
+
+use crate::edge::problem::{Code, Problem};
+
+/// How old an examination may be. All viewers share it.
+const MAX_AGE: Duration = Duration::from_secs(10);
+/// How many examinations are kept at most.
+const MAX_KEPT: usize = 256;
+
+type Kept = tokio::sync::Mutex<Option<(Instant, Arc<Checkup>)>>;
+
+/// Examines the server and queues.
+#[derive(Clone)]
+pub(crate) struct Doctor {
+    client: Client,
+    last: Arc<Last>,
+}
+
+/// The last examinations.
+#[derive(Default)]
+struct Last {
+    /// Of the server under no name, and of queues.
+    kept: Mutex<HashMap<Option<String>, Arc<Kept>>>,
+    /// The last one of the server, for those who cannot wait.
+    latest: watch::Sender<Option<(Instant, Arc<Checkup>)>>,
+    /// Whether one began for them that has not ended.
+    is_running: AtomicBool,
+}
+
+/// How old an examination may be at a glance, if a new one does not end in time.
+const MAX_AGE_AT_A_GLANCE: Duration = Duration::from_secs(60);
+
+impl Doctor {
+    pub(crate) fn new(client: Client) -> Self {
+        Self {
+            client,
+            last: Arc::default(),
+        }
+    }
+
+    /// The examination of the server that the callers share, for a reader who waits at most
+    /// `patience`. `None` if none ended in the last minute. If the last one is older than 10 s, it
+    /// begins one, which goes on after that.
+    pub(crate) async fn glance(&self, patience: Duration) -> Option<Arc<Checkup>> {
+        let mut latest = self.last.latest.subscribe();
+        let is_new = |latest: &Option<(Instant, _)>, max: Duration| {
+            latest.as_ref().is_some_and(|(at, _)| at.elapsed() < max)
+        };
+        if !is_new(&latest.borrow(), MAX_AGE) {
+            self.begin();
+            let examined = latest.wait_for(|latest| is_new(latest, MAX_AGE));
+            let _ = tokio::time::timeout(patience, examined).await;
+        }
+        let latest = latest.borrow();
+        let usable = latest
+            .as_ref()
+            .filter(|_| is_new(&latest, MAX_AGE_AT_A_GLANCE));
+        usable.map(|(_, checkup)| Arc::clone(checkup))
+    }
+
+    /// Begins an examination of the server, unless one runs. The calls of the library end.
+    fn begin(&self) {
+        if self.last.is_running.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let doctor = self.clone();
+        tokio::spawn(async move {
+            let _running = Running(&doctor.last.is_running);
+            // Redis may be away: the page says so by the age of its counts.
+            let _ = doctor.server().await;
+        });
+    }
+
+    /// The examination of the server, and its age.
+    pub(crate) async fn server(&self) -> Result<(Duration, Arc<Checkup>), Problem> {
+        self.examined(None, self.client.examine()).await
+    }
+
+    /// The examination of this queue, and its age.
+    pub(crate) async fn queue(&self, queue: &Queue) -> Result<(Duration, Arc<Checkup>), Problem> {
+        self.examined(Some(queue.name()), queue.examine_briefly())
+            .await
+    }
+
+    /// The examination of this queue, or of the server. Who asks meanwhile waits for the same one.
+    async fn examined(
+        &self,
+        queue: Option<&str>,
+        examine: impl Future<Output = Result<Checkup, Error>>,
+    ) -> Result<(Duration, Arc<Checkup>), Problem> {
+        let kept = self.kept(queue)?;
+        let mut kept = kept.lock().await;
+        if let Some((at, checkup)) = &*kept
+            && at.elapsed() < MAX_AGE
+        {
+            return Ok((at.elapsed(), Arc::clone(checkup)));
+        }
+        let (at, checkup) = (Instant::now(), Arc::new(examine.await?));
+        *kept = Some((at, Arc::clone(&checkup)));
+        if queue.is_none() {
+            self.last
+                .latest
+                .send_replace(Some((at, Arc::clone(&checkup))));
+        }
+        Ok((at.elapsed(), checkup))
+    }
+
+    fn kept(&self, queue: Option<&str>) -> Result<Arc<Kept>, Problem> {
+        let mut all = self
+            .last
+            .kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let key = queue.map(str::to_owned);
+        if all.len() >= MAX_KEPT && !all.contains_key(&key) {
+            all.retain(|_, kept| {
+                let is_new = |kept: &Option<(Instant, _)>| {
+                    kept.as_ref().is_some_and(|(at, _)| at.elapsed() < MAX_AGE)
+                };
+                // One that is locked is examined now.
+                Arc::strong_count(kept) > 1 || kept.try_lock().is_ok_and(|kept| is_new(&kept))
+            });
+            if all.len() >= MAX_KEPT {
+                let detail = format!("{MAX_KEPT} queues were examined within 10 s; try again");
+                return Err(Problem::new(Code::Busy, detail).retry_after_s(10));
+            }
+        }
+        Ok(Arc::clone(all.entry(key).or_default()))
+    }
+}
+
+/// Says at its end that no examination runs, also after a panic.
+struct Running<'a>(&'a AtomicBool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// How long Redis may take to answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How old the last answer may be: probes need no token, and must not load Redis.
+const MAX_AGE_OF_ANSWER: Duration = Duration::from_secs(1);
+
+/// Whether Redis answers, as of the last question. Probes share it.
+#[derive(Default)]
+pub(crate) struct RedisProbe(tokio::sync::Mutex<Option<(Instant, bool)>>);
+
+impl RedisProbe {
+    pub(crate) async fn answers(&self, client: &Client) -> bool {
+        let mut last = self.0.lock().await;
+        if let Some((at, answers)) = *last
+            && at.elapsed() < MAX_AGE_OF_ANSWER
+        {
+            return answers;
+        }
+        // A step of a scan: while Redis loads its data, it answers TIME, and nothing that serves a call.
+        let mut scan = client.scan_queues();
+        let asked = tokio::time::timeout(PATIENCE, scan.next()).await;
+        // A user without the right to scan gets an answer, too.
+        let answers =
+            asked.is_ok_and(|step| step.map_or_else(|error| !error.is_retryable(), |_| true));
+        *last = Some((Instant::now(), answers));
+        answers
+    }
+}

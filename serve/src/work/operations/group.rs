@@ -1,0 +1,133 @@
+//! A requeue of those dead messages that died in the same way.
+
+use std::collections::VecDeque;
+use std::ops::RangeInclusive;
+
+use dueq::{Applied, Cursor, Error, Queue, Requeued, State, Stored};
+use tokio::task::JoinSet;
+
+use crate::work::operations::plan::{Group, Plan};
+use crate::work::operations::progress::{End, Stepped};
+
+/// How many dead messages a call reads.
+const PAGE: usize = 100;
+
+/// Goes through the dead messages, the oldest first, and requeues those of a group one by one.
+///
+/// A message is read once more before its call. If somebody else requeues it between the two, and it
+/// dies again at once, then it is requeued once more.
+pub(super) struct GroupSteps {
+    queue: Queue,
+    group: Group,
+    before_ms: u64,
+    cursor: Option<Cursor>,
+    /// Whether no page follows.
+    is_read: bool,
+    /// Those that are read and not requeued.
+    found: VecDeque<Vec<u8>>,
+    done: u64,
+}
+
+impl GroupSteps {
+    pub(super) fn new(queue: &Queue, plan: &Plan) -> Self {
+        Self {
+            queue: queue.clone(),
+            group: plan.group.clone(),
+            before_ms: plan.before_ms.unwrap_or(0),
+            cursor: plan.group.begin(),
+            is_read: false,
+            found: VecDeque::new(),
+            done: 0,
+        }
+    }
+
+    /// When the messages died that are requeued.
+    fn died(&self) -> RangeInclusive<u64> {
+        self.group.after_ms.unwrap_or(0)..=self.before_ms
+    }
+
+    pub(super) fn done(&self) -> u64 {
+        self.done
+    }
+
+    /// The messages of the next step, as far as they are read. Reads one page if none is.
+    pub(super) async fn peek(&mut self, count: usize) -> Result<Vec<Vec<u8>>, Error> {
+        if self.found.is_empty() {
+            self.read().await?;
+        }
+        Ok(self.found.iter().take(count).cloned().collect())
+    }
+
+    /// Requeues messages that are read, or reads a page. A message whose call did not reach Redis is
+    /// in a later step again. One whose reply was lost is not: it may have died again.
+    pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
+        if self.found.is_empty() {
+            self.read().await?;
+        } else {
+            self.requeue(limit).await?;
+        }
+        let is_end = self.is_read && self.found.is_empty();
+        Ok(Stepped {
+            of: is_end.then_some(self.done),
+            end: is_end.then_some(End::Done),
+        })
+    }
+
+    async fn read(&mut self) -> Result<(), Error> {
+        if self.is_read {
+            return Ok(());
+        }
+        let page = self.queue.list(State::Dead, self.cursor.as_ref(), PAGE);
+        let page = page.await?;
+        let last = page.messages.last();
+        self.is_read =
+            page.next.is_none() || last.is_some_and(|last| last.time_ms > self.before_ms);
+        self.cursor = page.next;
+        for message in page.messages {
+            if message.time_ms <= self.before_ms && self.group.has(&message) {
+                self.found.push_back(message.id.to_vec());
+            }
+        }
+        Ok(())
+    }
+
+    async fn requeue(&mut self, limit: usize) -> Result<(), Error> {
+        // The calls share batches.
+        let mut calls = JoinSet::new();
+        let (count, died) = (limit.min(self.found.len()), self.died());
+        for id in self.found.drain(..count) {
+            let (queue, died) = (self.queue.clone(), died.clone());
+            calls.spawn(async move {
+                let outcome = requeue(&queue, &id, died).await;
+                (id, outcome)
+            });
+        }
+        let mut failed: Option<Error> = None;
+        while let Some(ended) = calls.join_next().await {
+            let (id, outcome) = match ended {
+                Ok(ended) => ended,
+                Err(error) => std::panic::resume_unwind(error.into_panic()),
+            };
+            match outcome {
+                Ok(is_done) => self.done += u64::from(is_done),
+                Err(error) => {
+                    let is_unknown = error.was_applied() == Applied::Unknown;
+                    if !is_unknown {
+                        self.found.push_back(id);
+                    }
+                    if is_unknown || failed.is_none() {
+                        failed = Some(error);
+                    }
+                }
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+/// Requeues a message that is still dead since these times. False if another caller was faster.
+async fn requeue(queue: &Queue, id: &[u8], died: RangeInclusive<u64>) -> Result<bool, Error> {
+    let stored = queue.get_up_to(id, 0).await?;
+    let is_dead = |stored: &Stored| stored.state == State::Dead && died.contains(&stored.time_ms);
+    Ok(stored.as_ref().is_some_and(is_dead) && queue.requeue(id).await? == Requeued::Requeued)
+}

@@ -1,0 +1,167 @@
+//! Operations on whole queues: they go on after the answer to the call that began them, in steps,
+//! at their pace. Each has a line in the audit log before it begins, and one when it has ended.
+//!
+//! An operation lives in the process that began it. Redis decides what each step does, so two
+//! instances, or a crash and the same call again, do nothing twice.
+
+mod canary;
+mod cancel;
+mod group;
+mod operation;
+mod pace;
+mod plan;
+mod progress;
+mod run;
+mod steps;
+mod work;
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio_util::task::TaskTracker;
+
+pub(crate) use operation::Operation;
+pub(crate) use plan::{Plan, Request, died_by_crash, error_line};
+
+use crate::edge::Edge;
+use crate::edge::audit::{Action, now_ms};
+use crate::edge::problem::{Code, Problem};
+use crate::edge::shown::quoted;
+
+/// How many operations run at once.
+const MAX_RUNNING: usize = 16;
+/// How many operations that have ended are remembered.
+const MAX_ENDED: usize = 100;
+
+/// The operations that run, and the last ones that have ended.
+pub(crate) struct Operations {
+    edge: Arc<Edge>,
+    /// The oldest first.
+    all: Mutex<VecDeque<Arc<Operation>>>,
+    tasks: TaskTracker,
+}
+
+/// What became of the wish for an operation.
+pub(crate) enum Begun {
+    New(Arc<Operation>),
+    /// The same one runs already.
+    Running(Arc<Operation>),
+}
+
+impl Operations {
+    pub(crate) fn new(edge: Arc<Edge>) -> Self {
+        Self {
+            edge,
+            all: Mutex::default(),
+            tasks: TaskTracker::new(),
+        }
+    }
+
+    /// Begins an operation: its line is in the audit log before its first step.
+    pub(crate) async fn begin(
+        &self,
+        queue: &dueq::Queue,
+        plan: Plan,
+        action: Action,
+    ) -> Result<Begun, Problem> {
+        let operation = Arc::new(Operation {
+            id: crate::edge::audit::random_id(),
+            queue: queue.name().to_owned(),
+            plan,
+            action,
+            started_ms: now_ms(),
+            progress: Mutex::default(),
+            stop: self.edge.life.stopping().child_token(),
+            stopped_by: Mutex::default(),
+        });
+        if let Some(running) = self.reserve(&operation)? {
+            return Ok(Begun::Running(running));
+        }
+        // The caller of this future does not drop it: see `audit::audited`.
+        if let Err(error) = self.edge.audit.write(&operation.start_line()).await {
+            self.forget(&operation);
+            return Err(crate::edge::audit::refusal(&error));
+        }
+        let run = run::run(
+            Arc::clone(&self.edge),
+            queue.clone(),
+            Arc::clone(&operation),
+        );
+        self.tasks.spawn(run);
+        Ok(Begun::New(operation))
+    }
+
+    /// Takes a place for the operation, or returns the one that runs already.
+    fn reserve(&self, operation: &Arc<Operation>) -> Result<Option<Arc<Operation>>, Problem> {
+        let mut all = self.lock();
+        let running: Vec<_> = all.iter().filter(|one| one.is_running()).collect();
+        let same_kind = |one: &&&Arc<Operation>| {
+            one.queue == operation.queue && one.plan.kind == operation.plan.kind
+        };
+        if let Some(other) = running.iter().find(same_kind) {
+            if other.plan.is_wished_by(&operation.plan) {
+                return Ok(Some(Arc::clone(other)));
+            }
+            let detail = format!(
+                "the {} {} of queue {} runs: wait for its end, or stop it",
+                operation.plan.kind.name(),
+                other.id,
+                quoted(&operation.queue)
+            );
+            return Err(Problem::new(Code::OperationRunning, detail).operation(&other.id));
+        }
+        if running.len() >= MAX_RUNNING {
+            let detail = format!("{MAX_RUNNING} operations run already; try again");
+            return Err(Problem::new(Code::Busy, detail).retry_after_s(10));
+        }
+        let ended = all.len() - running.len();
+        if ended >= MAX_ENDED
+            && let Some(oldest) = all.iter().position(|one| !one.is_running())
+        {
+            all.remove(oldest);
+        }
+        all.push_back(Arc::clone(operation));
+        Ok(None)
+    }
+
+    fn forget(&self, operation: &Arc<Operation>) {
+        self.lock().retain(|one| !Arc::ptr_eq(one, operation));
+    }
+
+    /// All operations, the newest first.
+    pub(crate) fn all(&self) -> Vec<Arc<Operation>> {
+        self.lock().iter().rev().cloned().collect()
+    }
+
+    /// The operations of this queue, the newest first.
+    pub(crate) fn of_queue(&self, queue: &str) -> Vec<Arc<Operation>> {
+        let all = self.lock();
+        let of_queue = all.iter().rev().filter(|one| one.queue == queue);
+        of_queue.cloned().collect()
+    }
+
+    /// The operation of this queue with this id.
+    pub(crate) fn get(&self, queue: &str, id: &str) -> Result<Arc<Operation>, Problem> {
+        let all = self.lock();
+        let mut found = all.iter();
+        let found = found.find(|one| one.queue == queue && one.id == id);
+        found.cloned().ok_or_else(|| {
+            let detail = format!(
+                "this instance has no operation {} of queue {}; it remembers the last {MAX_ENDED}, until it stops",
+                quoted(id),
+                quoted(queue)
+            );
+            Problem::new(Code::NoSuchOperation, detail)
+        })
+    }
+
+    /// Waits until all operations have ended, after the stop of the server.
+    pub(crate) async fn ended(&self) {
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<Operation>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

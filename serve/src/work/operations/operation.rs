@@ -1,0 +1,146 @@
+//! An operation: what it is, how far it is, its lines in the audit log, and how it is sent.
+
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::edge::audit::{Action, now_ms};
+use crate::edge::shown::quoted;
+use crate::wire::operations::{Kind, OperationReport, Phase, Progress};
+use crate::work::operations::plan::Plan;
+
+/// An operation.
+pub(crate) struct Operation {
+    pub(super) id: String,
+    pub(super) queue: String,
+    pub(super) plan: Plan,
+    /// The request that asked for it.
+    pub(super) action: Action,
+    pub(super) started_ms: u64,
+    pub(super) progress: Mutex<Progress>,
+    /// Ends it: a caller stops it, or the server stops.
+    pub(super) stop: CancellationToken,
+    /// Who stopped it.
+    pub(super) stopped_by: Mutex<Option<String>>,
+}
+
+impl Operation {
+    pub(crate) fn id(&self) -> &str {
+        &self.id
+    }
+
+    pub(crate) fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn by(&self) -> &str {
+        self.action.principal()
+    }
+
+    pub(crate) fn progress(&self) -> Progress {
+        self.update(|progress| progress.clone())
+    }
+
+    pub(super) fn update<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+        change(&mut self.progress.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.update(|progress| progress.state == Phase::Running)
+    }
+
+    /// Asks the operation to stop after its step. It has no effect on one that has ended.
+    pub(crate) fn stop(&self, by: &str) {
+        let mut stopped_by = self
+            .stopped_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        stopped_by.get_or_insert_with(|| by.to_owned());
+        self.stop.cancel();
+    }
+
+    /// Completes when the operation shall stop: the reason.
+    pub(super) async fn stopped(&self) -> String {
+        self.stop.cancelled().await;
+        let by = self
+            .stopped_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match &*by {
+            Some(name) => format!("{} stopped it", quoted(name)),
+            None => "the server stopped".to_owned(),
+        }
+    }
+
+    /// The line of the audit log before the operation.
+    pub(super) fn start_line(&self) -> Value {
+        let plan = &self.plan;
+        let mut what = json!({
+            "kind": plan.kind.name(),
+            "before_ms": plan.before_ms,
+            "dry_run": plan.is_dry_run,
+            "pace": plan.pace,
+        });
+        if let Some(state) = plan.state {
+            what["state"] = json!(state.as_str());
+        }
+        if let Some(after_ms) = plan.group.after_ms {
+            what["after_ms"] = json!(after_ms);
+        }
+        if let Some(error) = &plan.group.error {
+            what["error"] = json!(error);
+        }
+        if let Some(crashed) = plan.group.crashed {
+            what["crashed"] = json!(crashed);
+        }
+        if let Some(canary) = plan.canary {
+            what["canary"] = json!(canary.messages);
+            what["canary_wait_ms"] = json!(canary.wait_ms);
+        }
+        if plan.ids.count > 0 {
+            what["ids"] = json!(plan.ids.count);
+            what["dead"] = json!(plan.with_dead);
+        }
+        let mut line = self.action.line("start", &self.id);
+        line["queue"] = json!(self.queue);
+        line["operation"] = what;
+        line
+    }
+
+    /// The line of the audit log after the operation: its outcome and counts.
+    pub(super) fn end_line(&self, last: &Progress) -> Value {
+        json!({
+            "at_ms": now_ms(),
+            "event": "end",
+            "action": self.id,
+            "operation": last.clone().brief(),
+        })
+    }
+
+    /// The operation as it is sent.
+    pub(crate) fn report(&self, href: String) -> OperationReport {
+        let plan = &self.plan;
+        let selects = matches!(plan.kind, Kind::Requeue | Kind::Purge);
+        OperationReport {
+            id: self.id.clone(),
+            queue: self.queue.clone(),
+            kind: plan.kind,
+            messages: selects.then(|| plan.selected().as_str().to_owned()),
+            before_ms: plan.before_ms,
+            after_ms: plan.group.after_ms,
+            error: plan.group.error.clone(),
+            crashed: plan.group.crashed,
+            dry_run: plan.is_dry_run,
+            pace: plan.pace,
+            progress: self.progress(),
+            by: self.by().to_owned(),
+            started_ms: self.started_ms,
+            href,
+        }
+    }
+}

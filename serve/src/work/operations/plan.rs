@@ -1,0 +1,325 @@
+//! What an operation is asked to do: its fields are checked here, before anything is done.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dueq::{Cursor, Listed, State};
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+use crate::edge::path::read_id;
+use crate::edge::problem::{Code, Problem};
+use crate::wire::operations::Kind;
+
+/// How many ids an operation names at most.
+const MAX_IDS: usize = 10_000;
+/// The most messages of a canary: each is asked for again and again.
+const MAX_CANARY: u64 = 100;
+/// How long a canary may take at most, and without a value.
+const MAX_CANARY_WAIT_MS: u64 = 600_000;
+const CANARY_WAIT_MS: u64 = 60_000;
+/// How many messages a second at most; without a value if the operation changes them, or only
+/// counts or audits them.
+const MAX_PACE: u64 = 100_000;
+const PACE: u64 = 1_000;
+const PACE_OF_READS: u64 = 10_000;
+/// The last millisecond of the year 9999.
+const MAX_MS: u64 = 253_402_300_799_999;
+
+/// How many characters of an error's first line are compared.
+const MAX_LINE: usize = 300;
+
+/// The state of the messages that a purge removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum Purged {
+    Scheduled,
+    Ready,
+    Dead,
+}
+
+/// An operation on a queue.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewOperation)]
+pub(crate) struct Request {
+    kind: Kind,
+    /// Only what died (`requeue`, `purge` of dead messages) or was due (`purge` of others) at or
+    /// before this time, in Unix milliseconds of Redis. Without it, or if it is later, now. A purge of
+    /// scheduled messages needs it.
+    #[schema(maximum = 253_402_300_799_999_u64)]
+    before_ms: Option<u64>,
+    /// Only what died at or after this time, of the same clock: `requeue`, and `purge` of dead messages.
+    #[schema(maximum = 253_402_300_799_999_u64)]
+    after_ms: Option<u64>,
+    /// True counts what would be done, and changes nothing.
+    dry_run: Option<bool>,
+    /// Only what died with this error: its first line, as `GET errors` groups them. Empty for none.
+    error: Option<String>,
+    /// True: only what died because its leases ran out too often. False: only the others.
+    crashed: Option<bool>,
+    /// How many messages are requeued first: the others follow if none of them dies again.
+    #[schema(minimum = 1, maximum = 100)]
+    canary: Option<u64>,
+    /// How long to wait until these are settled; 60,000 without it.
+    #[schema(minimum = 1, maximum = 600_000)]
+    canary_wait_ms: Option<u64>,
+    /// How many messages a second; 1,000 without it, and 10,000 if nothing is changed.
+    #[schema(minimum = 1, maximum = 100_000)]
+    pace: Option<u64>,
+    /// Which messages a purge removes.
+    state: Option<Purged>,
+    /// The messages that a cancel cancels: each an id, or `~` and its base64url.
+    #[schema(min_items = 1, max_items = 10_000)]
+    ids: Option<Vec<String>>,
+    /// Whether a cancel removes dead messages too.
+    dead: Option<bool>,
+}
+
+/// What an operation does, with all its defaults.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) before_ms: Option<u64>,
+    /// Whether the request gave `before_ms`. Without it, it was the time of the request.
+    has_before: bool,
+    pub(crate) is_dry_run: bool,
+    /// Which dead messages a requeue revives.
+    pub(crate) group: Group,
+    pub(crate) canary: Option<Canary>,
+    pub(crate) pace: u64,
+    pub(crate) state: Option<State>,
+    pub(crate) ids: Named,
+    pub(crate) with_dead: bool,
+}
+
+/// Dead messages that died in the same way, or since a time.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Group {
+    /// The first line of their error.
+    pub(crate) error: Option<String>,
+    pub(crate) crashed: Option<bool>,
+    pub(crate) after_ms: Option<u64>,
+}
+
+impl Group {
+    /// Whether it is of all dead messages.
+    pub(super) fn is_all(&self) -> bool {
+        self.error.is_none() && self.crashed.is_none()
+    }
+
+    /// Where a list of dead messages begins.
+    pub(super) fn begin(&self) -> Option<Cursor> {
+        self.after_ms.map(Cursor::at_ms)
+    }
+
+    pub(super) fn has(&self, message: &Listed) -> bool {
+        if self
+            .after_ms
+            .is_some_and(|after_ms| message.time_ms < after_ms)
+        {
+            return false;
+        }
+        let is_error = |error: &String| *error == error_line(&message.error);
+        let crashed = died_by_crash(message.crashes, &message.error);
+        self.error.as_ref().is_none_or(is_error) && self.crashed.is_none_or(|only| only == crashed)
+    }
+}
+
+/// The ids that a cancel names. They go when the operation has ended; what is compared stays.
+#[derive(Debug, Clone)]
+pub(crate) struct Named {
+    pub(crate) count: usize,
+    digest: [u8; 32],
+    ids: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Named {
+    fn new(ids: Vec<Vec<u8>>) -> Self {
+        let mut digest = Sha256::new();
+        for id in &ids {
+            digest.update([u8::try_from(id.len()).unwrap_or(u8::MAX)]);
+            digest.update(id);
+        }
+        Self {
+            count: ids.len(),
+            digest: digest.finalize().into(),
+            ids: Arc::new(Mutex::new(ids)),
+        }
+    }
+
+    /// Takes the ids: the operation has them until it ends.
+    pub(super) fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl PartialEq for Named {
+    fn eq(&self, other: &Self) -> bool {
+        (self.count, self.digest) == (other.count, other.digest)
+    }
+}
+
+impl Eq for Named {}
+
+/// The first messages of a requeue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Canary {
+    pub(crate) messages: usize,
+    pub(crate) wait_ms: u64,
+}
+
+impl Plan {
+    /// The plan of a request, at this time of Redis.
+    pub(crate) fn new(request: Request, now_ms: u64) -> Result<Self, Problem> {
+        let kind = request.kind;
+        let is_dry_run = request.dry_run.unwrap_or(false);
+        let state = request.state.map(|state| match state {
+            Purged::Scheduled => State::Scheduled,
+            Purged::Ready => State::Ready,
+            Purged::Dead => State::Dead,
+        });
+        let has = [
+            ("state", state.is_some(), kind == Kind::Purge),
+            (
+                "before_ms",
+                request.before_ms.is_some(),
+                matches!(kind, Kind::Requeue | Kind::Purge),
+            ),
+            (
+                "after_ms",
+                request.after_ms.is_some(),
+                kind == Kind::Requeue || state == Some(State::Dead),
+            ),
+            ("error", request.error.is_some(), kind == Kind::Requeue),
+            ("crashed", request.crashed.is_some(), kind == Kind::Requeue),
+            ("canary", request.canary.is_some(), kind == Kind::Requeue),
+            (
+                "canary_wait_ms",
+                request.canary_wait_ms.is_some(),
+                request.canary.is_some(),
+            ),
+            ("ids", request.ids.is_some(), kind == Kind::Cancel),
+            ("dead", request.dead.is_some(), kind == Kind::Cancel),
+        ];
+        if let Some((field, ..)) = has.into_iter().find(|(_, has, may)| *has && !may) {
+            let what = match field {
+                "canary_wait_ms" => "it belongs to canary",
+                _ => "an operation of this kind has no such field",
+            };
+            return Err(invalid(format!("{field}: {what}")));
+        }
+        let reads = is_dry_run || kind == Kind::Audit;
+        let pace = request
+            .pace
+            .unwrap_or(if reads { PACE_OF_READS } else { PACE });
+        within("pace", pace, 1, MAX_PACE)?;
+        let canary = match request.canary {
+            Some(messages) => Some(canary(messages, request.canary_wait_ms)?),
+            None => None,
+        };
+        for (field, time) in [
+            ("before_ms", request.before_ms),
+            ("after_ms", request.after_ms),
+        ] {
+            within(field, time.unwrap_or(0), 0, MAX_MS)?;
+        }
+        let before_ms = match (kind, state) {
+            (Kind::Requeue, _) | (Kind::Purge, Some(State::Ready | State::Dead)) => {
+                Some(request.before_ms.unwrap_or(now_ms).min(now_ms))
+            }
+            (Kind::Purge, Some(_)) => {
+                let needed = "before_ms: a purge of scheduled messages needs the due time until which it removes them";
+                Some(request.before_ms.ok_or_else(|| invalid(needed))?)
+            }
+            (Kind::Purge, None) => {
+                return Err(invalid("state: a purge needs it: scheduled, ready or dead"));
+            }
+            _ => None,
+        };
+        Ok(Self {
+            kind,
+            before_ms,
+            has_before: request.before_ms.is_some(),
+            is_dry_run,
+            group: Group {
+                error: request.error,
+                crashed: request.crashed,
+                after_ms: request.after_ms,
+            },
+            canary,
+            pace,
+            state,
+            ids: Named::new(ids_of(kind, request.ids)?),
+            with_dead: request.dead.unwrap_or(false),
+        })
+    }
+
+    /// Whether an operation with this plan is what the other request asks for. One without `before_ms`
+    /// asks for that of the running one: its answer may have been lost.
+    pub(crate) fn is_wished_by(&self, wish: &Self) -> bool {
+        let mut wish = wish.clone();
+        if !wish.has_before {
+            wish.before_ms = self.before_ms;
+        }
+        wish.has_before = self.has_before;
+        wish == *self
+    }
+
+    /// Whether it changes nothing.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.is_dry_run || self.kind == Kind::Audit
+    }
+
+    /// The state of the messages that a requeue or a purge deals with.
+    pub(crate) fn selected(&self) -> State {
+        self.state.unwrap_or(State::Dead)
+    }
+}
+
+fn canary(messages: u64, wait_ms: Option<u64>) -> Result<Canary, Problem> {
+    within("canary", messages, 1, MAX_CANARY)?;
+    let wait_ms = wait_ms.unwrap_or(CANARY_WAIT_MS);
+    within("canary_wait_ms", wait_ms, 1, MAX_CANARY_WAIT_MS)?;
+    Ok(Canary {
+        messages: usize::try_from(messages).unwrap_or(1),
+        wait_ms,
+    })
+}
+
+fn ids_of(kind: Kind, ids: Option<Vec<String>>) -> Result<Vec<Vec<u8>>, Problem> {
+    let ids = ids.unwrap_or_default();
+    if kind == Kind::Cancel && !(1..=MAX_IDS).contains(&ids.len()) {
+        let detail = format!("ids: {}; a cancel names 1 to {MAX_IDS} ids", ids.len());
+        return Err(invalid(detail));
+    }
+    ids.iter().map(|id| read_id(id)).collect()
+}
+
+fn within(field: &str, value: u64, least: u64, most: u64) -> Result<(), Problem> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(invalid(format!(
+        "{field}: {value}; it is {least} to {most}"
+    )))
+}
+
+fn invalid(detail: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidInput, detail)
+}
+
+/// The first line of the error, cut.
+pub(crate) fn error_line(error: &str) -> String {
+    let line = error.lines().next().unwrap_or_default().trim();
+    line.chars().take(MAX_LINE).collect()
+}
+
+/// Whether a dead message died because its leases ran out too often: the error then is that of reap.
+pub(crate) fn died_by_crash(crashes: u32, error: &str) -> bool {
+    crashes > 0 && error.starts_with("the lease ran out ")
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! What a step of an operation did; the steps of a dry run.
+
+use dueq::{Cursor, Listed, Queue, State};
+
+use crate::wire::operations::Progress;
+use crate::work::operations::plan::{Group, Plan};
+
+/// What a step did.
+pub(super) struct Step {
+    /// How many messages it dealt with: the pace counts them.
+    pub(super) messages: u64,
+    pub(super) end: Option<End>,
+}
+
+/// Why there is no further step.
+pub(super) enum End {
+    Done,
+    /// The queue was deleted meanwhile.
+    QueueGone,
+}
+
+/// What is known after a step.
+pub(super) struct Stepped {
+    /// How many messages there are in all.
+    pub(super) of: Option<u64>,
+    pub(super) end: Option<End>,
+}
+
+/// Counts the messages in one state whose time is at or before a time.
+pub(super) struct Count {
+    queue: Queue,
+    state: State,
+    before_ms: u64,
+    group: Group,
+    cursor: Option<Cursor>,
+}
+
+impl Count {
+    pub(super) fn new(queue: &Queue, plan: &Plan) -> Self {
+        Self {
+            queue: queue.clone(),
+            state: plan.selected(),
+            before_ms: plan.before_ms.unwrap_or(0),
+            group: plan.group.clone(),
+            cursor: plan.group.begin(),
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    pub(super) async fn step(
+        &mut self,
+        limit: usize,
+        update: impl Fn(&mut dyn FnMut(&mut Progress)),
+    ) -> Result<Step, dueq::Error> {
+        if self.state == State::Scheduled {
+            // Redis counts by due time itself.
+            let counts = self.queue.dues(&[self.before_ms + 1]).await?.counts;
+            let found = counts.first().copied().unwrap_or(0);
+            update(&mut |progress| {
+                progress.done = found;
+                progress.of = Some(found);
+            });
+            return Ok(Step {
+                messages: 1,
+                end: Some(End::Done),
+            });
+        }
+        let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
+        let page = page.await?;
+        let is_early = |message: &&Listed| message.time_ms <= self.before_ms;
+        let early: Vec<_> = page.messages.iter().filter(is_early).collect();
+        // Dead messages are in the order of their times, ready ones are not.
+        let is_past = self.state == State::Dead && early.len() < page.messages.len();
+        let found = early.iter().filter(|message| self.group.has(message));
+        let found = found.count() as u64;
+        let is_end = page.next.is_none() || is_past;
+        update(&mut |progress| {
+            progress.done += found;
+            if is_end {
+                progress.of = Some(progress.done);
+            }
+        });
+        self.cursor = page.next;
+        Ok(Step {
+            messages: page.messages.len() as u64,
+            end: is_end.then_some(End::Done),
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! What the poller knows: every list, stream and scrape reads it, and nothing of it changes.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dueq::Stats;
+
+use crate::edge::problem::{Code, Problem};
+use crate::wire::queues::{Counts, Listed};
+
+/// How old the knowledge of all names may be when no scan takes long.
+const WHOLE_FOR: Duration = Duration::from_secs(300);
+
+/// The queues as of the last answers of Redis.
+#[derive(Clone, Default)]
+pub(crate) struct Snapshot {
+    pub(super) queues: BTreeMap<Arc<str>, Arc<Entry>>,
+    /// When Redis answered last.
+    pub(super) answered: Option<Instant>,
+    /// When the last scan began that has found all names.
+    pub(super) scanned: Option<Instant>,
+    /// How long that scan took.
+    pub(super) scan_took: Duration,
+    /// Whether the names were given.
+    pub(super) is_given: bool,
+    /// Whether there are more queues than are polled.
+    pub(super) is_cut: bool,
+    /// Whether somebody who looks should wait for a later snapshot.
+    pub(super) is_catching_up: bool,
+    /// Why Redis does not answer now.
+    pub(super) failure: Option<Arc<str>>,
+}
+
+/// A queue of the snapshot.
+#[derive(Clone, Default)]
+pub(crate) struct Entry {
+    counts: Option<(Arc<Stats>, Instant)>,
+    gap: Option<Gap>,
+}
+
+/// The queue, or a part of it, cannot be read.
+#[derive(Clone)]
+struct Gap {
+    why: Arc<str>,
+    since: Instant,
+    /// How long the oldest due message had waited before.
+    overdue_ms: u64,
+}
+
+impl Entry {
+    /// The counts of the last answer, of the parts that could be read; `None` before the first one.
+    pub(crate) fn stats(&self) -> Option<&Stats> {
+        self.counts.as_ref().map(|(stats, _)| &**stats)
+    }
+
+    /// How old the counts are.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.counts.as_ref().map(|(_, at)| at.elapsed())
+    }
+
+    /// Why the queue, or a part of it, cannot be read.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.gap.as_ref().map(|gap| &*gap.why)
+    }
+
+    /// How long the oldest due message has waited. Grows while a part of the queue cannot be read:
+    /// nobody may have claimed what is due there.
+    pub(crate) fn overdue_ms(&self) -> Option<u64> {
+        let read = self.stats().map(|stats| stats.overdue_ms);
+        read.max(self.gap.as_ref().map(|gap| {
+            let passed = u64::try_from(gap.since.elapsed().as_millis());
+            gap.overdue_ms.saturating_add(passed.unwrap_or(u64::MAX))
+        }))
+    }
+
+    /// Whether both say the same, whatever their age.
+    pub(crate) fn says(&self, other: &Self) -> bool {
+        self.stats() == other.stats() && self.error() == other.error()
+    }
+
+    /// The queue as lists and events send it.
+    pub(crate) fn listed(&self, name: &str) -> Listed {
+        Listed {
+            queue: name.to_owned(),
+            counts: self.stats().map(|stats| Counts {
+                overdue_ms: self.overdue_ms().unwrap_or_default(),
+                ..stats.into()
+            }),
+            age_ms: self.age().map(ms),
+            error: self.error().map(str::to_owned),
+        }
+    }
+
+    pub(super) fn known(stats: Stats, at: Instant) -> Self {
+        Self {
+            counts: Some((Arc::new(stats), at)),
+            gap: None,
+        }
+    }
+
+    /// The same after an answer that does not have all counts, or none.
+    pub(super) fn unread(&self, stats: Option<Stats>, why: &str, at: Instant) -> Self {
+        let read = stats.map(|stats| (Arc::new(stats), at));
+        let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
+        Self {
+            counts: read.or_else(|| self.counts.clone()),
+            gap: Some(Gap {
+                why: why.into(),
+                since: self.gap.as_ref().map_or(at, |gap| gap.since),
+                overdue_ms: self.gap.as_ref().map_or_else(before, |gap| gap.overdue_ms),
+            }),
+        }
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.queues.get(name)
+    }
+
+    /// The queues in the order of their names: all, or those after this name.
+    pub(crate) fn after(&self, name: Option<&str>) -> impl Iterator<Item = (&Arc<str>, &Entry)> {
+        let from = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.queues.range::<str, _>((from, Bound::Unbounded));
+        range.map(|(name, entry)| (name, &**entry))
+    }
+
+    /// How long ago Redis answered; `None` if it never did.
+    pub(crate) fn age(&self) -> Option<Duration> {
+        self.answered.map(|at| at.elapsed())
+    }
+
+    /// [`Snapshot::age`], or the problem that Redis has never answered.
+    pub(crate) fn known_age_ms(&self) -> Result<u64, Problem> {
+        match (self.age(), self.failure()) {
+            (Some(age), _) => Ok(ms(age)),
+            (None, Some(failure)) => Err(Problem::new(Code::RedisUnavailable, failure)),
+            (None, None) => {
+                let detail = "Redis has not answered yet; try again";
+                Err(Problem::new(Code::RedisUnavailable, detail))
+            }
+        }
+    }
+
+    /// Whether the poller has woken, and has not asked every queue yet.
+    pub(crate) fn is_catching_up(&self) -> bool {
+        self.is_catching_up
+    }
+
+    /// How old the knowledge of all names is. `None` before the first scan has ended, and if the names
+    /// were given.
+    pub(crate) fn names_age_ms(&self) -> Option<u64> {
+        self.scanned.map(|begun| ms(begun.elapsed()))
+    }
+
+    /// Whether all queues are known that there were not long ago.
+    pub(crate) fn is_whole(&self) -> bool {
+        // A scan with pauses of a server with many keys takes longer, and the next one as long again.
+        let limit = WHOLE_FOR + 2 * self.scan_took;
+        let is_scanned = self.scanned.is_some_and(|begun| begun.elapsed() <= limit);
+        (self.is_given || is_scanned) && !self.is_cut
+    }
+
+    /// Why Redis does not answer now.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+impl Snapshot {
+    /// A snapshot with one queue, for tests of its readers.
+    pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
+        let entry = Arc::new(Entry::known(Stats::default(), asked));
+        Self {
+            queues: BTreeMap::from([(name.into(), entry)]),
+            answered: Some(answered),
+            failure: is_away.then(|| "away".into()),
+            ..Self::default()
+        }
+    }
+}
