@@ -16,7 +16,7 @@ const CIRCLES: &[&str] = &[
     "partition/{closing,mod,remap,roles,schedules}",
     "queue/{administer,claim,held,mod,push,remote,schedules,steps}",
     "router/{mod,partitions,refresh,registry,repartition,routing}",
-    "server/{credentials,options}",
+    "server/connect/{credentials,options}",
     "server/{route,servers}",
     "timers/{mod,waiting}",
     "wheel/{drain,expire,mod}",
