@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{files, read};
+use crate::{code, files, read};
 
 /// The circles that there are: none may be added, and one that has gone leaves the list.
 /// "Import circles" in ARCHITECTURE.md says why each stays.
@@ -16,7 +16,7 @@ const CIRCLES: &[&str] = &[
     "partition/{closing,mod,remap,roles,schedules}",
     "queue/{administer,claim,held,mod,push,remote,schedules,steps}",
     "router/{mod,partitions,refresh,registry,repartition,routing}",
-    "server/{credentials,options}",
+    "server/connect/{credentials,options}",
     "server/{route,servers}",
     "timers/{mod,waiting}",
     "wheel/{drain,expire,mod}",
@@ -88,7 +88,7 @@ fn only_the_coordinators_room_has_its_methods() {
 fn state_of_the_node_is_pure() {
     for (name, text) in files("src/node/state", "rs").into_iter().filter(is_product) {
         for word in ["tokio", "Instant::now", ".elapsed()", "async "] {
-            assert!(!product(&text).contains(word), "{name} names {word}");
+            assert!(!code(&text).contains(word), "{name} names {word}");
         }
     }
 }
@@ -109,18 +109,6 @@ fn is_product((name, _): &(String, String)) -> bool {
     !name.contains("/tests/") && !name.ends_with("/tests.rs")
 }
 
-/// The code of a file without comments and without what only tests have.
-fn product(text: &str) -> String {
-    let tests = [
-        "#[cfg(test)]\nmod tests {",
-        "#[cfg(test)]\npub(crate) mod tests {",
-    ];
-    let end = tests.iter().filter_map(|tests| text.find(tests)).min();
-    let lines = text[..end.unwrap_or(text.len())].lines();
-    let lines = lines.filter(|line| !line.trim_start().starts_with("//"));
-    lines.map(|line| format!("{line}\n")).collect()
-}
-
 /// The imports of each file.
 struct Imports(BTreeMap<String, BTreeSet<String>>);
 
@@ -134,7 +122,7 @@ impl Imports {
         for (name, text) in &sources {
             let module = module_of(name, folder);
             modules.insert(module.clone(), name.clone());
-            for (is_public, path) in uses(&product(text)) {
+            for (is_public, path) in uses(&code(text)) {
                 if let Some(item) = path.last().filter(|_| is_public) {
                     handed_on.insert((module.clone(), item.clone()), path.clone());
                 }
@@ -147,7 +135,7 @@ impl Imports {
             if module.is_empty() {
                 continue;
             }
-            for (_, path) in uses(&product(text)) {
+            for (_, path) in uses(&code(text)) {
                 let file = file_of(&path, &module, &modules, &handed_on, 0);
                 used.extend(file.filter(|file| file != name));
             }

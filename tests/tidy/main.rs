@@ -48,11 +48,19 @@ fn files(folder: &str, extension: &str) -> Vec<(String, String)> {
     found
 }
 
-/// The code of a file without its comments and unit tests.
+/// The code of a file without its comments and its modules of unit tests.
 fn code(text: &str) -> String {
-    let text = text.split("#[cfg(test)]").next().unwrap_or(text);
-    text.lines()
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    let is_module = |line: &&str| {
+        let line = line.trim_start_matches("pub(crate) ");
+        line.starts_with("mod ") && line.ends_with('{')
+    };
+    let (mut code, mut lines) = (String::new(), text.lines().peekable());
+    while let Some(line) = lines.next() {
+        if line == "#[cfg(test)]" && lines.peek().is_some_and(is_module) {
+            lines.by_ref().find(|line| *line == "}");
+        } else if !line.trim_start().starts_with("//") {
+            code.extend([line, "\n"]);
+        }
+    }
+    code
 }

@@ -46,7 +46,7 @@ mod tests {
 
     use super::*;
     use crate::delivery::Delivery;
-    use crate::node::consumers::slots::QueueSlots;
+    use crate::node::consumers::slots::PartitionSlots;
 
     #[test]
     fn a_panicked_task_also_ends_its_lease() {
@@ -54,7 +54,7 @@ mod tests {
         let lease = ClaimLease::new(1, deliveries, Instant::now(), Duration::from_secs(30));
         let lease = Arc::new(lease);
         let slots = Arc::<NodeSlots>::default();
-        let queue = QueueSlots::new(&slots);
+        let queue = PartitionSlots::new(&slots);
         let [first, second] = [0, 1].map(|index| {
             let permit = queue.unsettled_permit();
             HandlerGuard::new(Arc::clone(&lease), index, &slots, permit)

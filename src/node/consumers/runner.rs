@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 use tracing::{Instrument, Span};
 
 use crate::delivery::Delivery;
-use crate::error::panic_text;
-use crate::error::{Applied, Error, ErrorKind};
+use crate::error::{Applied, Error, ErrorKind, panic_text};
 use crate::model::due::{Due, MAX_DELAY_MS};
 use crate::model::outcomes::{Followed, Retried, Settled, Snoozed, Throttled};
 use crate::model::settlement::Settlement;

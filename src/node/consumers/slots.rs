@@ -27,8 +27,8 @@ pub(crate) struct NodeSlots {
     ended_claims: Mutex<Vec<u64>>,
 }
 
-/// The handlers and deliveries of one queue.
-pub(crate) struct QueueSlots {
+/// The handlers and deliveries of one partition.
+pub(crate) struct PartitionSlots {
     node: Arc<NodeSlots>,
     permits: Mutex<Permits>,
     /// Deliveries that are claimed and not settled.
@@ -38,7 +38,7 @@ pub(crate) struct QueueSlots {
 struct Permits {
     /// How many have not been returned.
     alive: usize,
-    /// Those that returned since the last [`take_ended`](QueueSlots::take_ended): how many whose
+    /// Those that returned since the last [`take_ended`](PartitionSlots::take_ended): how many whose
     /// handlers never started, and how many whose handlers ran.
     unused: usize,
     ran: usize,
@@ -60,14 +60,14 @@ pub(crate) struct Ended {
 
 /// The right to run some handlers. Each is returned when its handler has ended.
 pub(crate) struct HandlerPermits {
-    slots: Arc<QueueSlots>,
+    slots: Arc<PartitionSlots>,
     count: usize,
     /// Whether their handlers have started.
     is_started: bool,
 }
 
 /// Counts one delivery until it is settled or given up.
-pub(crate) struct UnsettledPermit(Arc<QueueSlots>);
+pub(crate) struct UnsettledPermit(Arc<PartitionSlots>);
 
 impl NodeSlots {
     /// Asks for a wake-up when the next permit returns. Look at the permits afterwards: those that
@@ -104,7 +104,7 @@ impl NodeSlots {
     }
 }
 
-impl QueueSlots {
+impl PartitionSlots {
     pub(crate) fn new(node: &Arc<NodeSlots>) -> Arc<Self> {
         Arc::new(Self {
             node: Arc::clone(node),
@@ -247,7 +247,7 @@ mod tests {
             .is_ok()
     }
 
-    fn ended(queue: &QueueSlots) -> usize {
+    fn ended(queue: &PartitionSlots) -> usize {
         let ended = queue.take_ended(Instant::now());
         ended.unused + ended.ran
     }
@@ -255,7 +255,7 @@ mod tests {
     #[tokio::test]
     async fn a_returned_permit_wakes_an_armed_coordinator_once() {
         let node = Arc::new(NodeSlots::default());
-        let queue = QueueSlots::new(&node);
+        let queue = PartitionSlots::new(&node);
         let mut permits = queue.permits(3);
         drop(permits.split());
         assert!(!is_woken(&node).await, "it is not armed");
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn unsettled_deliveries_stop_further_claims() {
-        let queue = QueueSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(&Arc::default());
         assert_eq!(queue.room(1_000), MAX_CLAIM);
         let mut unsettled: Vec<_> = (0..=MAX_UNSETTLED)
             .map(|_| queue.unsettled_permit())
@@ -288,7 +288,7 @@ mod tests {
 
     #[test]
     fn permits_split_one_by_one() {
-        let queue = QueueSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(&Arc::default());
         let mut permits = queue.permits(3);
         let (first, second) = (permits.split(), permits.start(7));
         assert_eq!((second.count(), permits.count()), (2, 0));
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn handlers_are_charged_until_they_end_not_until_collected() {
-        let queue = QueueSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(&Arc::default());
         let start = Instant::now();
         queue.take_ended(start);
         let mut permits = queue.permits(3);

@@ -41,7 +41,7 @@ impl Coordinator {
             }
             match partition.claim.want(reason, now) {
                 // An earlier timer may have taken the place of that of the pause.
-                Some(pause) => self.timers.claim_at(id, pause, now),
+                Some(pause) => partition.timers.claim_at(pause, &mut self.timers, now),
                 None => drop(self.wanting.insert(id)),
             }
         }
@@ -85,11 +85,11 @@ impl Coordinator {
         // Of several partitions one often has a claim in flight: there a node is busy when fewer
         // than half of its handlers are free.
         let is_idle = self.busy.is_empty()
-            || partition.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
+            || partition.timers.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
         if self.wake.is_none()
             || self.lost_claims.must_look_up(id)
-            || !self.timers.is_leader(id, now)
-            || !(is_idle || self.timers.is_alone(id))
+            || !partition.timers.is_leader(now)
+            || !(is_idle || partition.timers.is_alone())
         {
             return false;
         }

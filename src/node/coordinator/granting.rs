@@ -62,7 +62,7 @@ impl Coordinator {
                 events::call_failed(partition.name(), "claim", &error, "it is repeated");
                 let pause = now + reconnect_delays().delay(failures, fastrand::f64());
                 partition.claim.pause_until(pause);
-                self.timers.claim_at(id, pause, now);
+                partition.timers.claim_at(pause, &mut self.timers, now);
                 if for_promote {
                     partition.moved(Action::Promote, &Err(error), &mut self.timers, now);
                 }
@@ -123,7 +123,10 @@ impl Coordinator {
         } else if is_left {
             // A claim that was limited by this node's fair share waits for a token instead, so that
             // the other nodes get theirs.
-            self.timers.claim_at(id, now + CLAIM_AGAIN, now);
+            if let Some(partition) = self.partitions.get_mut(&id) {
+                let at = now + CLAIM_AGAIN;
+                partition.timers.claim_at(at, &mut self.timers, now);
+            }
         }
     }
 

@@ -7,15 +7,14 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::QueueSlots;
+use crate::node::consumers::slots::PartitionSlots;
 use crate::node::coordinator::settings::NodeCommand;
 use crate::node::coordinator::{Coordinator, PACED_BEATS};
 use crate::node::hints::scanner::Found;
 use crate::node::hints::subscriptions::{Channel, SubscriptionChange};
 use crate::node::runtime::tasks::NodeSupervisor;
 use crate::node::state::partition::{NodePartition, Setup};
-use crate::node::state::queue::NodeQueue;
-use crate::node::state::queue::QueueEntry;
+use crate::node::state::queue::{NodeQueue, QueueEntry};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
 use crate::protocol::limits;
@@ -172,8 +171,8 @@ impl Coordinator {
             lease: entry.lease,
             ..self.membership.context.clone()
         };
-        let slots = QueueSlots::new(&self.slots);
-        let partition = NodePartition::new(Setup {
+        let slots = PartitionSlots::new(&self.slots);
+        let mut partition = NodePartition::new(Setup {
             id,
             queue: queue_id,
             rank,
@@ -188,23 +187,22 @@ impl Coordinator {
                 .filter(|silence| !is_fixed && !silence.is_zero()),
             now,
         });
+        // Many queues may be added at once: spread the beats of those that need not claim at once.
+        let added = match is_fixed {
+            true => 0,
+            false => u64::from(id.0) % u64::from(PACED_BEATS),
+        };
+        let beat_at = now + Duration::from_millis(added * 1_000 / u64::from(PACED_BEATS));
+        partition.timers.beat_at(beat_at, &mut self.timers, now);
         self.membership.registered.add(&remote);
         self.membership.health.added(partition.name(), id);
         self.partitions.insert(id, partition);
         self.shares.add(id, queue_id, slots);
-        self.timers.add(id);
-        self.timers.set_rank(id, rank);
         self.subscribe(id, &remote);
         if is_fixed {
-            self.timers.beat_at(id, now, now);
             // The first claim needs no token: messages may have been pushed before this node
             // listened.
             self.want(id, now);
-        } else {
-            // Many queues may be added at once: spread their beats.
-            let added = u64::from(id.0) % u64::from(PACED_BEATS);
-            let at = now + Duration::from_millis(added * 1_000 / u64::from(PACED_BEATS));
-            self.timers.beat_at(id, at, now);
         }
     }
 

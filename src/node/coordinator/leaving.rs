@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::JoinSet;
+
 use crate::error::Error;
 use crate::node::coordinator::Coordinator;
-use crate::node::coordinator::event::Reply;
-use crate::node::coordinator::membership::leave;
-use crate::node::coordinator::membership::unwatch;
+use crate::node::coordinator::event::{Event, Reply};
+use crate::node::coordinator::membership::{leave, unwatch};
 use crate::node::coordinator::settings::CommandReply;
 use crate::node::hints::subscriptions::SubscriptionChange;
 use crate::node::hints::wakes::WakeUps;
@@ -89,7 +91,8 @@ impl Coordinator {
             return;
         }
         partition.phase = Phase::Attending;
-        partition.rank = rank;
+        partition.timers.rank = rank;
+        partition.timers.beat_at(now, &mut self.timers, now);
         let (queue_id, remote) = (partition.queue, Arc::clone(&partition.remote));
         if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
             queue.leaving.remove(&remote.tag());
@@ -100,9 +103,7 @@ impl Coordinator {
         }
         self.membership.draining = self.membership.draining.saturating_sub(1);
         self.shares.set_paused(id, false);
-        self.timers.set_rank(id, rank);
         self.subscribe(id, &remote);
-        self.timers.beat_at(id, now, now);
         self.want(id, now);
     }
 
@@ -124,13 +125,13 @@ impl Coordinator {
         for id in drained {
             // A beat in flight must not reach Redis after the leave: it would register the node
             // again.
-            if self.timers.is_in_flight(id, Action::Beat) {
-                continue;
-            }
-            self.timers.remove(id);
             let Some(partition) = self.partitions.get_mut(&id) else {
                 continue;
             };
+            if partition.timers.is_in_flight(Action::Beat) {
+                continue;
+            }
+            partition.timers.close(&mut self.timers);
             partition.phase = Phase::Leaving;
             let node = self.node.clone();
             self.call(id, move |partition| async move {
@@ -187,6 +188,50 @@ impl Coordinator {
         let queue = self.membership.queues.remove(&queue_id);
         if let Some(tell) = queue.and_then(|queue| queue.removal).flatten() {
             tell();
+        }
+    }
+
+    fn is_beating(&mut self, id: PartitionId) -> bool {
+        let partition = self.partitions.get_mut(&id);
+        partition.is_some_and(|partition| partition.timers.is_in_flight(Action::Beat))
+    }
+
+    /// The node ends: leaves all queues.
+    pub(crate) async fn leave_all(&mut self, mut events: UnboundedReceiver<Event>) {
+        // A beat in flight must not reach Redis after the leave: it would register the node again.
+        let tasks = self.tasks.clone();
+        let ids: Vec<_> = self.partitions.keys().copied().collect();
+        for id in ids {
+            while self.is_beating(id) {
+                tokio::select! {
+                    Some(event) = events.recv() => self.handle(event),
+                    // If the beat's own task panicked, no reply comes.
+                    () = tasks.happened() => break,
+                }
+            }
+        }
+        // A dropped worker may have claims in flight. Later replies fail to be sent, and the tasks of
+        // their claims release the messages. The handlers of those that came release theirs.
+        events.close();
+        while let Ok(event) = events.try_recv() {
+            self.handle(event);
+        }
+        let mut leaves = JoinSet::new();
+        for at in self.rosters() {
+            let node = self.node.clone();
+            leaves.spawn(async move { unwatch(&at, &node).await });
+        }
+        for (_, partition) in self.partitions.drain() {
+            let node = self.node.clone();
+            let registered = Arc::clone(&self.membership.registered);
+            leaves.spawn(async move {
+                leave(&partition.remote, &node).await;
+                registered.remove(&partition.remote);
+            });
+        }
+        leaves.join_all().await;
+        for queue in self.membership.queues.values() {
+            events::worker_stopped(queue.name(), &self.node);
         }
     }
 }

@@ -27,7 +27,7 @@ impl Coordinator {
     /// Reads the leases of claims without a reply.
     pub(crate) fn look_up_lost(&mut self, now: Instant) {
         for id in self.lost_claims.partitions() {
-            let Some(partition) = self.partitions.get(&id) else {
+            let Some(partition) = self.partitions.get_mut(&id) else {
                 self.lost_claims.forget(id);
                 continue;
             };
@@ -35,7 +35,9 @@ impl Coordinator {
                 continue;
             }
             match partition.claim.paused_until(now) {
-                Some(end) if self.wake.is_some() => self.timers.claim_at(id, end, now),
+                Some(end) if self.wake.is_some() => {
+                    partition.timers.claim_at(end, &mut self.timers, now);
+                }
                 _ => self.look_up(id),
             }
         }

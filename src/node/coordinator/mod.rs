@@ -28,8 +28,6 @@ use crate::node::PartitionId;
 use crate::node::consumers::slots::NodeSlots;
 use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::membership::Membership;
-use crate::node::coordinator::membership::leave;
-use crate::node::coordinator::membership::unwatch;
 use crate::node::hints::subscriptions::Hint;
 use crate::node::hints::wakes::{WakeUp, WakeUpList, WakeUps};
 use crate::node::runtime::precise_timer::PreciseTimer;
@@ -45,7 +43,6 @@ use crate::node::state::share_groups::ShareGroups;
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::Partition;
-use crate::telemetry::events;
 
 /// Shortest time between a beat and the beat after a resync: a subscription that fails repeatedly
 /// must not load the server with beats.
@@ -123,7 +120,7 @@ impl Coordinator {
                 self.handle(event);
             }
             let now = Instant::now();
-            while let Some(due) = self.timers.pop(now) {
+            while let Some(due) = self.pop_due(now) {
                 match due {
                     Due::Act(id, action) => self.perform(id, action, now),
                     Due::Watch(queue) => self.watch(queue, now),
@@ -133,6 +130,17 @@ impl Coordinator {
             self.report_claimed();
         }
         self.leave_all(events).await;
+    }
+
+    /// The earliest that is due.
+    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Due> {
+        let due = self.timers.pop(now)?;
+        if let Due::Act(id, action) = due
+            && let Some(partition) = self.partitions.get_mut(&id)
+        {
+            partition.timers.fired(action, now);
+        }
+        Some(due)
     }
 
     pub(crate) fn handle(&mut self, event: Event) {
@@ -165,7 +173,7 @@ impl Coordinator {
                 partition.is_subscribed = true;
                 let spread = Duration::from_millis(fastrand::u64(..=spread_ms.min(9_000)));
                 let beat_at = (partition.last_beat + RESYNC_PAUSE).max(now) + spread;
-                self.timers.beat_at(id, beat_at, now);
+                partition.timers.beat_at(beat_at, &mut self.timers, now);
             }
             Hint::Lost(id) => {
                 if let Some(partition) = self.partitions.get_mut(&id) {
@@ -188,11 +196,12 @@ impl Coordinator {
         let timers = &mut self.timers;
         match reply {
             Reply::Beat { sent, mode, result } => {
-                timers.completed(id, Action::Beat, now, Duration::ZERO);
+                let own = &mut partition.timers;
+                own.completed(Action::Beat, timers, now, Duration::ZERO);
                 let is_leader = result.as_ref().is_ok_and(|beat| beat.leader);
-                let usual = beat_interval(partition.rank, is_leader);
+                let usual = beat_interval(own.rank, is_leader);
                 let interval = mode.beat_interval(usual, fastrand::f64());
-                timers.beat_at(id, sent + interval, now);
+                own.beat_at(sent + interval, timers, now);
                 let health = &self.membership.health;
                 match result {
                     Ok(beat) => {
@@ -267,10 +276,10 @@ impl Coordinator {
     pub(crate) fn beat(&mut self, id: PartitionId, now: Instant) {
         let is_covered = self.covers(id);
         let is_busy = self.busy.contains(&id);
-        let is_leader = self.timers.is_leader(id, now);
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
+        let is_leader = partition.timers.is_leader(now);
         let mode = partition.beat_mode(is_covered, is_busy, now);
         partition.last_mode = mode;
         partition.last_beat = now;
@@ -281,7 +290,7 @@ impl Coordinator {
         } else if partition.is_attending() && !may_park {
             self.wake_lists.activate(id);
         }
-        let presence = mode.presence(standing(partition.rank));
+        let presence = mode.presence(standing(partition.timers.rank));
         let reports = partition.reports(is_leader, now);
         let node = self.node.clone();
         self.call(id, move |partition| async move {
@@ -330,45 +339,6 @@ impl Coordinator {
                 })
             };
             wake.listen(self.wake_lists.lists().filter_map(list).collect());
-        }
-    }
-
-    /// Leaves all queues.
-    async fn leave_all(&mut self, mut events: UnboundedReceiver<Event>) {
-        // A beat in flight must not reach Redis after the leave: it would register the node again.
-        let tasks = self.tasks.clone();
-        let ids: Vec<_> = self.partitions.keys().copied().collect();
-        for id in ids {
-            while self.timers.is_in_flight(id, Action::Beat) {
-                tokio::select! {
-                    Some(event) = events.recv() => self.handle(event),
-                    // If the beat's own task panicked, no reply comes.
-                    () = tasks.happened() => break,
-                }
-            }
-        }
-        // A dropped worker may have claims in flight. Later replies fail to be sent, and the tasks of
-        // their claims release the messages. The handlers of those that came release theirs.
-        events.close();
-        while let Ok(event) = events.try_recv() {
-            self.handle(event);
-        }
-        let mut leaves = tokio::task::JoinSet::new();
-        for at in self.rosters() {
-            let node = self.node.clone();
-            leaves.spawn(async move { unwatch(&at, &node).await });
-        }
-        for (_, partition) in self.partitions.drain() {
-            let node = self.node.clone();
-            let registered = Arc::clone(&self.membership.registered);
-            leaves.spawn(async move {
-                leave(&partition.remote, &node).await;
-                registered.remove(&partition.remote);
-            });
-        }
-        leaves.join_all().await;
-        for queue in self.membership.queues.values() {
-            events::worker_stopped(queue.name(), &self.node);
         }
     }
 }

@@ -131,8 +131,7 @@ impl Coordinator {
         self.timers.cancel(watch.timer.take());
         for id in queue.members.values() {
             if let Some(partition) = self.partitions.get_mut(id) {
-                partition.rank = Some(LAST_RANK);
-                self.timers.set_rank(*id, Some(LAST_RANK));
+                partition.timers.rank = Some(LAST_RANK);
             }
         }
         let node = self.node.clone();
@@ -178,10 +177,11 @@ impl Coordinator {
             return Vec::new();
         }
         let is_overdue = |id: &PartitionId| {
-            self.timers.is_leader(*id, now)
-                && self.partitions.get(id).is_some_and(|partition| {
-                    partition.takes_messages() && partition.oldest.waited(now) >= OVERDUE
-                })
+            self.partitions.get(id).is_some_and(|partition| {
+                partition.timers.is_leader(now)
+                    && partition.takes_messages()
+                    && partition.oldest.waited(now) >= OVERDUE
+            })
         };
         let members = queue.members.iter();
         let overdue = members.filter(|(_, id)| is_overdue(id));
@@ -278,8 +278,7 @@ impl Coordinator {
         };
         if let Some(id) = queue.members.get(&tag) {
             if let Some(partition) = self.partitions.get_mut(id) {
-                partition.rank = rank;
-                self.timers.set_rank(*id, rank);
+                partition.timers.rank = rank;
             }
             return;
         }

@@ -66,7 +66,9 @@ impl Coordinator {
             self.wake_lists.accept(id);
             self.want(id, now);
             // Until a pop covers the list again, notices must report new work.
-            self.timers.beat_at(id, now, now);
+            if let Some(partition) = self.partitions.get_mut(&id) {
+                partition.timers.beat_at(now, &mut self.timers, now);
+            }
         }
     }
 

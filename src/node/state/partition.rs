@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::node::consumers::consumer::Consumer;
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::QueueSlots;
+use crate::node::consumers::slots::PartitionSlots;
 use crate::node::state::beat_mode::{BeatMode, PARK_AHEAD};
 use crate::node::state::claim_state::ClaimState;
 use crate::node::state::newest_reply::{NewestReply, Verdict};
 use crate::node::state::oldest_due::OldestDue;
 use crate::node::state::refills::RefillState;
 use crate::node::state::reporting::Reporting;
-use crate::node::state::timers::{Action, FALLBACK_INTERVAL, NodeTimers, TICK};
+use crate::node::state::timers::{Action, FALLBACK_INTERVAL, NodeTimers, PartitionTimers, TICK};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_CLAIM;
@@ -37,8 +37,7 @@ pub(crate) enum Phase {
 pub(crate) struct NodePartition {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
-    /// How many nodes come before this one; `None` if the queue has one partition.
-    pub(crate) rank: Option<usize>,
+    pub(crate) timers: PartitionTimers,
     pub(crate) remote: Arc<Partition>,
     pub(crate) consumer: Consumer,
     pub(crate) context: Arc<HandlerContext>,
@@ -46,7 +45,7 @@ pub(crate) struct NodePartition {
     pub(crate) lease_ms: u64,
     /// How many handlers it may have at most.
     pub(crate) max_handlers: usize,
-    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) slots: Arc<PartitionSlots>,
     pub(crate) claim: ClaimState,
     /// How many messages the next claim may get, as far as the last one tells.
     pub(crate) expected: usize,
@@ -74,6 +73,7 @@ pub(crate) struct NodePartition {
 pub(crate) struct Setup {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
+    /// How many nodes come before this one; `None` if the queue has one partition.
     pub(crate) rank: Option<usize>,
     pub(crate) remote: Arc<Partition>,
     pub(crate) consumer: Consumer,
@@ -81,7 +81,7 @@ pub(crate) struct Setup {
     pub(crate) lease: Duration,
     pub(crate) lease_ms: u64,
     pub(crate) max_handlers: usize,
-    pub(crate) slots: Arc<QueueSlots>,
+    pub(crate) slots: Arc<PartitionSlots>,
     pub(crate) silence: Option<Duration>,
     pub(crate) now: Instant,
 }
@@ -101,8 +101,8 @@ impl NodePartition {
     pub(crate) fn new(setup: Setup) -> Self {
         Self {
             id: setup.id,
+            timers: PartitionTimers::new(setup.id, setup.rank),
             queue: setup.queue,
-            rank: setup.rank,
             remote: setup.remote,
             consumer: setup.consumer,
             context: setup.context,
@@ -186,11 +186,11 @@ impl NodePartition {
     }
 
     /// Beats as soon as a parked queue is quiet no more.
-    pub(crate) fn unpark(&self, timers: &mut NodeTimers, now: Instant) {
+    pub(crate) fn unpark(&mut self, timers: &mut NodeTimers, now: Instant) {
         if matches!(self.last_mode, BeatMode::Parked(_))
             && let Some(at) = self.unpark_at(now)
         {
-            timers.beat_at(self.id, at, now);
+            self.timers.beat_at(at, timers, now);
         }
     }
 
@@ -198,15 +198,15 @@ impl NodePartition {
     pub(crate) fn noticed(&mut self, due_ms: Option<u64>, timers: &mut NodeTimers, now: Instant) {
         if self.newest.has_no_queue() {
             // The queue is new and has no leader: try to become it now.
-            timers.beat_at(self.id, now, now);
+            self.timers.beat_at(now, timers, now);
         }
         let head = self.instant(due_ms);
         if head.is_none() && due_ms.is_some() {
             // The clock of the server that has the queue now is not known yet: its reply tells it.
-            return timers.beat_at(self.id, now, now);
+            return self.timers.beat_at(now, timers, now);
         }
         self.seen.head = head;
-        timers.head_is(self.id, head, now);
+        self.timers.head_is(head, timers, now);
         self.unpark(timers, now);
     }
 
@@ -226,11 +226,11 @@ impl NodePartition {
             self.failed_beats = 0;
         }
         let ttl = self.last_mode.leader_ttl();
-        timers.set_leader(self.id, beat.leader, beat.nodes, sent, ttl);
+        self.timers.set_leader(beat.leader, beat.nodes, sent, ttl);
         self.seen.has_ready = beat.ready > 0;
         if self.absorb(header, timers, now) {
             let head_ms = header.head_ms.filter(|_| !header.paused);
-            timers.head_is(self.id, self.instant(head_ms), now);
+            self.timers.head_is(self.instant(head_ms), timers, now);
             let is_due = header
                 .head_ms
                 .is_some_and(|head_ms| head_ms <= now_ms(header));
@@ -262,7 +262,7 @@ impl NodePartition {
                     events::store_emptied(self.name());
                 }
                 // The queue is new and has no leader: try to become it now.
-                timers.beat_at(self.id, now, now);
+                self.timers.beat_at(now, timers, now);
             }
         }
         let head = self.instant(header.head_ms);
@@ -276,11 +276,11 @@ impl NodePartition {
             .is_some_and(|head_ms| head_ms <= now_ms(header));
         match head {
             Some(at) if is_due => self.oldest.due_since(at),
-            Some(at) if !header.paused => timers.promote_at(self.id, at, now),
+            Some(at) if !header.paused => self.timers.promote_at(at, timers, now),
             _ => {}
         }
         if let Some(at) = self.instant(header.lease_deadline_ms) {
-            timers.reap_at(self.id, at, now);
+            self.timers.reap_at(at, timers, now);
         }
         self.unpark(timers, now);
         true
@@ -318,7 +318,7 @@ impl NodePartition {
                     Some(ms) if ms <= now_ms(header) => FALLBACK_INTERVAL,
                     _ => TICK,
                 };
-                timers.completed(self.id, action, now, backoff);
+                self.timers.completed(action, timers, now, backoff);
                 self.absorb(header, timers, now);
             }
             Err(error) => {
@@ -327,7 +327,7 @@ impl NodePartition {
                 } else {
                     FALLBACK_INTERVAL
                 };
-                timers.completed(self.id, action, now, backoff);
+                self.timers.completed(action, timers, now, backoff);
                 self.failed(call, error, timers, now);
             }
         }
@@ -347,7 +347,7 @@ impl NodePartition {
         if error.is_retryable() {
             self.failures += 1;
             let pause = reconnect_delays().delay(self.failures, fastrand::f64());
-            timers.beat_at(self.id, now + pause, now);
+            self.timers.beat_at(now + pause, timers, now);
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::node::consumers::slots::{Ended, HandlerPermits, QueueSlots};
+use crate::node::consumers::slots::{Ended, HandlerPermits, PartitionSlots};
 use crate::node::state::shares::{Order, ShareError, ShareSettings, Shares, Want};
 use crate::node::{PartitionId, QueueId};
 
@@ -25,7 +25,7 @@ pub(crate) struct ShareGroups {
 /// One partition.
 struct Member {
     group: QueueId,
-    slots: Arc<QueueSlots>,
+    slots: Arc<PartitionSlots>,
     /// The handlers that it has, and how many of these have started.
     running: usize,
     started: usize,
@@ -58,7 +58,12 @@ impl ShareGroups {
     }
 
     /// A partition of the queue that has this group.
-    pub(crate) fn add(&mut self, partition: PartitionId, group: QueueId, slots: Arc<QueueSlots>) {
+    pub(crate) fn add(
+        &mut self,
+        partition: PartitionId,
+        group: QueueId,
+        slots: Arc<PartitionSlots>,
+    ) {
         let member = Member {
             group,
             slots,

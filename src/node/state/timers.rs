@@ -1,7 +1,6 @@
 //! The timers of a node: when to promote, reap, beat, claim and check leases, for each of its
 //! partitions, and when to watch a roster. Pure: it reads no clock and does no I/O.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::node::{PartitionId, QueueId};
@@ -44,41 +43,14 @@ pub(crate) enum Action {
     CheckLeases(u64),
 }
 
-/// The timers of one node, all on one wheel. Their ticks are microseconds since `start`.
+/// The wheel of a node, with the timers of all its partitions. Its ticks are microseconds since
+/// `start`.
 pub(crate) struct NodeTimers {
     start: Instant,
     /// Boxed, because it is large and is moved into the coordinator's task.
     wheel: Box<Wheel<Due>>,
-    partitions: HashMap<PartitionId, PartitionTimers>,
     /// Differs between nodes, so that their delays as standbys differ.
     seed: u64,
-}
-
-/// What the timers know of one partition.
-struct PartitionTimers {
-    promote: CallTimer,
-    reap: CallTimer,
-    beat: CallTimer,
-    claim: CallTimer,
-    leader_until: Option<Instant>,
-    /// How many nodes were alive at the last beat.
-    nodes: u64,
-    /// How many nodes come before this one, if the queue has several partitions.
-    rank: Option<u32>,
-}
-
-impl Default for PartitionTimers {
-    fn default() -> Self {
-        Self {
-            promote: CallTimer::default(),
-            reap: CallTimer::default(),
-            beat: CallTimer::default(),
-            claim: CallTimer::default(),
-            leader_until: None,
-            nodes: 1,
-            rank: None,
-        }
-    }
 }
 
 impl NodeTimers {
@@ -86,22 +58,7 @@ impl NodeTimers {
         Self {
             start,
             wheel: Box::default(),
-            partitions: HashMap::new(),
             seed,
-        }
-    }
-
-    pub(crate) fn add(&mut self, partition: PartitionId) {
-        self.partitions
-            .insert(partition, PartitionTimers::default());
-    }
-
-    /// Cancels the timers of a partition, besides those of its claims.
-    pub(crate) fn remove(&mut self, partition: PartitionId) {
-        if let Some(timers) = self.partitions.remove(&partition) {
-            for timer in [timers.promote, timers.reap, timers.beat, timers.claim] {
-                self.cancel(timer.armed.map(|armed| armed.key));
-            }
         }
     }
 
@@ -112,114 +69,12 @@ impl NodeTimers {
             .map(|tick| self.start + Duration::from_micros(tick))
     }
 
-    /// The earliest action that is due at `now`. Call it until it returns `None`. A promote, reap
-    /// or beat is in flight until [`completed`](Self::completed) is called.
+    /// The earliest that is due at `now`. Call it until it returns `None`, and tell the partition's
+    /// timers of each: [`fired`](PartitionTimers::fired).
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Due> {
         let elapsed = now.saturating_duration_since(self.start).as_micros();
         let tick = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        let due = self.wheel.pop_expired(tick)?.value;
-        if let Due::Act(partition, action) = due
-            && let Some(timer) = self.timer(partition, action)
-        {
-            timer.armed = None;
-            if action != Action::Claim {
-                timer.in_flight = Some(now);
-            }
-        }
-        Some(due)
-    }
-
-    /// The call finished. Start no other before `backoff` has elapsed.
-    pub(crate) fn completed(
-        &mut self,
-        partition: PartitionId,
-        action: Action,
-        now: Instant,
-        backoff: Duration,
-    ) {
-        let Some(timer) = self.timer(partition, action) else {
-            return;
-        };
-        timer.in_flight = None;
-        timer.not_before = Some(now + backoff);
-        if let Some(at) = timer.requested.take() {
-            self.arm(partition, action, at, now);
-        }
-    }
-
-    /// Whether a promote, reap or beat was returned by `pop` and has not completed.
-    pub(crate) fn is_in_flight(&mut self, partition: PartitionId, action: Action) -> bool {
-        self.timer(partition, action)
-            .is_some_and(|timer| timer.in_flight.is_some())
-    }
-
-    /// A message is due at `at`: the leader promotes then, a standby a little later.
-    pub(crate) fn promote_at(&mut self, partition: PartitionId, at: Instant, now: Instant) {
-        self.arm(partition, Action::Promote, at, now);
-    }
-
-    /// The head of the scheduled set is due at `at`, or the set is empty. A standby forgets earlier
-    /// times, because their messages have been promoted. The leader forgets none.
-    pub(crate) fn head_is(&mut self, partition: PartitionId, at: Option<Instant>, now: Instant) {
-        if !self.is_leader(partition, now)
-            && let Some(promote) = self.timer(partition, Action::Promote)
-        {
-            promote.requested = None;
-            let armed = promote.armed.take();
-            self.cancel(armed.map(|armed| armed.key));
-        }
-        if let Some(at) = at {
-            self.promote_at(partition, at, now);
-        }
-    }
-
-    /// The first lease ends at `at`.
-    pub(crate) fn reap_at(&mut self, partition: PartitionId, at: Instant, now: Instant) {
-        self.arm(partition, Action::Reap, at, now);
-    }
-
-    pub(crate) fn beat_at(&mut self, partition: PartitionId, at: Instant, now: Instant) {
-        self.arm(partition, Action::Beat, at, now);
-    }
-
-    /// Claim at `at`, or earlier if an earlier time was set.
-    pub(crate) fn claim_at(&mut self, partition: PartitionId, at: Instant, now: Instant) {
-        self.arm(partition, Action::Claim, at, now);
-    }
-
-    /// The reply to a beat that was sent at `sent`. A leader stays it for `ttl` after that.
-    pub(crate) fn set_leader(
-        &mut self,
-        partition: PartitionId,
-        is_leader: bool,
-        nodes: u64,
-        sent: Instant,
-        ttl: Duration,
-    ) {
-        if let Some(timers) = self.partitions.get_mut(&partition) {
-            timers.leader_until = is_leader.then(|| sent + ttl);
-            timers.nodes = nodes.max(1);
-        }
-    }
-
-    /// How many nodes come before this one in the partition: as a standby it acts this many steps after
-    /// the leader. Without a rank, the delays of standbys are spread by the node's seed.
-    pub(crate) fn set_rank(&mut self, partition: PartitionId, rank: Option<usize>) {
-        if let Some(timers) = self.partitions.get_mut(&partition) {
-            timers.rank = rank.map(|rank| u32::try_from(rank).unwrap_or(u32::MAX));
-        }
-    }
-
-    pub(crate) fn is_leader(&self, partition: PartitionId, now: Instant) -> bool {
-        let timers = self.partitions.get(&partition);
-        timers.is_some_and(|timers| timers.leader_until.is_some_and(|until| now < until))
-    }
-
-    /// Whether no other node was alive at the last beat.
-    pub(crate) fn is_alone(&self, partition: PartitionId) -> bool {
-        self.partitions
-            .get(&partition)
-            .is_some_and(|timers| timers.nodes == 1)
+        Some(self.wheel.pop_expired(tick)?.value)
     }
 
     /// Adds a timer that is not one of those of each partition.
@@ -234,63 +89,192 @@ impl NodeTimers {
         }
     }
 
-    fn arm(&mut self, partition: PartitionId, action: Action, at: Instant, now: Instant) {
+    /// Rounded up, so that no timer fires early.
+    fn tick(&self, at: Instant) -> u64 {
+        let nanoseconds = at.saturating_duration_since(self.start).as_nanos();
+        u64::try_from(nanoseconds.div_ceil(1_000)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The timers of one partition, and what decides when they fire.
+pub(crate) struct PartitionTimers {
+    id: PartitionId,
+    promote: CallTimer,
+    reap: CallTimer,
+    beat: CallTimer,
+    claim: CallTimer,
+    leader_until: Option<Instant>,
+    /// How many nodes were alive at the last beat.
+    nodes: u64,
+    /// How many nodes come before this one, if the queue has several partitions: as a standby it acts
+    /// this many steps after the leader. Without a rank, the delays of standbys are spread by the
+    /// node's seed.
+    pub(crate) rank: Option<usize>,
+    /// The node leaves the partition: no timer is armed any more.
+    is_closed: bool,
+}
+
+impl PartitionTimers {
+    pub(crate) fn new(id: PartitionId, rank: Option<usize>) -> Self {
+        Self {
+            id,
+            promote: CallTimer::default(),
+            reap: CallTimer::default(),
+            beat: CallTimer::default(),
+            claim: CallTimer::default(),
+            leader_until: None,
+            nodes: 1,
+            rank,
+            is_closed: false,
+        }
+    }
+
+    /// Cancels all timers, for good.
+    pub(crate) fn close(&mut self, node: &mut NodeTimers) {
+        for timer in [&self.promote, &self.reap, &self.beat, &self.claim] {
+            node.cancel(timer.armed.map(|armed| armed.key));
+        }
+        *self = Self {
+            is_closed: true,
+            ..Self::new(self.id, self.rank)
+        };
+    }
+
+    /// [`pop`](NodeTimers::pop) returned this action. A promote, reap or beat is in flight until
+    /// [`completed`](Self::completed) is called.
+    pub(crate) fn fired(&mut self, action: Action, now: Instant) {
+        if let Some(timer) = self.timer(action) {
+            timer.armed = None;
+            if action != Action::Claim {
+                timer.in_flight = Some(now);
+            }
+        }
+    }
+
+    /// The call finished. Start no other before `backoff` has elapsed.
+    pub(crate) fn completed(
+        &mut self,
+        action: Action,
+        node: &mut NodeTimers,
+        now: Instant,
+        backoff: Duration,
+    ) {
+        let Some(timer) = self.timer(action) else {
+            return;
+        };
+        timer.in_flight = None;
+        timer.not_before = Some(now + backoff);
+        if let Some(at) = timer.requested.take() {
+            self.arm(action, at, node, now);
+        }
+    }
+
+    /// Whether a promote, reap or beat has fired and has not completed.
+    pub(crate) fn is_in_flight(&mut self, action: Action) -> bool {
+        self.timer(action)
+            .is_some_and(|timer| timer.in_flight.is_some())
+    }
+
+    /// A message is due at `at`: the leader promotes then, a standby a little later.
+    pub(crate) fn promote_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
+        self.arm(Action::Promote, at, node, now);
+    }
+
+    /// The head of the scheduled set is due at `at`, or the set is empty. A standby forgets earlier
+    /// times, because their messages have been promoted. The leader forgets none.
+    pub(crate) fn head_is(&mut self, at: Option<Instant>, node: &mut NodeTimers, now: Instant) {
+        if !self.is_leader(now) {
+            self.promote.requested = None;
+            let armed = self.promote.armed.take();
+            node.cancel(armed.map(|armed| armed.key));
+        }
+        if let Some(at) = at {
+            self.promote_at(at, node, now);
+        }
+    }
+
+    /// The first lease ends at `at`.
+    pub(crate) fn reap_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
+        self.arm(Action::Reap, at, node, now);
+    }
+
+    pub(crate) fn beat_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
+        self.arm(Action::Beat, at, node, now);
+    }
+
+    /// Claim at `at`, or earlier if an earlier time was set.
+    pub(crate) fn claim_at(&mut self, at: Instant, node: &mut NodeTimers, now: Instant) {
+        self.arm(Action::Claim, at, node, now);
+    }
+
+    /// The reply to a beat that was sent at `sent`. A leader stays it for `ttl` after that.
+    pub(crate) fn set_leader(&mut self, is_leader: bool, nodes: u64, sent: Instant, ttl: Duration) {
+        if !self.is_closed {
+            self.leader_until = is_leader.then(|| sent + ttl);
+            self.nodes = nodes.max(1);
+        }
+    }
+
+    pub(crate) fn is_leader(&self, now: Instant) -> bool {
+        self.leader_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether no other node was alive at the last beat.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.nodes == 1
+    }
+
+    fn arm(&mut self, action: Action, at: Instant, node: &mut NodeTimers, now: Instant) {
         let delay = match action {
             Action::Beat | Action::Claim => Duration::ZERO,
-            _ => self.standby_delay(partition, at, now),
+            _ => self.standby_delay(at, node, now),
         };
-        let Some(timer) = self.timer(partition, action) else {
+        let id = self.id;
+        let Some(timer) = self.timer(action) else {
             return;
         };
         let Some(at) = timer.request(at, now, delay) else {
             return;
         };
-        let old = timer.armed;
-        let tick = self.tick(at);
-        if old.is_some_and(|old| old.tick <= tick) {
+        let tick = node.tick(at);
+        if timer.armed.is_some_and(|old| old.tick <= tick) {
             return;
         }
-        self.cancel(old.map(|old| old.key));
-        let key = self.wheel.insert(tick, Due::Act(partition, action)).ok();
-        if let Some(timer) = self.timer(partition, action) {
-            timer.armed = key.map(|key| Armed { tick, key });
-        }
+        node.cancel(timer.armed.map(|old| old.key));
+        let key = node.wheel.insert(tick, Due::Act(id, action)).ok();
+        timer.armed = key.map(|key| Armed { tick, key });
     }
 
-    fn timer(&mut self, partition: PartitionId, action: Action) -> Option<&mut CallTimer> {
-        let timers = self.partitions.get_mut(&partition)?;
+    /// `None` also after [`close`](Self::close).
+    fn timer(&mut self, action: Action) -> Option<&mut CallTimer> {
+        if self.is_closed {
+            return None;
+        }
         match action {
-            Action::Promote => Some(&mut timers.promote),
-            Action::Reap => Some(&mut timers.reap),
-            Action::Beat => Some(&mut timers.beat),
-            Action::Claim => Some(&mut timers.claim),
+            Action::Promote => Some(&mut self.promote),
+            Action::Reap => Some(&mut self.reap),
+            Action::Beat => Some(&mut self.beat),
+            Action::Claim => Some(&mut self.claim),
             Action::CheckLeases(_) => None,
         }
     }
 
     /// How long after `at` this node acts, in case the leader has not. It differs between nodes and
     /// between times, so that the standbys do not act all at once.
-    fn standby_delay(&self, partition: PartitionId, at: Instant, now: Instant) -> Duration {
-        if self.is_leader(partition, now) {
+    fn standby_delay(&self, at: Instant, node: &NodeTimers, now: Instant) -> Duration {
+        if self.is_leader(now) {
             return Duration::ZERO;
         }
-        let timers = self.partitions.get(&partition);
-        if let Some(rank) = timers.and_then(|timers| timers.rank) {
+        if let Some(rank) = self.rank {
             // Rank 0 takes the lead with its next beat. Until then it is a standby like rank 1.
-            let steps = u64::from(rank.max(1));
-            return Duration::from_millis((STANDBY_MS * steps).min(MAX_STANDBY_MS));
+            let steps = u64::try_from(rank.max(1)).unwrap_or(u64::MAX);
+            let delay = STANDBY_MS.saturating_mul(steps);
+            return Duration::from_millis(delay.min(MAX_STANDBY_MS));
         }
-        let nodes = timers.map_or(1, |timers| timers.nodes);
-        let spread = (STANDBY_MS * nodes).min(MAX_STANDBY_MS - STANDBY_MS);
+        let spread = (STANDBY_MS * self.nodes).min(MAX_STANDBY_MS - STANDBY_MS);
         // Fibonacci hashing: neighbouring instants give unrelated delays.
-        let mixed = (self.seed ^ self.tick(at)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let mixed = (node.seed ^ node.tick(at)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         Duration::from_millis(STANDBY_MS + mixed % spread)
-    }
-
-    /// Rounded up, so that no timer fires early.
-    fn tick(&self, at: Instant) -> u64 {
-        let nanoseconds = at.saturating_duration_since(self.start).as_nanos();
-        u64::try_from(nanoseconds.div_ceil(1_000)).unwrap_or(u64::MAX)
     }
 }
 

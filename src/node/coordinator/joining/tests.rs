@@ -229,7 +229,7 @@ async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
     let mut node = coordinator();
     let start = Instant::now();
     // The first beat of the named queue.
-    while node.timers.pop(start).is_some() {}
+    while node.pop_due(start).is_some() {}
     node.found(found(0..1_000, false), start);
     assert_eq!(node.partitions.len(), 1 + 1_000);
     assert_eq!(node.wake_lists.lists().count(), 1, "the named queue");
@@ -238,7 +238,7 @@ async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
     // `attend` reads no clock, so these instants are exact.
     for tenth in 1..=10_u32 {
         let before = beats;
-        while let Some(due) = node.timers.pop(start + tenth * TENTH) {
+        while let Some(due) = node.pop_due(start + tenth * TENTH) {
             let Due::Act(id, Action::Beat) = due else {
                 panic!("{due:?}");
             };

@@ -83,7 +83,7 @@ async fn a_node_alone_attends_every_partition_once() {
     assert!(
         node.partitions
             .values()
-            .all(|partition| partition.rank == Some(0))
+            .all(|partition| partition.timers.rank == Some(0))
     );
     node.answer_watch(watched(1, 0, &[]));
     assert_eq!(node.partitions.len(), 12);
@@ -192,7 +192,7 @@ async fn another_map_replaces_the_partitions() {
     node.mapped(QUEUE, Ok(one), Instant::now());
     assert_eq!(node.tags(), BTreeSet::from([Tag::Home]));
     let home = &node.partitions[&node.members()[&Tag::Home]];
-    assert_eq!(home.rank, None);
+    assert_eq!(home.timers.rank, None);
 }
 
 #[tokio::test]
@@ -232,7 +232,7 @@ async fn node_that_stops_gives_its_ranks_to_others() {
     assert!(
         node.partitions
             .values()
-            .all(|partition| partition.rank == Some(LAST_RANK))
+            .all(|partition| partition.timers.rank == Some(LAST_RANK))
     );
     assert_eq!(watches(&node), Some(false));
     // A watch that was in flight.
@@ -241,7 +241,7 @@ async fn node_that_stops_gives_its_ranks_to_others() {
     assert!(
         node.partitions
             .values()
-            .all(|partition| partition.rank == Some(LAST_RANK))
+            .all(|partition| partition.timers.rank == Some(LAST_RANK))
     );
 }
 
@@ -267,7 +267,7 @@ async fn node_that_stops_takes_no_partition() {
     node.stop_claiming();
     let last = |node: &Coordinator| {
         let mut partitions = node.partitions.values();
-        partitions.all(|partition| partition.rank == Some(LAST_RANK))
+        partitions.all(|partition| partition.timers.rank == Some(LAST_RANK))
     };
     // The map changes, and a partition ends.
     node.remapped(8, vec![Tag::Home, Tag::Numbered(2), Tag::Numbered(99)]);

@@ -46,17 +46,17 @@ fn subscribed() -> (NodePartition, NodeTimers, Instant) {
         lease: Duration::from_secs(30),
         lease_ms: 30_000,
         max_handlers: 1,
-        slots: QueueSlots::new(&Arc::default()),
+        slots: PartitionSlots::new(&Arc::default()),
         silence: Some(SILENCE),
         now,
     });
     partition.is_subscribed = true;
     let mut timers = NodeTimers::new(now, 7);
-    timers.add(Q);
     partition.beat_answered(&beat(now, 1, 0, None), now, &mut timers, now);
     // The first reply makes the queue known, and the node tries to become its leader.
-    assert_eq!(beats(&mut timers, now), 1);
-    timers.completed(Q, Action::Beat, now, Duration::ZERO);
+    assert_eq!(beats(&mut partition, &mut timers, now), 1);
+    let own = &mut partition.timers;
+    own.completed(Action::Beat, &mut timers, now, Duration::ZERO);
     (partition, timers, now)
 }
 
@@ -84,10 +84,20 @@ fn due_ms(after: Duration) -> u64 {
     SERVER_MS + u64::try_from(after.as_millis()).expect("a time")
 }
 
+/// What is due at this instant.
+fn due(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -> Vec<Action> {
+    let mut actions = Vec::new();
+    while let Some(Due::Act(Q, action)) = timers.pop(now) {
+        partition.timers.fired(action, now);
+        actions.push(action);
+    }
+    actions
+}
+
 /// How many beats are due at this instant.
-fn beats(timers: &mut NodeTimers, now: Instant) -> usize {
-    let due = std::iter::from_fn(|| timers.pop(now));
-    due.filter(|due| *due == Due::Act(Q, Action::Beat)).count()
+fn beats(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -> usize {
+    let due = due(partition, timers, now).into_iter();
+    due.filter(|action| *action == Action::Beat).count()
 }
 
 #[tokio::test]
@@ -128,10 +138,10 @@ async fn a_parked_queue_beats_2_s_before_its_head() {
     let head = Duration::from_secs(5);
     partition.noticed(Some(due_ms(head)), &mut timers, now);
     let unpark = now + head - PARK_AHEAD;
-    assert_eq!(beats(&mut timers, unpark - 2 * MS), 0);
+    assert_eq!(beats(&mut partition, &mut timers, unpark - 2 * MS), 0);
     let before = partition.beat_mode(false, false, unpark - 2 * MS);
     assert_eq!(before, BeatMode::Parked(SILENCE));
-    assert_eq!(beats(&mut timers, unpark + 2 * MS), 1);
+    assert_eq!(beats(&mut partition, &mut timers, unpark + 2 * MS), 1);
     let after = partition.beat_mode(false, false, unpark + 2 * MS);
     assert_eq!(after, BeatMode::ByNotice);
 }
@@ -142,7 +152,7 @@ async fn a_notice_of_a_due_head_unparks_at_once() {
     partition.last_mode = BeatMode::Parked(SILENCE);
     let later = now + Duration::from_secs(3);
     partition.noticed(Some(due_ms(Duration::ZERO)), &mut timers, later);
-    assert_eq!(beats(&mut timers, later + MS), 1);
+    assert_eq!(beats(&mut partition, &mut timers, later + MS), 1);
     assert_eq!(partition.beat_mode(true, false, later), BeatMode::Listening);
     partition.noticed(None, &mut timers, later);
     assert_eq!(
@@ -159,7 +169,6 @@ async fn a_notice_without_a_known_clock_asks_for_a_beat() {
     partition.noticed(Some(due_ms(head)), &mut timers, now);
     partition.remote = Partition::unconnected();
     partition.noticed(Some(due_ms(head / 2)), &mut timers, now);
-    let due: Vec<_> = std::iter::from_fn(|| timers.pop(now + 3 * head)).collect();
-    let expected = [Action::Beat, Action::Promote].map(|action| Due::Act(Q, action));
-    assert_eq!(due, expected);
+    let due = due(&mut partition, &mut timers, now + 3 * head);
+    assert_eq!(due, [Action::Beat, Action::Promote]);
 }

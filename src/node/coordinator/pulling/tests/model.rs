@@ -266,7 +266,7 @@ impl Model {
 
     /// The claims whose time has come. No beat: the pulls must not need one.
     fn timers(&mut self) {
-        while let Some(due) = self.node.timers.pop(self.now) {
+        while let Some(due) = self.node.pop_due(self.now) {
             if let Due::Act(id, Action::Claim) = due {
                 self.node.perform(id, Action::Claim, self.now);
             }

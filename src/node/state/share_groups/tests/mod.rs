@@ -28,7 +28,7 @@ fn groups(concurrency: usize) -> ShareGroups {
 }
 
 fn add(groups: &mut ShareGroups, partition: PartitionId, group: QueueId) {
-    groups.add(partition, group, QueueSlots::new(&Arc::default()));
+    groups.add(partition, group, PartitionSlots::new(&Arc::default()));
 }
 
 /// The handlers that the partitions get, and their permits.
