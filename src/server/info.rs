@@ -47,7 +47,7 @@ impl Info {
             .map(str::trim)
     }
 
-    /// The same as a number.
+    /// The value of this name as a number.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.field(name)?.parse().ok()
     }

@@ -213,7 +213,7 @@ impl Lane {
         self.command_asking(command, false).await
     }
 
-    /// The same to a server that gets the slot of the keys, if `asking`.
+    /// Sends a plain command; if `asking`, to a server that gets the slot of the keys.
     pub(crate) async fn command_asking(&self, command: &Cmd, asking: bool) -> Result<Value, Error> {
         let (mut connection, info) = self.connection().await?;
         let asked = async { Ok(info.answered(send(&mut connection, command, asking)).await) };

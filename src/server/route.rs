@@ -277,7 +277,7 @@ impl RoutedLane {
         }))
     }
 
-    /// The same, and waits until the effect is as durable as asked: see [`Lane::call_durably`].
+    /// Calls a script, and waits until the effect is as durable as asked: see [`Lane::call_durably`].
     pub(crate) fn call_durably<'a>(
         &'a self,
         verb: Verb,

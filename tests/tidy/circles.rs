@@ -93,18 +93,6 @@ fn state_of_the_node_is_pure() {
     }
 }
 
-#[test]
-fn no_folder_of_the_node_has_more_than_20_files() {
-    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, _) in files("src/node", "rs") {
-        let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
-        *folders.entry(folder.to_owned()).or_default() += 1;
-    }
-    for (folder, count) in folders {
-        assert!(count <= 20, "{folder} has {count} files");
-    }
-}
-
 fn is_product((name, _): &(String, String)) -> bool {
     !name.contains("/tests/") && !name.ends_with("/tests.rs")
 }

@@ -9,8 +9,6 @@ const FOLDER: &str = "serve/src";
 const LAYERS: [&str; 5] = ["edge", "wire", "work", "routes", "dashboard"];
 /// Files that import each other in a circle. Take out those that do not any more, and add none.
 const CIRCLES: [&str; 0] = [];
-/// How many files a folder has beside each other.
-const MAX_FILES: usize = 20;
 
 /// The names of a path: `crate::edge::problem` is `["crate", "edge", "problem"]`.
 type Names = Vec<String>;
@@ -250,16 +248,4 @@ fn files_of_serve_import_each_other_in_no_circle() {
     }
     let circles: Vec<_> = arrows.keys().copied().collect();
     assert_eq!(circles, CIRCLES, "{arrows:#?}");
-}
-
-#[test]
-fn folders_of_serve_have_at_most_20_files() {
-    let mut folders: BTreeMap<String, usize> = BTreeMap::new();
-    for (name, _) in files(FOLDER, "rs") {
-        let (folder, _) = name.rsplit_once('/').expect("a folder");
-        *folders.entry(folder.to_owned()).or_default() += 1;
-    }
-    for (folder, count) in folders {
-        assert!(count <= MAX_FILES, "{folder} has {count} files");
-    }
 }

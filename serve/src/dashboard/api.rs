@@ -72,7 +72,7 @@ impl Api {
         self.answer(Method::GET, path, None).await
     }
 
-    /// The same as a caller who may read payloads: for what the server keeps and does not show.
+    /// This client of `/v1` as a caller who may read payloads: for what the server keeps and does not show.
     pub(super) fn with_payloads(&self) -> Self {
         Self {
             routes: self.routes.clone(),

@@ -140,7 +140,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// The same partition on the connections of the node.
+    /// This partition on the connections of the node.
     pub(crate) fn on_servers(&self, partition: &Partition) -> Arc<Partition> {
         let supervisor = NodeSupervisor {
             tasks: self.tasks.clone(),

@@ -96,7 +96,7 @@ impl Recovered {
 }
 
 impl LostGrant {
-    /// The same with another answer.
+    /// This grant with another answer.
     #[cfg(test)]
     pub(crate) fn with(self, answer: Result<(Header, Vec<Delivery>), Error>) -> Self {
         let result = answer.map(|(header, leased)| Recovered {

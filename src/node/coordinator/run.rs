@@ -42,7 +42,7 @@ use crate::telemetry::events;
 /// How long handlers and settlements may take to end after the grace period. A handler that blocks
 /// its thread cannot be dropped.
 const END_LIMIT: Duration = Duration::from_secs(15);
-/// The same after a panic of an internal task. Settlements go on after the worker's end.
+/// How long they may take after a panic of an internal task. Settlements go on after the worker's end.
 const PANIC_END_LIMIT: Duration = Duration::from_secs(1);
 
 /// How long a node that is stopped before it has started waits until it has left its queues.

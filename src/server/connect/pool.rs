@@ -35,7 +35,7 @@ pub(crate) struct Server {
     /// The pool of the last secrets.
     pool: StdMutex<Option<(Arc<Secrets>, Pool)>>,
     opened: Arc<AtomicU64>,
-    /// The same for all pools of one server.
+    /// All pools of one server share it.
     identity: Arc<()>,
     /// Cancelled when Sentinels name another master, or when the node serves no slots of its cluster
     /// any more. `None` for a server of a plain URL. A master that froze may never reply to the
@@ -63,7 +63,7 @@ impl Server {
         Self::of(target, superseded, opened, Arc::default())
     }
 
-    /// The same server with a pool of its own.
+    /// This server with another pool.
     pub(crate) fn with_own_pool(&self) -> Self {
         let identity = Arc::clone(&self.identity);
         let superseded = self.superseded.clone();

@@ -84,7 +84,7 @@ impl Target {
         Address::of(&self.info)
     }
 
-    /// The same with another address.
+    /// This target at another address.
     pub(crate) fn at(&self, host: String, port: u16) -> Self {
         let addr = match self.info.addr().clone() {
             ConnectionAddr::TcpTls {

@@ -29,7 +29,7 @@ pub(crate) async fn front(State(edge): State<Arc<Edge>>, request: Request, next:
     response
 }
 
-/// The same for the routes by which a caller proves who they are.
+/// The first layer of the routes by which a caller proves who they are.
 pub(crate) async fn open_front(
     State(edge): State<Arc<Edge>>,
     request: Request,

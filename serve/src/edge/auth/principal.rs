@@ -67,7 +67,7 @@ impl Principal {
         Self::new(name, via, vec![Role::Operator], vec![QueuePattern::all()])
     }
 
-    /// The same, recognised by a session.
+    /// This caller, recognised by a session.
     pub(crate) fn in_session(&self) -> Self {
         Self(Arc::new(Inner {
             via: Via::Session,
@@ -75,7 +75,7 @@ impl Principal {
         }))
     }
 
-    /// The same caller with one more role, for what the server does on the caller's behalf and does not
+    /// This caller with one more role, for what the server does on the caller's behalf and does not
     /// show.
     pub(crate) fn with_role(&self, role: Role) -> Self {
         let mut inner = Inner::clone(&self.0);

@@ -24,7 +24,7 @@ macro_rules! codes {
                 match self { $(Self::$name => StatusCode::$status,)* }
             }
 
-            /// The same for every problem of this code.
+            /// The title that every problem of this code has.
             pub(crate) fn title(self) -> &'static str {
                 match self { $(Self::$name => $title,)* }
             }

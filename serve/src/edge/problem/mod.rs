@@ -170,31 +170,31 @@ impl Problem {
         }
     }
 
-    /// The same of a call that may have taken effect, or did.
+    /// The problem of a call that may have taken effect, or did.
     pub(crate) fn applied(mut self, applied: Applied) -> Self {
         self.applied = applied;
         self
     }
 
-    /// The same of a call that may succeed later.
+    /// The problem of a call that may succeed later.
     pub(crate) fn retryable(mut self) -> Self {
         self.is_retryable = true;
         self
     }
 
-    /// The same with the id of the operation that runs.
+    /// The problem with the id of the operation that runs.
     pub(crate) fn operation(mut self, id: &str) -> Self {
         self.obstacle = Some(Box::new(Obstacle::Operation(id.to_owned())));
         self
     }
 
-    /// The same with the time at which the message is due.
+    /// The problem with the time at which the message is due.
     pub(crate) fn due_ms(mut self, due_ms: u64) -> Self {
         self.obstacle = Some(Box::new(Obstacle::DueMs(due_ms)));
         self
     }
 
-    /// The same with what is known of the message's end.
+    /// The problem with what is known of the message's end.
     pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
         self.ended = ended.map(|outcome| Box::new(outcome.into()));
         self
@@ -207,7 +207,7 @@ impl Problem {
         self
     }
 
-    /// The same with the time after which a repetition makes sense.
+    /// The problem with the time after which a repetition makes sense.
     pub(crate) fn retry_after_s(mut self, seconds: u64) -> Self {
         self.retry_after_s = Some(seconds);
         self

@@ -44,7 +44,7 @@ pub(crate) struct Operations {
 /// What became of the wish for an operation.
 pub(crate) enum Begun {
     New(Arc<Operation>),
-    /// The same one runs already.
+    /// An equal operation runs already.
     Running(Arc<Operation>),
 }
 

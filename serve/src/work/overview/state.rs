@@ -11,7 +11,7 @@ use crate::work::overview::plan::{Plan, View};
 
 /// How old a value may be that is shown: the task reads it again after a fourth of that.
 const MAX_AGE: Duration = Duration::from_secs(60);
-/// The same of the values of a day.
+/// The greatest age of the values of a day.
 const MAX_AGE_OF_DAY: Duration = Duration::from_secs(300);
 
 /// The bars of the next hour.
@@ -68,7 +68,7 @@ pub(super) struct State {
 }
 
 impl Known {
-    /// The same without what is too old.
+    /// What is known and not too old.
     pub(super) fn fresh(&self, now: Instant) -> Self {
         fn kept<T>(value: &Option<Aged<T>>, now: Instant, max: Duration) -> Option<Aged<T>> {
             let fresh = value.as_ref().filter(|(_, at)| now < *at + max);

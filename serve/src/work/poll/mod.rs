@@ -90,7 +90,7 @@ impl Poller {
         self.looked_within(PATIENCE).await
     }
 
-    /// The same with another patience.
+    /// Like [`Self::looked`], with another patience than 2 s.
     pub(crate) async fn looked_within(&self, patience: Duration) -> Arc<Snapshot> {
         let mut snapshots = self.subscribe();
         self.look([]);

@@ -100,7 +100,7 @@ impl Entry {
         }
     }
 
-    /// The same after an answer that does not have all counts, or none.
+    /// The entry after an answer that lacks counts, or has none.
     pub(super) fn unread(&self, stats: Option<Stats>, why: &str, at: Instant) -> Self {
         let read = stats.map(|stats| (Arc::new(stats), at));
         let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
