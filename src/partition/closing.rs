@@ -1,4 +1,4 @@
-//! Closing the other partitions of a queue: its receiver asks for a break at one of them.
+//! Closes all partitions of a queue after the receiver of one delivery asked for a break.
 
 use std::sync::{Arc, PoisonError};
 

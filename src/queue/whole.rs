@@ -19,7 +19,7 @@ use crate::server::rounds::at_once;
 
 /// How long a read that names what it could not reach waits for the map.
 const MAP_LIMIT: Duration = Duration::from_millis(1_500);
-/// How long it waits at least to confirm a new map.
+/// The least time for which such a read confirms a new map.
 const CONFIRM_LIMIT: Duration = Duration::from_millis(500);
 
 impl<C: Codec> Queue<C> {

@@ -21,7 +21,7 @@ struct Inner {
 }
 
 /// A counter with one waiter, which it wakes only at the awaited number: waking it for each message
-/// costs more than many a queue does.
+/// would cost more than some of the measured queues do.
 #[derive(Debug)]
 struct Counter {
     count: AtomicU64,

@@ -16,7 +16,7 @@ use crate::peers::server::Server;
 
 /// How many messages each figure covers.
 const SAMPLE: u64 = 20_000;
-/// The other server of each round has so few waiting messages.
+/// How many messages wait on the second server of each round, for comparison.
 const FEW: u64 = 10_000;
 const ROUNDS: usize = 5;
 /// The waiting messages are due within these hours, from the day after tomorrow on.

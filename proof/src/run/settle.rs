@@ -15,7 +15,7 @@ use crate::history::{Event, Role, State};
 use crate::kit::place::Place;
 use crate::leftovers;
 
-/// Those that go on until the queues have drained, in the order in which they end.
+/// Roles that run until the queues have drained, in the order in which they end.
 const DRAINING: [Role; 3] = [Role::Consumer, Role::Serve, Role::Worker];
 
 /// The parts of a run that end.

@@ -23,7 +23,8 @@ pub struct ScheduleInfo {
     /// The nominal time of the first fire that counts as paused, in Unix milliseconds; `None` if
     /// the schedule is not paused, or is a cron without a listed fire.
     pub first_paused_ms: Option<u64>,
-    /// Up to when its fires are over, in Unix milliseconds.
+    /// The nominal time of its last fire that is over, in Unix milliseconds; an earlier time if there
+    /// was none.
     pub last_ms: u64,
     /// Its first fire, from which the counts begin, in Unix milliseconds. A change of the schedule
     /// begins them again.

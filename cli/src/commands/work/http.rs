@@ -20,7 +20,7 @@ use crate::log;
 use crate::output::{self, Usage};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// The least and the longest accepted Retry-After. The least prevents a busy loop.
+/// A Retry-After is raised or lowered into this range. Its begin prevents a busy loop.
 const RETRY_AFTER_RANGE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(24 * 3600)];
 /// How many bytes of an answer are read. A completely read answer lets its connection be reused.
 const ANSWER: usize = 16 * 1024;

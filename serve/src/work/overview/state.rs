@@ -14,7 +14,7 @@ const MAX_AGE: Duration = Duration::from_secs(60);
 /// The greatest age of the values of a day.
 const MAX_AGE_OF_DAY: Duration = Duration::from_secs(300);
 
-/// The bars of the next hour.
+/// How many bars show the next hour: one for each 5 minutes.
 pub(super) const BARS: usize = 12;
 
 /// What is known of a queue.
