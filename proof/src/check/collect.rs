@@ -165,7 +165,8 @@ impl Collection {
         self.ticks.settle();
         self.clock_faults = self.faults.of_clocks();
         for queue in &self.queues {
-            for (epoch, found) in queue.operators.pauses.empty_while_open(queue.expires) {
+            let pauses = &queue.operators.pauses;
+            for (epoch, found) in pauses.empty_while_open(&self.epochs, queue.expires) {
                 self.epochs[usize::from(epoch)].empty.push(found);
             }
         }

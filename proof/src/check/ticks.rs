@@ -350,9 +350,9 @@ impl Hypothesis {
         (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
         (life.swept, life.expired) = (self.swept, self.expired);
         (life.seq, life.now_ms) = (self.seq, self.now_ms);
-        // Between the two the schedule may have got another payload.
+        // The schedule, or a new one of its name, may have another payload since.
         if let (
-            Again::Once,
+            Again::Once | Again::AfterStep,
             What::Claim {
                 version,
                 bytes,

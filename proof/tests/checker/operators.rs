@@ -95,6 +95,19 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
         story.write(Event::OlderScripts);
     })
     .is_clean();
+    // It opened by itself: a clock that goes back afterwards does not close it again.
+    let set_back = |has_opened: bool| {
+        closed("20", "20", &|story| {
+            if has_opened {
+                story.push("b", "+0", "CREATED");
+                let token = story.at(30).claim("b", 0, 1);
+                story.ack("b", &token);
+            }
+            story.server_step_ms = -40;
+        })
+    };
+    set_back(false).has(Kind::GrantedWhileClosed);
+    set_back(true).is_clean();
     let mut story = Story::new();
     story.other("pause", &["500"], &["OK"]).has(Kind::ApiLies);
 }
@@ -102,7 +115,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
 /// A claim finds nothing while the queue is closed, and misses a message as soon as it is open.
 #[test]
 fn a_claim_finds_nothing_while_its_queue_is_closed() {
-    let empty_at = |ms, is_resumed| {
+    let empty_at = |ms, is_resumed, is_undone| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");
         let opens = format!("OK {}", story.now_ms() + 500);
@@ -110,14 +123,19 @@ fn a_claim_finds_nothing_while_its_queue_is_closed() {
         if is_resumed {
             story.other("resume", &[], &["OK"]);
         }
+        if is_undone {
+            story.failed_over(story.seq - 1);
+        }
         story.at(ms).find_nothing(false);
         let token = story.at(1_600).claim("a", 0, 1);
         story.ack("a", &token);
         story
     };
-    empty_at(490, false).is_clean();
-    empty_at(510, false).has(Kind::Late);
-    empty_at(490, true).has(Kind::Late);
+    empty_at(490, false, false).is_clean();
+    empty_at(510, false, false).has(Kind::Late);
+    empty_at(490, true, false).has(Kind::Late);
+    empty_at(490, true, true).is_clean();
+    empty_at(510, true, true).has(Kind::Late);
 }
 
 #[test]

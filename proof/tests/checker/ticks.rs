@@ -168,7 +168,10 @@ fn a_removed_schedule_may_repeat_after_a_step_back() {
         }
         story.server_step_ms = -500;
         apply(&mut story, "8", "", &["OK", "CREATED 1000001000"]);
-        let token = tick(story.at(1_600), 1_000, 1);
+        // The new one has a payload of seven bytes.
+        let due_ms = Story::server(1_000);
+        let item = ClaimedItem(id(1_000), 0, due_ms, 1, 7, "tick".into());
+        let token = story.at(1_600).grant(&[item]);
         story.ack(&id(1_000), &token);
         let verdict = story.verdict();
         assert_eq!(verdict.is_clean(), removed, "{:#?}", verdict.examples);

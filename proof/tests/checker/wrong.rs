@@ -174,11 +174,11 @@ fn outcomes_contain_the_granted_lease() {
 // 5: every second delivery is dropped.
 #[test]
 fn a_grant_must_be_started_or_given_back() {
-    let granted = |story: &mut Story| {
-        let items =
-            ["a", "b"].map(|id| ClaimedItem(id.into(), 1, Story::server(0), 1, 100, String::new()));
-        story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");
-        let token = story.at(5).grant(&items);
+    let granted_at = |story: &mut Story, ms| {
+        let item = |id: &str| ClaimedItem(id.into(), 1, Story::server(0), 1, 100, String::new());
+        let (items, due) = (["a", "b"].map(item), Story::server(0).to_string());
+        story.push("a", &due, "CREATED").push("b", &due, "CREATED");
+        let token = story.at(ms).grant(&items);
         story.write(Event::Started {
             by_hand: false,
             queue: "q".into(),
@@ -191,6 +191,7 @@ fn a_grant_must_be_started_or_given_back() {
         story.ack("a", &token);
         token
     };
+    let granted = |story: &mut Story| granted_at(story, 5);
     let mut story = Story::new();
     granted(&mut story);
     story
@@ -220,6 +221,20 @@ fn a_grant_must_be_started_or_given_back() {
     story
         .left_at(State::Scheduled, "b", Story::server(0), 1)
         .has(Kind::NeverStarted);
+    // The claim waited for a connection, and its lease ran out meanwhile.
+    let waited = |ms: u64| {
+        let mut story = Story::new();
+        story.serves_under(1_000);
+        for answered_ms in [0, 1_010, 1_500] {
+            story.at(answered_ms).other("stats", &[], &["0"]);
+        }
+        granted_at(&mut story, ms);
+        story.left_at(State::Scheduled, "b", Story::server(0), 1);
+        story.ended();
+        story
+    };
+    waited(2_000).is_clean();
+    waited(2_020).has(Kind::NeverStarted);
 }
 
 // 6

@@ -146,9 +146,12 @@ impl Process<'_> {
                     let grant = Grant::new((self.number, whole), token, *lease_ms, &record, &items);
                     self.all.served.granted(grant);
                 } else {
+                    let lease_us = 1_000 * lease_ms;
+                    let silences = &self.silences;
+                    let is_lost = silences.used_up(open.master, lease_us, open.asked_us);
                     let granted = &mut self.granted[usize::from(whole)];
-                    granted.claimed(token, reply.answered_us, &items);
-                    let leased_us = open.asked_us + 1_000 * lease_ms;
+                    granted.claimed(token, reply.answered_us, &items, is_lost);
+                    let leased_us = open.asked_us + lease_us;
                     let ids = items.iter().map(|item| &*item.0);
                     self.unseen.granted(whole, token, leased_us, ids);
                 }

@@ -138,7 +138,7 @@ impl Process<'_> {
             for Handed(id, token, version, due_ms, attempt) in deliveries {
                 let options = String::new();
                 let item = ClaimedItem(id.clone(), *version, *due_ms, *attempt, 0, options);
-                self.granted[usize::from(queue)].claimed(token, t_us, &[item]);
+                self.granted[usize::from(queue)].claimed(token, t_us, &[item], false);
             }
         }
         let number = match &event {

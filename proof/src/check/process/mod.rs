@@ -14,7 +14,7 @@ use crate::check::queue::order::{Change, Reply};
 use crate::check::ticks::Stored;
 use crate::check::verdict::Kind;
 use crate::check::workers::callers::Asking;
-use crate::check::workers::handlers::Granted;
+use crate::check::workers::handlers::{Granted, Silences};
 use crate::check::workers::running::Running;
 use crate::check::workers::unseen::Unseen;
 use crate::history::{Answer, BY_HAND, Call, Event, Role};
@@ -38,6 +38,7 @@ struct Process<'a> {
     /// By queue.
     asking: Vec<Asking>,
     granted: Vec<Granted>,
+    silences: Silences,
     /// The queue of each operation without an outcome.
     asked_of: HashMap<u64, u16>,
     running: Running,
@@ -66,6 +67,7 @@ pub(in crate::check) fn read(
         open,
         asking,
         granted,
+        silences: Silences::default(),
         asked_of: HashMap::new(),
         running: Running::default(),
         unseen: Unseen::default(),
@@ -148,6 +150,8 @@ impl Process<'_> {
                 answer,
             } => {
                 let open = self.open.remove(&call).context("an answer to no call")?;
+                let lease_us = 1_000 * self.unseen.lease_ms;
+                self.silences.answered(open.master, lease_us, t_us);
                 let answer = answer.of_items(what_of(&open.call).len());
                 if let Answer::Items(verdicts) = &answer {
                     let whole = self.whole(open.queue);

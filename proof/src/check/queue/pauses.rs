@@ -1,6 +1,7 @@
 //! Pauses of a queue, without an end and for some time, and throttles: nothing is granted meanwhile.
 
 use crate::check::collect::Collection;
+use crate::check::context::Epoch;
 use crate::check::excuses::UNDER_WAY_US;
 use crate::check::record::Record;
 use crate::check::verdict::{Kind, Verdict};
@@ -92,9 +93,15 @@ impl Pauses {
     }
 
     /// The claims that found nothing while the queue was certainly open: epoch, `seq`, and the
-    /// server's time in ms. `expires`: whether messages of the queue may expire.
-    pub(crate) fn empty_while_open(&self, expires: bool) -> Vec<(u16, (u64, u64))> {
-        let changes = self.sorted(|_| true);
+    /// server's time in ms. A resume that a failover undid opened nothing. `expires`: whether
+    /// messages of the queue may expire.
+    pub(crate) fn empty_while_open(
+        &self,
+        epochs: &[Epoch],
+        expires: bool,
+    ) -> Vec<(u16, (u64, u64))> {
+        let is_void = |change: &Change| epochs[usize::from(change.epoch)].is_void(change.seq);
+        let changes = self.sorted(|change| !(matches!(change.shut, Shut::Open) && is_void(change)));
         let may_be_closed = |claim: &&Claim| {
             let mut closings = since_resume(&changes, claim);
             closings.any(|change| change.closes_at(claim.now_us))
@@ -212,7 +219,10 @@ impl Pauses {
             let knows_closing = !all.older.contains(&grant.process);
             let kind_of = |change: &Change| match change.shut {
                 Shut::Paused => Some(Kind::GrantedWhilePaused),
-                _ if knows_closing && change.closes_at(grant.now_us) => {
+                _ if knows_closing
+                    && change.closes_at(grant.now_us)
+                    && !self.has_opened(change, grant) =>
+                {
                     Some(Kind::GrantedWhileClosed)
                 }
                 _ => None,
@@ -230,6 +240,16 @@ impl Pauses {
                 });
             }
         }
+    }
+
+    /// Whether the queue opened by itself before this grant, as an earlier grant shows. A server's
+    /// clock that goes back afterwards does not close it again.
+    fn has_opened(&self, change: &Change, grant: &Claim) -> bool {
+        let between = (change.epoch, change.seq + 1)..(grant.epoch, grant.seq);
+        let is_open = |claim: &&Claim| {
+            between.contains(&(claim.epoch, claim.seq)) && !change.closes_at(claim.now_us)
+        };
+        self.grants.iter().any(|claim| is_open(&claim))
     }
 
     /// Whether a resume without an answer may have ended a pause before this grant.

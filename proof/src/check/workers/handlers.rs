@@ -21,7 +21,8 @@ struct Delivery {
     answered_us: u64,
     /// Version, due time, attempt.
     content: (u32, u64, u32),
-    /// An extension was refused: the process learned that the lease had ended.
+    /// An extension was refused, or the claim waited too long for its connection: for the process
+    /// the lease had ended.
     is_lost: bool,
 }
 
@@ -29,14 +30,48 @@ struct Delivery {
 /// line.
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
+/// The last time that each master answered a process nothing for as long as a lease.
+///
+/// A worker counts a lease from when it began the claim, which may wait for a connection. So such a
+/// silence can use up the lease of a claim that is sent after it, before any handler can start.
+#[derive(Debug, Default)]
+pub(crate) struct Silences {
+    /// By master: its last answer, and the end of the silence.
+    of: HashMap<u16, (u64, Option<u64>)>,
+}
+
+impl Silences {
+    /// The master answered.
+    pub(crate) fn answered(&mut self, master: u16, lease_us: u64, t_us: u64) {
+        let (last_us, end_us) = self.of.entry(master).or_insert((t_us, None));
+        if lease_us > 0 && t_us - *last_us >= lease_us {
+            *end_us = Some(t_us);
+        }
+        *last_us = t_us;
+    }
+
+    /// Whether a claim that was sent at this time may have begun in the silence, a lease ago.
+    pub(crate) fn used_up(&self, master: u16, lease_us: u64, asked_us: u64) -> bool {
+        let end_us = self.of.get(&master).and_then(|(_, end_us)| *end_us);
+        end_us.is_some_and(|end_us| asked_us < end_us + lease_us)
+    }
+}
+
 impl Granted {
-    pub(crate) fn claimed(&mut self, token: &str, answered_us: u64, items: &[ClaimedItem]) {
+    /// `is_lost`: its lease may have run out for the process before it was answered.
+    pub(crate) fn claimed(
+        &mut self,
+        token: &str,
+        answered_us: u64,
+        items: &[ClaimedItem],
+        is_lost: bool,
+    ) {
         for item in items {
             let delivery = Delivery {
                 token: token.to_owned(),
                 answered_us,
                 content: (item.1, item.2, item.3),
-                is_lost: false,
+                is_lost,
             };
             self.of.entry(item.0.clone()).or_default().push(delivery);
         }
@@ -49,7 +84,7 @@ impl Granted {
             !known.any(|delivery| delivery.token == token)
         };
         let new: Vec<_> = items.iter().filter(is_new).cloned().collect();
-        self.claimed(token, answered_us, &new);
+        self.claimed(token, answered_us, &new, false);
     }
 
     /// A settlement returns the message, or follows a handler's start.
@@ -154,6 +189,7 @@ mod tests {
                 token,
                 1,
                 &[ClaimedItem("a".into(), 1, 2, 3, 100, String::new())],
+                false,
             );
         }
         granted.started("a", (1, 2, 3)).expect("granted");
