@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
-use crate::{DUEQ, Said, command};
+use crate::{DUEQ, Said, command, dueq};
 
 /// An id or a queue's name: turns the text red by the second set of control characters, and
 /// reverses the direction of writing.
@@ -40,11 +40,8 @@ pub(crate) fn harmless(what: &str, output: &Output) -> Result<()> {
 /// Runs the command with text and with JSON output, and returns the JSON objects.
 pub(crate) fn both(server: &Server, args: &[&str]) -> Result<Vec<Value>> {
     let what = format!("{args:?}");
-    harmless(&what, &command(server).args(args).output()?)?;
-    let output = command(server)
-        .args(["--json", "--log", "json"])
-        .args(args)
-        .output()?;
+    harmless(&what, &dueq(server, args)?)?;
+    let output = dueq(server, &[&["--json", "--log", "json"], args].concat())?;
     harmless(&what, &output)?;
     output
         .out()

@@ -191,7 +191,7 @@ fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
             && said.contains("1500 found, 1500 repaired"),
         "{said}"
     );
-    let said = command(&server).args(["doctor", "q"]).output()?.out();
+    let said = dueq(&server, &["doctor", "q"])?.out();
     assert!(said.ends_with("nothing found, 1 remark\n"), "{said}");
     Ok(())
 }

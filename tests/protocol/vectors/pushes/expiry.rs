@@ -61,7 +61,7 @@ fn a_retry_beyond_the_expiry_ends_the_message_at_once() -> Result<()> {
 
 #[test]
 fn a_thousand_expired_messages_delay_a_live_one_by_few_calls() -> Result<()> {
-    for promoted in [false, true] {
+    for (promoted, count) in [(false, 1), (true, 1), (false, 500), (true, 500)] {
         let mut queue = Queue::start()?;
         let items = |from: u64| {
             (from..from + 500)
@@ -79,11 +79,13 @@ fn a_thousand_expired_messages_delay_a_live_one_by_few_calls() -> Result<()> {
         loop {
             calls += 1;
             let token = queue.new_token();
-            let ids = claimed(&mut queue, T0 + 5, 1, &token)?;
+            let ids = claimed(&mut queue, T0 + 5, count, &token)?;
             ensure!(ids.is_empty() || ids == ["live"], "{ids:?}");
             if !ids.is_empty() {
                 break;
             }
+            let ended = counter(&mut queue, "expired")?;
+            ensure!(ended == (250 * calls).to_string(), "{calls}: {ended}");
             ensure!(queue.state()?.wake.len() == 2, "no node would claim again");
         }
         ensure!(calls <= 5, "{calls} calls");
