@@ -36,10 +36,10 @@ pub(crate) struct NodeQueue {
     pub(crate) pattern: Option<usize>,
     /// The home, on the connections of the node.
     pub(crate) home: Arc<Partition>,
-    /// The attended partitions.
-    pub(crate) members: BTreeMap<Tag, PartitionId>,
-    /// Partitions that the node leaves when their handlers have ended.
-    pub(crate) leaving: BTreeMap<Tag, PartitionId>,
+    /// The partitions that the node attends, and those that it has not left yet.
+    pub(crate) partitions: BTreeMap<Tag, PartitionId>,
+    /// How many of these may get handlers.
+    pub(crate) open: usize,
     /// The worker gives the whole queue up, and whom to tell.
     pub(crate) removal: Option<Removal>,
     /// `None` while the queue has one partition.
@@ -62,6 +62,6 @@ impl NodeQueue {
 
     /// Whether nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
-        self.removal.is_some() && self.members.is_empty() && self.leaving.is_empty()
+        self.removal.is_some() && self.partitions.is_empty()
     }
 }
