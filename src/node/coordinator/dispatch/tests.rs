@@ -11,7 +11,8 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::model::settlement::Settlement;
 use crate::node::consumers::batch_runner::BatchRunner;
 use crate::node::consumers::consumer::Consumer;
-use crate::node::consumers::handling::HandleMany;
+use crate::node::consumers::guard::HandlerGuard;
+use crate::node::consumers::handling::{HandleMany, HandlerContext, Handling};
 use crate::node::consumers::pulls::{PullRequest, Pulls};
 use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::joining::tests::{coordinator, entry_of};
@@ -283,4 +284,78 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     }
     // From 10 ms on it doubles, less a random part of up to half.
     assert!(pause > Duration::from_millis(200), "{pause:?}");
+}
+
+/// A handler that never returns, and counts how often the coordinator asks for its room.
+#[derive(Default)]
+struct Asked(AtomicUsize);
+
+impl Handling for Asked {
+    fn capacity(&self, handlers: usize) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        handlers
+    }
+
+    fn start(
+        self: Arc<Self>,
+        _: Vec<(Delivery, HandlerGuard)>,
+        permits: HandlerPermits,
+        _: &Arc<HandlerContext>,
+    ) -> HandlerPermits {
+        permits
+    }
+
+    fn close(&self) {}
+}
+
+/// Its work grows with the queues only for a handler that has ended.
+#[tokio::test]
+async fn a_busy_node_looks_at_no_queue_that_wants_a_handler() {
+    const QUEUES: usize = 1_000;
+    let asked = Arc::<Asked>::default();
+    let consumer = || Consumer::Handler(Arc::<Asked>::clone(&asked));
+    let mut node = Node::new(1, 1, Some(consumer()));
+    let (now, owned) = (Instant::now(), &mut node.coordinator);
+    for number in 1..QUEUES {
+        let servers = Arc::clone(&owned.membership.servers);
+        let entry = QueueEntry {
+            consumer: consumer(),
+            ..entry_of(&format!("q{number}"), &servers)
+        };
+        owned.attend(entry, None, now).expect("a new queue");
+    }
+    for id in owned.partitions.keys().copied().collect::<Vec<_>>() {
+        owned.want(id, now);
+    }
+    let dispatched = |owned: &mut Coordinator| {
+        let before = asked.0.load(Ordering::SeqCst);
+        owned.dispatch(now);
+        asked.0.load(Ordering::SeqCst) - before
+    };
+    let first = dispatched(owned);
+    assert!(
+        (QUEUES..=3 * QUEUES).contains(&first),
+        "{first} for a claim"
+    );
+    assert_eq!(owned.shares.free(), 0);
+    assert_eq!(dispatched(owned), 0);
+}
+
+#[tokio::test]
+async fn a_queue_has_its_share_while_one_of_its_partitions_is_open() {
+    let mut node = coordinator();
+    let queue_id = node.membership.by_name["unconnected"];
+    let home = node.only_partition("unconnected");
+    let queue = node.membership.queues.get_mut(&queue_id).expect("attended");
+    queue.partitions.clear();
+    let tag = Tag::parse("7").expect("a tag");
+    queue.partitions.insert(tag, home);
+    node.join(queue_id, Tag::Home, None, Instant::now());
+    let ids: Vec<_> = node.partitions.keys().copied().collect();
+    assert!(ids.iter().all(|id| node.free_for(*id) == 1));
+    for (left, id) in [1, 0].into_iter().zip(&ids) {
+        node.leave(*id, Instant::now());
+        assert_eq!(node.free_for(*id), 0, "the node takes nothing of it");
+        assert_eq!(node.shares.free_for(queue_id), left, "of the other one");
+    }
 }
