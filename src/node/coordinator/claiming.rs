@@ -65,10 +65,10 @@ impl Coordinator {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return false;
         };
-        let capacity = partition.consumer.capacity(partition.max_handlers);
+        let capacity = partition.consumer.capacity(partition.context.max_handlers);
         let room = partition.slots.room(capacity);
         let mut asked = partition.consumer.asks(permits.count()).min(room);
-        let (mut lease_ms, mut token) = (partition.lease_ms, None);
+        let (mut lease_ms, mut token) = (partition.context.lease_ms, None);
         let pulls = partition.consumer.pulls();
         let bound = pulls.and_then(|pulls| pulls.bind(id, asked));
         if let Some(bound) = &bound {

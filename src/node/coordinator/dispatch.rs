@@ -166,7 +166,7 @@ impl Coordinator {
                 continue;
             }
             is_open = true;
-            let enough = partition.max_handlers.min(MAX_CLAIM) / 2;
+            let enough = partition.context.max_handlers.min(MAX_CLAIM) / 2;
             gathers = gathers && reason == Wanted::MoreLeft && free < enough && partition.is_busy();
         }
         unmet |= has_deliveries;

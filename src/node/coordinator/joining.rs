@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::PartitionSlots;
 use crate::node::coordinator::settings::NodeCommand;
 use crate::node::coordinator::{Coordinator, PACED_BEATS};
 use crate::node::hints::scanner::Found;
 use crate::node::hints::subscriptions::{Channel, SubscriptionChange};
 use crate::node::runtime::tasks::NodeSupervisor;
-use crate::node::state::partition::{NodePartition, Phase, Setup};
+use crate::node::state::partition::{NodePartition, Phase};
 use crate::node::state::queue::{NodeQueue, QueueEntry};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
@@ -118,9 +117,17 @@ impl Coordinator {
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.excluded.remove(&name);
         let home = self.on_servers(&entry.router.home());
+        let context = HandlerContext {
+            retry: entry.retry,
+            time_limit: entry.time_limit,
+            lease: entry.lease,
+            lease_ms,
+            max_handlers: entry.share.max.min(self.concurrency),
+            ..self.membership.context.clone()
+        };
         let queue = NodeQueue {
             entry,
-            lease_ms,
+            context: Arc::new(context),
             pattern,
             home,
             partitions: BTreeMap::new(),
@@ -224,23 +231,15 @@ impl Coordinator {
         let queue = self.membership.queues.get_mut(&queue_id)?;
         let id = self.membership.ids.next_partition();
         queue.partitions.insert(tag, id);
-        let context = HandlerContext {
-            retry: queue.entry.retry,
-            time_limit: queue.entry.time_limit,
-            lease: queue.entry.lease,
-            ..self.membership.context.clone()
-        };
-        let partition = NodePartition::new(Setup {
-            id,
-            queue: queue_id,
-            remote: Arc::clone(&remote),
-            consumer: queue.entry.consumer.clone(),
-            context: Arc::new(context),
-            lease_ms: queue.lease_ms,
-            max_handlers: queue.entry.share.max.min(self.concurrency),
-            slots: PartitionSlots::new(id, &self.ends),
+        let (consumer, context) = (queue.entry.consumer.clone(), Arc::clone(&queue.context));
+        let partition = NodePartition::new(
+            (queue_id, id),
+            Arc::clone(&remote),
+            consumer,
+            context,
+            &self.ends,
             now,
-        });
+        );
         // A worker whose coordinator panics leaves the registered ones; probes read the health.
         self.membership.registered.add(&remote);
         self.membership.health.added(partition.name(), id);

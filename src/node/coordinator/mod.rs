@@ -1,22 +1,22 @@
-//! The coordinator: the task that owns a node's timers and partitions, and makes the calls that they
-//! ask for.
+//! The coordinator: the one task that owns the state of a node, decides, and sends the calls that
+//! follow from it. The other rooms keep that state, tell it something, or do what it says.
 
-pub(crate) mod claiming;
-pub(crate) mod deputies;
-pub(crate) mod dispatch;
-pub(crate) mod event;
-pub(crate) mod granting;
-pub(crate) mod joining;
-pub(crate) mod leaving;
-pub(crate) mod look_ups;
-pub(crate) mod membership;
-pub(crate) mod pulling;
-pub(crate) mod recovered;
-pub(crate) mod refills;
-pub(crate) mod rosters;
+mod claiming;
+mod deputies;
+mod dispatch;
+mod event;
+mod granting;
+mod joining;
+mod leaving;
+mod look_ups;
+mod membership;
+mod pulling;
+mod recovered;
+mod refills;
+mod rosters;
 pub(crate) mod run;
 pub(crate) mod settings;
-pub(crate) mod tokens;
+mod tokens;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -235,6 +235,8 @@ impl Started {
                     time_limit: None,
                     // Each queue has its own.
                     lease: Duration::ZERO,
+                    lease_ms: 0,
+                    max_handlers: 0,
                     stop: stop.claims.clone(),
                     abort: stop.abort.clone(),
                     thread,

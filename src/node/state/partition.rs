@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::Error;
 use crate::node::consumers::consumer::Consumer;
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::PartitionSlots;
+use crate::node::consumers::slots::{HandlerEnds, PartitionSlots};
 use crate::node::state::beat_mode::{BeatMode, PARK_AHEAD};
 use crate::node::state::claim_state::ClaimState;
 use crate::node::state::lost_claim::LostClaim;
@@ -48,9 +48,6 @@ pub(crate) struct NodePartition {
     pub(crate) remote: Arc<Partition>,
     pub(crate) consumer: Consumer,
     pub(crate) context: Arc<HandlerContext>,
-    pub(crate) lease_ms: u64,
-    /// How many handlers it may have at most.
-    pub(crate) max_handlers: usize,
     pub(crate) slots: Arc<PartitionSlots>,
     /// Whether it may get handlers of its queue's share.
     pub(crate) is_open: bool,
@@ -80,19 +77,6 @@ pub(crate) struct NodePartition {
     failed_beats: u32,
 }
 
-/// What a node needs to attend a partition.
-pub(crate) struct Setup {
-    pub(crate) id: PartitionId,
-    pub(crate) queue: QueueId,
-    pub(crate) remote: Arc<Partition>,
-    pub(crate) consumer: Consumer,
-    pub(crate) context: Arc<HandlerContext>,
-    pub(crate) lease_ms: u64,
-    pub(crate) max_handlers: usize,
-    pub(crate) slots: Arc<PartitionSlots>,
-    pub(crate) now: Instant,
-}
-
 /// The state of the partition by the newest reply or notice.
 #[derive(Default)]
 struct Seen {
@@ -105,19 +89,25 @@ struct Seen {
 }
 
 impl NodePartition {
-    pub(crate) fn new(setup: Setup) -> Self {
+    /// A partition without a rank, which may not be parked yet.
+    pub(crate) fn new(
+        (queue, id): (QueueId, PartitionId),
+        remote: Arc<Partition>,
+        consumer: Consumer,
+        context: Arc<HandlerContext>,
+        ends: &Arc<HandlerEnds>,
+        now: Instant,
+    ) -> Self {
         Self {
-            id: setup.id,
-            timers: PartitionTimers::new(setup.id, None),
-            queue: setup.queue,
-            remote: setup.remote,
-            consumer: setup.consumer,
-            context: setup.context,
-            lease_ms: setup.lease_ms,
-            max_handlers: setup.max_handlers,
-            slots: setup.slots,
+            id,
+            timers: PartitionTimers::new(id, None),
+            queue,
+            remote,
+            consumer,
+            context,
+            slots: PartitionSlots::new(id, ends),
             silence: None,
-            last_beat: setup.now,
+            last_beat: now,
             has_beaten: false,
             is_open: false,
             served: 0,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::model::retry::Retry;
 use crate::node::PartitionId;
 use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::handling::HandlerContext;
 use crate::node::state::roster_watch::RosterWatch;
 use crate::node::state::shares::ShareSettings;
 use crate::partition::Partition;
@@ -31,7 +32,8 @@ pub(crate) struct QueueEntry {
 /// One queue as the node attends it.
 pub(crate) struct NodeQueue {
     pub(crate) entry: QueueEntry,
-    pub(crate) lease_ms: u64,
+    /// For the handlers of all its partitions.
+    pub(crate) context: Arc<HandlerContext>,
     /// The pattern that found it; `None` if the user named it.
     pub(crate) pattern: Option<usize>,
     /// The home, on the connections of the node.

@@ -23,7 +23,7 @@ impl NodePartition {
 
     /// How many of its deliveries may be claimed.
     pub(crate) fn room(&self) -> usize {
-        match self.consumer.capacity(self.max_handlers) {
+        match self.consumer.capacity(self.context.max_handlers) {
             0 => 0,
             capacity => self.slots.room(capacity),
         }

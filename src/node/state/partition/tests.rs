@@ -36,17 +36,14 @@ fn subscribed() -> (NodePartition, NodeTimers, Instant) {
     let now = Instant::now();
     let server_us = i64::try_from(SERVER_MS * 1_000).expect("a time");
     remote.route().clock().observe(now, now, server_us);
-    let mut partition = NodePartition::new(Setup {
-        id: Q,
-        queue: QueueId(1),
+    let mut partition = NodePartition::new(
+        (QueueId(1), Q),
         remote,
-        consumer: Consumer::Handler(Arc::new(NoHandler)),
-        context: Arc::new(HandlerContext::here()),
-        lease_ms: 30_000,
-        max_handlers: 1,
-        slots: PartitionSlots::new(Q, &Arc::default()),
+        Consumer::Handler(Arc::new(NoHandler)),
+        Arc::new(HandlerContext::here()),
+        &Arc::default(),
         now,
-    });
+    );
     partition.silence = Some(SILENCE);
     partition.is_subscribed = true;
     let mut timers = NodeTimers::new(now, 7);
