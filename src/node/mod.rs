@@ -25,7 +25,7 @@
 
 pub(crate) mod consumers;
 pub(crate) mod coordinator;
-pub(crate) mod hints;
+mod hints;
 pub(crate) mod runtime;
 pub(crate) mod state;
 

@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::node::consumers::consumer::Consumer;
 use crate::node::consumers::handling::Handling;
-use crate::node::coordinator::settings::{MakeEntry, PatternEntry, Settings};
+use crate::node::coordinator::settings::{ForName, PatternEntry, Settings};
 use crate::node::state::health::SharedHealth;
 use crate::node::state::queue::QueueEntry;
 use crate::protocol::limits;
@@ -22,23 +22,14 @@ use crate::worker::handler::IntoHandler;
 use crate::worker::layer::Wrap;
 use crate::worker::settings::{Defaults, QueueSettings};
 
-/// What a handler is assembled with.
-#[derive(Debug)]
-pub struct Parts<'a, C> {
-    pub(crate) codec: &'a C,
-    pub(crate) layers: &'a Layers,
-}
-
 /// The layers around handlers; the first is the outermost.
 #[derive(Clone, Default)]
-pub(crate) struct Layers(Vec<Wrap>);
+pub struct Layers(Vec<Wrap>);
 
 /// A handler without its types.
-#[derive(Debug)]
-pub struct Assembled(Result<Made, String>);
-
-struct Made {
-    handling: Arc<dyn Handling>,
+pub struct Assembled {
+    /// Why it cannot be used, if so.
+    handling: Result<Arc<dyn Handling>, String>,
     /// How long a batch waits for more deliveries.
     linger: Option<Duration>,
 }
@@ -50,37 +41,31 @@ pub(crate) struct Added {
     assembled: Assembled,
 }
 
-/// Makes the entry of a queue of this name.
-type AddNamed = Box<dyn Fn(&str) -> Result<Added, Error> + Send + Sync>;
-
 /// A pattern that was added to a worker, and is not checked yet.
 pub(crate) struct AddedPattern {
     pub(crate) pattern: Pattern,
-    /// The reserve of each of its queues, which must be 0.
-    pub(crate) reserve: usize,
-    pub(crate) add: AddNamed,
+    pub(crate) add: ForName<Added>,
 }
 
 impl AddedPattern {
     fn checked(self, defaults: &Defaults, servers: &Arc<Servers>) -> Result<PatternEntry, Error> {
-        let Self {
-            pattern,
-            reserve,
-            add,
-        } = self;
-        if reserve > 0 {
-            return Err(Error::invalid(format!(
-                "pattern {}: a reserve of {reserve} handlers; a pattern takes none, because the \
-                 number of its queues has no bound",
-                pattern.text()
-            )));
-        }
-        let (defaults, servers) = (defaults.clone(), Arc::clone(servers));
-        let make: MakeEntry = Arc::new(move |name| add(name)?.checked(&defaults, &servers));
+        let Self { pattern, add } = self;
+        let refused = |error: Error| Error::invalid(format!("pattern {}: {error}", pattern.text()));
         // Whatever can be refused for one name is refused for all.
-        make("any")
-            .map_err(|error| Error::invalid(format!("pattern {}: {error}", pattern.text())))?;
-        Ok(PatternEntry { pattern, make })
+        let any = add("any").map_err(refused)?;
+        let reserve = any.settings.share.reserves();
+        if reserve > 0 {
+            return Err(refused(Error::invalid(format!(
+                "a reserve of {reserve} handlers; a pattern takes none, because the number of its \
+                 queues has no bound"
+            ))));
+        }
+        any.checked(defaults, servers).map_err(refused)?;
+        let (defaults, servers) = (defaults.clone(), Arc::clone(servers));
+        Ok(PatternEntry {
+            pattern,
+            make: Arc::new(move |name| add(name)?.checked(&defaults, &servers)),
+        })
     }
 }
 
@@ -101,23 +86,26 @@ impl Layers {
 impl Assembled {
     /// A handler of single deliveries.
     pub(crate) fn one(handling: Arc<dyn Handling>) -> Self {
-        Self(Ok(Made {
-            handling,
+        Self {
+            handling: Ok(handling),
             linger: None,
-        }))
+        }
     }
 
     /// A handler of batches.
     pub(crate) fn batch(handling: Arc<dyn Handling>, linger: Duration) -> Self {
-        Self(Ok(Made {
-            handling,
+        Self {
+            handling: Ok(handling),
             linger: Some(linger),
-        }))
+        }
     }
 
     /// A handler that cannot be used.
     pub(crate) fn refused(why: &str) -> Self {
-        Self(Err(why.to_owned()))
+        Self {
+            handling: Err(why.to_owned()),
+            linger: None,
+        }
     }
 }
 
@@ -132,7 +120,7 @@ impl Added {
         Self {
             router: Arc::clone(router),
             settings,
-            assembled: handler.assemble(Parts { codec, layers }),
+            assembled: handler.assemble(codec, layers),
         }
     }
 
@@ -152,10 +140,10 @@ impl Added {
                 "it was made by another client than the worker".to_owned(),
             ));
         }
-        let made = self.assembled.0.map_err(refused)?;
+        let handling = self.assembled.handling.map_err(refused)?;
         let lease = self.settings.lease.unwrap_or(defaults.lease);
         limits::lease_ms(lease).map_err(|error| refused(error.to_string()))?;
-        if let Some(linger) = made.linger.filter(|linger| *linger > lease / 3) {
+        if let Some(linger) = self.assembled.linger.filter(|linger| *linger > lease / 3) {
             return Err(refused(format!(
                 "a linger time of {linger:?} is not in the range from 0 to {:?}, a third of the \
                  lease",
@@ -172,7 +160,7 @@ impl Added {
         }
         Ok(QueueEntry {
             router: self.router,
-            consumer: Consumer::Handler(made.handling),
+            consumer: Consumer::Handler(handling),
             share,
             lease,
             retry: self.settings.retry.unwrap_or(defaults.retry),
@@ -262,9 +250,9 @@ impl std::fmt::Debug for Layers {
     }
 }
 
-impl std::fmt::Debug for Made {
+impl std::fmt::Debug for Assembled {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Made")
+        f.debug_struct("Assembled")
             .field("linger", &self.linger)
             .finish_non_exhaustive()
     }

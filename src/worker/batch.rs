@@ -9,7 +9,7 @@ use crate::model::codec::Codec;
 use crate::model::settlement::{IntoSettlement, Settlement};
 use crate::node::consumers::batch_runner::BatchRunner;
 use crate::node::consumers::handling::HandleMany;
-use crate::worker::assemble::{Assembled, Parts};
+use crate::worker::assemble::{Assembled, Layers};
 use crate::worker::handler::{IntoHandler, decode};
 
 /// Some messages of a queue, with their values, for one call of a handler.
@@ -209,8 +209,8 @@ where
     F: Future + Send + 'static,
     F::Output: IntoSettlements,
 {
-    fn assemble<C: Codec<Value = V>>(self, parts: Parts<'_, C>) -> Assembled {
-        if !parts.layers.is_empty() {
+    fn assemble<C: Codec<Value = V>>(self, codec: &C, layers: &Layers) -> Assembled {
+        if !layers.is_empty() {
             return Assembled::refused(
                 "its handler takes batches, and a layer takes single deliveries: add the queue \
                  before the layer",
@@ -220,7 +220,7 @@ where
             return Assembled::refused("a batch of at most 0 messages: give at least 1");
         }
         let handler = Typed {
-            codec: parts.codec.clone(),
+            codec: codec.clone(),
             handler: self.handler,
         };
         Assembled::batch(

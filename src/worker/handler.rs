@@ -9,7 +9,7 @@ use crate::model::codec::Codec;
 use crate::model::settlement::{IntoSettlement, Settlement};
 use crate::node::consumers::handling::HandleOne;
 use crate::node::consumers::runner::HandlerRunner;
-use crate::worker::assemble::{Assembled, Parts};
+use crate::worker::assemble::{Assembled, Layers};
 use crate::worker::layer::{HandlerService, with_causes};
 
 /// A handler with state: a type whose value handles the messages of a queue with payloads of `V`.
@@ -83,7 +83,7 @@ impl<V: Send, H: Handler<V>> Handler<V> for Arc<H> {
 )]
 pub trait IntoHandler<V, Marker>: Sized {
     #[doc(hidden)]
-    fn assemble<C: Codec<Value = V>>(self, parts: Parts<'_, C>) -> Assembled;
+    fn assemble<C: Codec<Value = V>>(self, codec: &C, layers: &Layers) -> Assembled;
 }
 
 /// Marks a handler that takes the delivery only.
@@ -107,8 +107,8 @@ where
     F: Future + Send + 'static,
     F::Output: IntoSettlement,
 {
-    fn assemble<C: Codec<Value = V>>(self, parts: Parts<'_, C>) -> Assembled {
-        one(Raw(self), &parts)
+    fn assemble<C: Codec<Value = V>>(self, _: &C, layers: &Layers) -> Assembled {
+        one(Raw(self), layers)
     }
 }
 
@@ -119,9 +119,8 @@ where
     F: Future + Send + 'static,
     F::Output: IntoSettlement,
 {
-    fn assemble<C: Codec<Value = V>>(self, parts: Parts<'_, C>) -> Assembled {
-        let codec = parts.codec.clone();
-        one(Typed(codec, Function(self)), &parts)
+    fn assemble<C: Codec<Value = V>>(self, codec: &C, layers: &Layers) -> Assembled {
+        one(Typed(codec.clone(), Function(self)), layers)
     }
 }
 
@@ -130,20 +129,21 @@ where
     V: Send + 'static,
     H: Handler<V>,
 {
-    fn assemble<C: Codec<Value = V>>(self, parts: Parts<'_, C>) -> Assembled {
-        let codec = parts.codec.clone();
-        one(Typed(codec, self), &parts)
+    fn assemble<C: Codec<Value = V>>(self, codec: &C, layers: &Layers) -> Assembled {
+        one(Typed(codec.clone(), self), layers)
     }
 }
 
 /// A handler of one delivery, in its layers. Without layers it is called directly.
-fn one<C>(handler: impl HandleOne, parts: &Parts<'_, C>) -> Assembled {
-    if parts.layers.is_empty() {
+fn one(handler: impl HandleOne, layers: &Layers) -> Assembled {
+    if layers.is_empty() {
         return Assembled::one(Arc::new(HandlerRunner { handler }));
     }
     let innermost = HandlerService::new(handler);
-    let layers = parts.layers.iter().rev();
-    let handler = layers.fold(innermost, |inner, wrap| wrap(inner));
+    let handler = layers
+        .iter()
+        .rev()
+        .fold(innermost, |inner, wrap| wrap(inner));
     Assembled::one(Arc::new(HandlerRunner { handler }))
 }
 

@@ -1,6 +1,7 @@
 //! Queues that a worker finds by a pattern.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -190,11 +191,9 @@ impl Worker {
     ) -> Self {
         let (found, settings) = (pattern.clone(), settings.into());
         let layers = self.layers.clone();
-        let reserve = settings.share.reserves();
         self.patterns.push(AddedPattern {
             pattern: pattern.pattern.clone(),
-            reserve,
-            add: Box::new(move |name| {
+            add: Arc::new(move |name| {
                 let queue = found.client.queue_with(name, found.codec.clone())?;
                 let (router, codec) = (queue.router(), queue.codec());
                 let (settings, handler) = (settings.clone(), handler.clone());

@@ -84,6 +84,27 @@ fn only_the_coordinators_room_has_its_methods() {
     assert!(count > 5, "the test does not find the coordinator");
 }
 
+/// Each type of the node that the rules name has a row, or stands in one.
+#[test]
+fn dispatch_rules_need_at_most_12_concepts() {
+    let page = read("ARCHITECTURE.md");
+    let section = page
+        .split("\n## What you must know to change a dispatch rule\n")
+        .nth(1);
+    let section = section.and_then(|section| section.split("\n## ").next());
+    let section = section.expect("a section");
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    assert!((6..=12).contains(&(rows.count() - 1)), "{section}");
+    let rules = read("src/node/coordinator/dispatch.rs");
+    let imports = rules
+        .lines()
+        .filter(|line| line.starts_with("use crate::node::"));
+    let names = imports.flat_map(|line| line.split(|c: char| !c.is_alphanumeric()));
+    for name in names.filter(|name| name.starts_with(char::is_uppercase)) {
+        assert!(section.contains(&format!("`{name}`")), "{name} has no row");
+    }
+}
+
 #[test]
 fn state_of_the_node_is_pure() {
     for (name, text) in files("src/node/state", "rs").into_iter().filter(is_product) {

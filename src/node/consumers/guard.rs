@@ -3,39 +3,32 @@
 use std::sync::Arc;
 
 use crate::node::consumers::lease::ClaimLease;
-use crate::node::consumers::slots::{NodeSlots, UnsettledPermit};
+use crate::node::consumers::slots::PartitionSlots;
 
 /// Held by the task of one delivery until the delivery is settled. Dropping it ends the extensions
-/// of the lease and returns the permit, also if the task panics or is cancelled.
+/// of the lease and counts the delivery as settled, also if the task panics or is cancelled.
 pub(crate) struct HandlerGuard {
     lease: Arc<ClaimLease>,
     /// The index of the delivery in its claim.
     index: usize,
-    slots: Arc<NodeSlots>,
-    _permit: UnsettledPermit,
+    slots: Arc<PartitionSlots>,
 }
 
 impl HandlerGuard {
-    pub(crate) fn new(
-        lease: Arc<ClaimLease>,
-        index: usize,
-        slots: &Arc<NodeSlots>,
-        permit: UnsettledPermit,
-    ) -> Self {
+    pub(crate) fn new(lease: &Arc<ClaimLease>, index: usize, slots: &Arc<PartitionSlots>) -> Self {
+        slots.claimed();
         Self {
-            lease,
+            lease: Arc::clone(lease),
             index,
             slots: Arc::clone(slots),
-            _permit: permit,
         }
     }
 }
 
 impl Drop for HandlerGuard {
     fn drop(&mut self) {
-        if self.lease.finish(self.index) {
-            self.slots.claim_ended(self.lease.number);
-        }
+        let is_last = self.lease.finish(self.index);
+        self.slots.settled(is_last.then_some(self.lease.number));
     }
 }
 
@@ -46,30 +39,25 @@ mod tests {
 
     use super::*;
     use crate::delivery::Delivery;
-    use crate::node::consumers::slots::PartitionSlots;
+    use crate::node::PartitionId;
+    use crate::node::consumers::slots::HandlerEnds;
 
     #[test]
     fn a_panicked_task_also_ends_its_lease() {
         let deliveries = vec![Delivery::unconnected(0), Delivery::unconnected(1)];
         let lease = ClaimLease::new(1, deliveries, Instant::now(), Duration::from_secs(30));
         let lease = Arc::new(lease);
-        let slots = Arc::<NodeSlots>::default();
-        let queue = PartitionSlots::new(&slots);
-        let [first, second] = [0, 1].map(|index| {
-            let permit = queue.unsettled_permit();
-            HandlerGuard::new(Arc::clone(&lease), index, &slots, permit)
-        });
+        let ends = Arc::<HandlerEnds>::default();
+        let slots = PartitionSlots::new(PartitionId(1), &ends);
+        let [first, second] = [0, 1].map(|index| HandlerGuard::new(&lease, index, &slots));
         let panicked = catch_unwind(AssertUnwindSafe(move || {
             let _guard = first;
             panic!("in the middle of the task");
         }));
         assert!(panicked.is_err());
-        assert!(
-            slots.take_ended_claims().is_empty(),
-            "one delivery is unsettled"
-        );
-        assert_eq!(queue.unsettled(), 1);
+        assert!(ends.take_claims().is_empty(), "one delivery is unsettled");
+        assert_eq!(slots.unsettled(), 1);
         drop(second);
-        assert_eq!(slots.take_ended_claims(), [1]);
+        assert_eq!(ends.take_claims(), [1]);
     }
 }

@@ -72,6 +72,9 @@ pub(crate) struct HandlerContext {
     pub(crate) time_limit: Option<Duration>,
     /// How long a delivery is leased without an extension.
     pub(crate) lease: Duration,
+    pub(crate) lease_ms: u64,
+    /// How many handlers a partition may have at most.
+    pub(crate) max_handlers: usize,
     /// The worker stops: failed settlements are no longer repeated.
     pub(crate) stop: CancellationToken,
     /// The grace period is over: running handlers are dropped, their deliveries released.
@@ -98,6 +101,8 @@ impl HandlerContext {
             retry: Retry::default(),
             time_limit: None,
             lease: Duration::from_secs(30),
+            lease_ms: 30_000,
+            max_handlers: 1,
             stop: CancellationToken::new(),
             abort: CancellationToken::new(),
             thread: Arc::new(NodeThread::start(std::future::pending(), |_| {}).expect("a thread")),

@@ -1,11 +1,11 @@
 //! What takes the messages: handlers and pulls, the permits that count them, and the leases of what
-//! they hold.
+//! they hold. It runs what the coordinator hands it, and asks for nothing itself.
 
 pub(crate) mod batch_runner;
 pub(crate) mod consumer;
-pub(crate) mod guard;
+pub(in crate::node) mod guard;
 pub(crate) mod handling;
-pub(crate) mod lease;
+pub(in crate::node) mod lease;
 pub(crate) mod pulls;
 pub(crate) mod runner;
-pub(crate) mod slots;
+pub(in crate::node) mod slots;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::Notify;
 
+use crate::node::PartitionId;
 use crate::protocol::counts::{MAX_CLAIM, items_of};
 
 /// How many deliveries of a queue may await the reply to their settlement besides those whose
@@ -17,19 +18,22 @@ use crate::protocol::counts::{MAX_CLAIM, items_of};
 /// settlements, and a queue whose settlements stall is claimed no further.
 const MAX_UNSETTLED: usize = 2 * items_of("ack");
 
-/// What the coordinator learns from other threads.
+/// What the coordinator learns of handlers that end on other threads.
 #[derive(Default)]
-pub(crate) struct NodeSlots {
+pub(crate) struct HandlerEnds {
     /// Whether the coordinator waits for a permit to return.
     armed: AtomicBool,
     freed: Notify,
+    /// The partitions whose permits returned.
+    partitions: Mutex<Vec<PartitionId>>,
     /// The numbers of the claims whose deliveries are all settled.
-    ended_claims: Mutex<Vec<u64>>,
+    claims: Mutex<Vec<u64>>,
 }
 
 /// The handlers and deliveries of one partition.
 pub(crate) struct PartitionSlots {
-    node: Arc<NodeSlots>,
+    id: PartitionId,
+    ends: Arc<HandlerEnds>,
     permits: Mutex<Permits>,
     /// Deliveries that are claimed and not settled.
     unsettled: AtomicUsize,
@@ -66,10 +70,7 @@ pub(crate) struct HandlerPermits {
     is_started: bool,
 }
 
-/// Counts one delivery until it is settled or given up.
-pub(crate) struct UnsettledPermit(Arc<PartitionSlots>);
-
-impl NodeSlots {
+impl HandlerEnds {
     /// Asks for a wake-up when the next permit returns. Look at the permits afterwards: those that
     /// returned before this call wake nobody.
     pub(crate) fn arm(&self) {
@@ -81,20 +82,14 @@ impl NodeSlots {
         self.freed.notified().await;
     }
 
-    /// Every delivery of the claim with this number has been settled or given up.
-    pub(crate) fn claim_ended(&self, number: u64) {
-        self.ended_claims().push(number);
+    /// The partitions whose permits returned since the last call.
+    pub(crate) fn take_partitions(&self) -> Vec<PartitionId> {
+        std::mem::take(&mut lock(&self.partitions))
     }
 
     /// The claims that ended since the last call.
-    pub(crate) fn take_ended_claims(&self) -> Vec<u64> {
-        std::mem::take(&mut self.ended_claims())
-    }
-
-    fn ended_claims(&self) -> std::sync::MutexGuard<'_, Vec<u64>> {
-        self.ended_claims
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn take_claims(&self) -> Vec<u64> {
+        std::mem::take(&mut lock(&self.claims))
     }
 
     fn changed(&self) {
@@ -105,9 +100,10 @@ impl NodeSlots {
 }
 
 impl PartitionSlots {
-    pub(crate) fn new(node: &Arc<NodeSlots>) -> Arc<Self> {
+    pub(crate) fn new(id: PartitionId, ends: &Arc<HandlerEnds>) -> Arc<Self> {
         Arc::new(Self {
-            node: Arc::clone(node),
+            id,
+            ends: Arc::clone(ends),
             permits: Mutex::new(Permits {
                 alive: 0,
                 unused: 0,
@@ -121,7 +117,7 @@ impl PartitionSlots {
 
     /// Permits for a claim, which the node's shares have counted.
     pub(crate) fn permits(self: &Arc<Self>, count: usize) -> HandlerPermits {
-        self.lock().alive += count;
+        lock(&self.permits).alive += count;
         HandlerPermits {
             slots: Arc::clone(self),
             count,
@@ -129,14 +125,23 @@ impl PartitionSlots {
         }
     }
 
-    pub(crate) fn unsettled_permit(self: &Arc<Self>) -> UnsettledPermit {
+    /// A delivery is claimed.
+    pub(crate) fn claimed(&self) {
         self.unsettled.fetch_add(1, Ordering::SeqCst);
-        UnsettledPermit(Arc::clone(self))
+    }
+
+    /// A delivery has been settled or given up. It may have been the last one of this claim.
+    pub(crate) fn settled(&self, ended_claim: Option<u64>) {
+        if let Some(number) = ended_claim {
+            lock(&self.ends.claims).push(number);
+        }
+        self.unsettled.fetch_sub(1, Ordering::SeqCst);
+        self.ends.changed();
     }
 
     /// The handlers that have ended, or were not needed, since the last call.
     pub(crate) fn take_ended(&self, now: Instant) -> Ended {
-        let mut permits = self.lock();
+        let mut permits = lock(&self.permits);
         let until_now = permits.ran as f64 * seconds_between(permits.since, now);
         let ended = Ended {
             unused: std::mem::take(&mut permits.unused),
@@ -149,8 +154,8 @@ impl PartitionSlots {
 
     /// How many permits there are, with those that returned since the last
     /// [`take_ended`](Self::take_ended).
-    pub(crate) fn counted(&self) -> usize {
-        let permits = self.lock();
+    pub(crate) fn held(&self) -> usize {
+        let permits = lock(&self.permits);
         permits.alive + permits.unused + permits.ran
     }
 
@@ -166,10 +171,10 @@ impl PartitionSlots {
             .saturating_sub(self.unsettled())
             .min(MAX_CLAIM)
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Permits> {
-        self.permits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Below 0 if the first is the later one.
@@ -208,13 +213,18 @@ impl HandlerPermits {
 
     fn give_back(&mut self) {
         let count = std::mem::take(&mut self.count);
-        let mut permits = self.slots.lock();
+        let mut permits = lock(&self.slots.permits);
+        let is_first = permits.unused + permits.ran == 0;
         permits.alive -= count;
         if self.is_started {
             permits.ran += count;
             permits.seconds += count as f64 * seconds_between(permits.since, Instant::now());
         } else {
             permits.unused += count;
+        }
+        drop(permits);
+        if is_first {
+            lock(&self.slots.ends.partitions).push(self.slots.id);
         }
     }
 }
@@ -223,15 +233,8 @@ impl Drop for HandlerPermits {
     fn drop(&mut self) {
         if self.count > 0 {
             self.give_back();
-            self.slots.node.changed();
+            self.slots.ends.changed();
         }
-    }
-}
-
-impl Drop for UnsettledPermit {
-    fn drop(&mut self) {
-        self.0.unsettled.fetch_sub(1, Ordering::SeqCst);
-        self.0.node.changed();
     }
 }
 
@@ -241,8 +244,10 @@ mod tests {
 
     use super::*;
 
-    async fn is_woken(slots: &NodeSlots) -> bool {
-        tokio::time::timeout(Duration::from_millis(1), slots.freed())
+    const ID: PartitionId = PartitionId(1);
+
+    async fn is_woken(ends: &HandlerEnds) -> bool {
+        tokio::time::timeout(Duration::from_millis(1), ends.freed())
             .await
             .is_ok()
     }
@@ -254,8 +259,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_returned_permit_wakes_an_armed_coordinator_once() {
-        let node = Arc::new(NodeSlots::default());
-        let queue = PartitionSlots::new(&node);
+        let node = Arc::new(HandlerEnds::default());
+        let queue = PartitionSlots::new(ID, &node);
         let mut permits = queue.permits(3);
         drop(permits.split());
         assert!(!is_woken(&node).await, "it is not armed");
@@ -270,38 +275,44 @@ mod tests {
         node.arm();
         queue.permits(1).put_back();
         assert!(!is_woken(&node).await, "the coordinator returned it itself");
-        drop(queue.unsettled_permit());
+        queue.claimed();
+        queue.settled(None);
         assert!(is_woken(&node).await, "settled deliveries make room, too");
+        assert!(node.take_partitions().iter().all(|id| *id == ID));
+        drop(queue.permits(2));
+        assert!(node.take_partitions().is_empty(), "others were not taken");
+        queue.take_ended(Instant::now());
+        let mut permits = queue.permits(2);
+        drop((permits.split(), permits));
+        assert_eq!(node.take_partitions(), [ID], "once until they are taken");
     }
 
     #[test]
     fn unsettled_deliveries_stop_further_claims() {
-        let queue = PartitionSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(ID, &Arc::default());
         assert_eq!(queue.room(1_000), MAX_CLAIM);
-        let mut unsettled: Vec<_> = (0..=MAX_UNSETTLED)
-            .map(|_| queue.unsettled_permit())
-            .collect();
+        (0..=MAX_UNSETTLED).for_each(|_| queue.claimed());
         assert_eq!(queue.room(1), 0);
-        unsettled.pop();
+        queue.settled(None);
         assert_eq!(queue.room(1), 1);
     }
 
     #[test]
     fn permits_split_one_by_one() {
-        let queue = PartitionSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(ID, &Arc::default());
         let mut permits = queue.permits(3);
         let (first, second) = (permits.split(), permits.start(7));
         assert_eq!((second.count(), permits.count()), (2, 0));
         assert!(permits.split().is_none());
-        assert_eq!(queue.counted(), 3);
+        assert_eq!(queue.held(), 3);
         drop((first, second, permits));
         assert_eq!(ended(&queue), 3, "none is returned twice");
-        assert_eq!(queue.counted(), 0);
+        assert_eq!(queue.held(), 0);
     }
 
     #[test]
     fn handlers_are_charged_until_they_end_not_until_collected() {
-        let queue = PartitionSlots::new(&Arc::default());
+        let queue = PartitionSlots::new(ID, &Arc::default());
         let start = Instant::now();
         queue.take_ended(start);
         let mut permits = queue.permits(3);

@@ -11,7 +11,7 @@ use crate::node::coordinator::settings::NodeCommand;
 use crate::node::hints::scanner::Found;
 use crate::node::hints::subscriptions::Hint;
 use crate::node::state::beat_mode::BeatMode;
-use crate::node::state::lost_claims::OwnClaim;
+use crate::node::state::lost_claim::OwnClaim;
 use crate::node::state::refills::RefillReply;
 use crate::node::{PartitionId, QueueId};
 use crate::protocol::partition_map::Tag;

@@ -12,7 +12,7 @@ use crate::node::coordinator::Coordinator;
 use crate::node::coordinator::event::Claimed;
 use crate::node::coordinator::recovered::deliveries;
 use crate::node::state::claim_state::Wanted;
-use crate::node::state::partition::{NodePartition, now_ms};
+use crate::node::state::partition::now_ms;
 use crate::node::state::timers::Action;
 use crate::protocol::counts::MAX_CLAIM;
 use crate::protocol::results::administer::Moved;
@@ -37,11 +37,12 @@ impl Coordinator {
             for_promote,
             result,
         } = claimed;
-        let granted = result.as_ref().map(|claim| claim.granted.len());
-        self.lost_claims.ended(id, own, granted);
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
+        let granted = result.as_ref().map(|claim| claim.granted.len());
+        partition.lost.ended(own, granted);
+        self.has_lost_claims |= partition.lost.must_look_up();
         let claim = match result {
             Ok(claim) => claim,
             Err(error) if error.is_held() => {
@@ -116,8 +117,7 @@ impl Coordinator {
                 self.start(id, deliveries, permits, sent, now);
             }
         }
-        let takes = self.partitions.get(&id).map(NodePartition::takes_messages);
-        self.shares.set_paused(id, takes != Some(true));
+        self.open(id);
         if is_left && (is_full || found_expired) {
             self.want_for(id, Wanted::MoreLeft, now);
         } else if is_left {
@@ -143,13 +143,11 @@ impl Coordinator {
             return;
         };
         let claim = self.leases.next_number();
-        let lease = ClaimLease::new(claim, deliveries.clone(), sent, partition.lease);
+        let lease = ClaimLease::new(claim, deliveries.clone(), sent, partition.context.lease);
         let lease = Arc::new(lease);
         self.leases.add(id, Arc::clone(&lease), &mut self.timers);
         let guarded = deliveries.into_iter().enumerate().map(|(index, delivery)| {
-            let unsettled = partition.slots.unsettled_permit();
-            let guard = HandlerGuard::new(Arc::clone(&lease), index, &self.slots, unsettled);
-            (delivery, guard)
+            (delivery, HandlerGuard::new(&lease, index, &partition.slots))
         });
         let guarded = guarded.collect();
         self.start_handlers(id, guarded, permits, now).put_back();

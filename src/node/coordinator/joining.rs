@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::PartitionSlots;
 use crate::node::coordinator::settings::NodeCommand;
 use crate::node::coordinator::{Coordinator, PACED_BEATS};
 use crate::node::hints::scanner::Found;
 use crate::node::hints::subscriptions::{Channel, SubscriptionChange};
 use crate::node::runtime::tasks::NodeSupervisor;
-use crate::node::state::partition::{NodePartition, Setup};
+use crate::node::state::partition::{NodePartition, Phase};
 use crate::node::state::queue::{NodeQueue, QueueEntry};
 use crate::node::{PartitionId, QueueId};
 use crate::partition::Partition;
 use crate::protocol::limits;
+use crate::protocol::partition_map::Tag;
 use crate::telemetry::events;
 
 impl Coordinator {
@@ -38,7 +38,7 @@ impl Coordinator {
             NodeCommand::Add(entry, reply) => {
                 let _ = reply.send(self.attend(*entry, None, now));
             }
-            NodeCommand::Remove(name, reply) => self.remove(&name, Some(reply)),
+            NodeCommand::Remove(name, reply) => self.remove(&name, Some(reply), now),
             NodeCommand::AddPulls(entry, reply) => {
                 let _ = reply.send(self.attend_for_pulls(*entry, now));
             }
@@ -80,7 +80,7 @@ impl Coordinator {
         });
         let gone: Vec<_> = gone.map(|queue| queue.name().to_owned()).collect();
         for name in gone {
-            self.remove(&name, None);
+            self.remove(&name, None, now);
         }
     }
 
@@ -113,17 +113,25 @@ impl Coordinator {
         let lease_ms = limits::lease_ms(entry.lease)?;
         let queue_id = self.membership.ids.next_queue();
         self.shares
-            .add_group(queue_id, entry.share)
+            .add(queue_id, entry.share)
             .map_err(|error| Error::invalid(format!("queue {name}: {error}")))?;
         self.membership.excluded.remove(&name);
         let home = self.on_servers(&entry.router.home());
+        let context = HandlerContext {
+            retry: entry.retry,
+            time_limit: entry.time_limit,
+            lease: entry.lease,
+            lease_ms,
+            max_handlers: entry.share.max.min(self.concurrency),
+            ..self.membership.context.clone()
+        };
         let queue = NodeQueue {
             entry,
-            lease_ms,
+            context: Arc::new(context),
             pattern,
-            home: Arc::clone(&home),
-            members: BTreeMap::new(),
-            leaving: BTreeMap::new(),
+            home,
+            partitions: BTreeMap::new(),
+            open: 0,
             removal: None,
             watch: None,
             is_reading_map: false,
@@ -133,7 +141,7 @@ impl Coordinator {
         #[cfg(any(test, feature = "harness"))]
         self.tasks.attends(&name);
         self.membership.by_name.insert(name, queue_id);
-        self.add_member(queue_id, home, None, now);
+        self.join(queue_id, Tag::Home, None, now);
         if pattern.is_none() {
             self.search_map(queue_id);
         }
@@ -149,61 +157,122 @@ impl Coordinator {
         Arc::new(partition.on_servers(&self.membership.servers, Arc::new(supervisor)))
     }
 
-    /// Attends a partition of a queue from now on.
-    pub(crate) fn add_member(
-        &mut self,
-        queue_id: QueueId,
-        remote: Arc<Partition>,
-        rank: Option<usize>,
-        now: Instant,
-    ) {
-        let Some(queue) = self.membership.queues.get_mut(&queue_id) else {
+    /// Attends a partition of a queue from now on, at this rank; `None`: it is the only one. One whose
+    /// leave is in flight is attended again after that.
+    pub(crate) fn join(&mut self, queue_id: QueueId, tag: Tag, rank: Option<usize>, now: Instant) {
+        if self.wake.is_none() {
+            return; // the node is about to end
+        }
+        // What the node knows of it: the state from before, if its handlers have not ended since the
+        // node began to leave it.
+        let known = self.membership.queues.get(&queue_id);
+        let known = known.and_then(|queue| queue.partitions.get(&tag)).copied();
+        let phase = known
+            .and_then(|id| self.partitions.get(&id))
+            .map(|it| it.phase);
+        let id = match (known, phase) {
+            (Some(id), Some(Phase::Attending | Phase::Draining)) => id,
+            (Some(_), _) => return,
+            (None, _) => match self.new_partition(queue_id, tag, now) {
+                Some(id) => id,
+                None => return,
+            },
+        };
+        let queue = self.membership.queues.get(&queue_id);
+        let (Some(queue), Some(partition)) = (queue, self.partitions.get_mut(&id)) else {
             return;
         };
-        let id = self.membership.ids.next_partition();
-        queue.members.insert(remote.tag(), id);
-        let is_named = queue.pattern.is_none();
-        let is_fixed = is_named && self.wake_lists.add_named(id);
-        let entry = &queue.entry;
-        let context = HandlerContext {
-            retry: entry.retry,
-            time_limit: entry.time_limit,
-            lease: entry.lease,
-            ..self.membership.context.clone()
+        partition.timers.rank = rank;
+        if phase == Some(Phase::Attending) {
+            return;
+        }
+        partition.phase = Phase::Attending;
+
+        // A wake-up list, if the user named the queue and a place is left; otherwise the partition may
+        // be parked.
+        let is_fixed = queue.pattern.is_none() && self.wake_lists.add_named(id);
+        let silence = Some(self.membership.silence);
+        if phase.is_none() {
+            partition.silence = silence.filter(|silence| !is_fixed && !silence.is_zero());
+        } else {
+            self.membership.draining = self.membership.draining.saturating_sub(1);
+        }
+
+        // The first beat. Many queues may be added at once: spread the beats of those that need not
+        // claim at once.
+        let beat_at = if phase.is_some() || is_fixed {
+            now
+        } else {
+            let part = u64::from(id.0) % u64::from(PACED_BEATS);
+            now + Duration::from_millis(part * 1_000 / u64::from(PACED_BEATS))
         };
-        let slots = PartitionSlots::new(&self.slots);
-        let mut partition = NodePartition::new(Setup {
-            id,
-            queue: queue_id,
-            rank,
-            remote: Arc::clone(&remote),
-            consumer: entry.consumer.clone(),
-            context: Arc::new(context),
-            lease: entry.lease,
-            lease_ms: queue.lease_ms,
-            max_handlers: entry.share.max.min(self.concurrency),
-            slots: Arc::clone(&slots),
-            silence: Some(self.membership.silence)
-                .filter(|silence| !is_fixed && !silence.is_zero()),
-            now,
-        });
-        // Many queues may be added at once: spread the beats of those that need not claim at once.
-        let added = match is_fixed {
-            true => 0,
-            false => u64::from(id.0) % u64::from(PACED_BEATS),
-        };
-        let beat_at = now + Duration::from_millis(added * 1_000 / u64::from(PACED_BEATS));
         partition.timers.beat_at(beat_at, &mut self.timers, now);
+
+        // Notices, handlers and the first claim. It needs no token: messages may have been pushed
+        // before this node listened.
+        let remote = Arc::clone(&partition.remote);
+        self.subscribe(id, &remote);
+        self.open(id);
+        if phase.is_some() || is_fixed {
+            self.want(id, now);
+        }
+    }
+
+    /// The state of a partition that the node does not know yet.
+    fn new_partition(&mut self, queue_id: QueueId, tag: Tag, now: Instant) -> Option<PartitionId> {
+        let queue = self.membership.queues.get(&queue_id)?;
+        let remote = match (tag, &queue.watch) {
+            (Tag::Home, _) => Arc::clone(&queue.home),
+            (_, watch) => {
+                let mut list = watch.as_ref()?.partitions.list().iter();
+                self.on_servers(list.find(|partition| partition.tag() == tag)?)
+            }
+        };
+        let queue = self.membership.queues.get_mut(&queue_id)?;
+        let id = self.membership.ids.next_partition();
+        queue.partitions.insert(tag, id);
+        let (consumer, context) = (queue.entry.consumer.clone(), Arc::clone(&queue.context));
+        let partition = NodePartition::new(
+            (queue_id, id),
+            Arc::clone(&remote),
+            consumer,
+            context,
+            &self.ends,
+            now,
+        );
+        // A worker whose coordinator panics leaves the registered ones; probes read the health.
         self.membership.registered.add(&remote);
         self.membership.health.added(partition.name(), id);
         self.partitions.insert(id, partition);
-        self.shares.add(id, queue_id, slots);
-        self.subscribe(id, &remote);
-        if is_fixed {
-            // The first claim needs no token: messages may have been pushed before this node
-            // listened.
-            self.want(id, now);
+        Some(id)
+    }
+
+    /// Tells the shares whether the partition takes messages. While none of a queue does, other queues
+    /// have its share.
+    pub(crate) fn open(&mut self, id: PartitionId) {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let is_open = partition.takes_messages();
+        if std::mem::replace(&mut partition.is_open, is_open) == is_open {
+            return;
         }
+        let queue_id = partition.queue;
+        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
+            queue.open = if is_open {
+                queue.open + 1
+            } else {
+                queue.open.saturating_sub(1)
+            };
+            self.shares.set_paused(queue_id, queue.open == 0);
+        }
+    }
+
+    /// The partitions of a queue that the node attends, and is not about to leave.
+    pub(crate) fn attended(&self, queue: &NodeQueue) -> impl Iterator<Item = &NodePartition> {
+        let partitions = queue.partitions.values();
+        let partitions = partitions.filter_map(|id| self.partitions.get(id));
+        partitions.filter(|partition| partition.is_attending())
     }
 
     pub(crate) fn subscribe(&self, id: PartitionId, partition: &Partition) {

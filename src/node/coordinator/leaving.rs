@@ -13,7 +13,6 @@ use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::membership::{leave, unwatch};
 use crate::node::coordinator::settings::CommandReply;
 use crate::node::hints::subscriptions::SubscriptionChange;
-use crate::node::hints::wakes::WakeUps;
 use crate::node::runtime::task::Task;
 use crate::node::state::partition::Phase;
 use crate::node::state::timers::Action;
@@ -32,7 +31,7 @@ impl Coordinator {
     }
 
     /// Takes no more messages of the queue, and leaves it when its handlers have ended.
-    pub(crate) fn remove(&mut self, name: &str, reply: Option<CommandReply>) {
+    pub(crate) fn remove(&mut self, name: &str, reply: Option<CommandReply>, now: Instant) {
         let Some(queue_id) = self.membership.by_name.remove(name) else {
             if let Some(reply) = reply {
                 let error = Error::invalid(format!("queue {name}: the worker does not attend it"));
@@ -48,121 +47,80 @@ impl Coordinator {
         };
         queue.removal = Some(reply.map(teller));
         queue.entry.consumer.close();
-        let members: Vec<_> = queue.members.values().copied().collect();
+        let partitions: Vec<_> = queue.partitions.values().copied().collect();
         self.leave_roster(queue_id);
-        for id in members {
-            self.leave_partition(id);
+        for id in partitions {
+            self.leave(id, now);
         }
         self.end_removed(queue_id);
     }
 
-    /// Takes no more messages of a partition, and leaves it when its handlers have ended.
-    pub(crate) fn leave_partition(&mut self, id: PartitionId) {
+    /// Leaves a partition, a step in each call; the next one follows when what it waits for has ended.
+    pub(crate) fn leave(&mut self, id: PartitionId, now: Instant) {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
-        partition.phase = Phase::Draining;
-        partition.claim.stop();
-        if let Some(pulls) = partition.consumer.pulls() {
-            pulls.forget(id);
-        }
-        let (queue_id, tag) = (partition.queue, partition.remote.tag());
-        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
-            queue.members.remove(&tag);
-            queue.leaving.insert(tag, id);
-        }
-        self.membership.draining += 1;
-        self.wanting.remove(&id);
-        self.shares.set_paused(id, true);
-        self.return_token(id);
-        self.wake_lists.remove(id);
-        let _ = self
-            .membership
-            .subscriptions
-            .send(SubscriptionChange::Remove(id));
-    }
-
-    /// Attends a partition again whose handlers have not ended since the node began to leave it.
-    pub(crate) fn stay_in_partition(&mut self, id: PartitionId, rank: Option<usize>, now: Instant) {
-        let Some(partition) = self.partitions.get_mut(&id) else {
-            return;
-        };
-        if !matches!(partition.phase, Phase::Draining) {
-            return;
-        }
-        partition.phase = Phase::Attending;
-        partition.timers.rank = rank;
-        partition.timers.beat_at(now, &mut self.timers, now);
-        let (queue_id, remote) = (partition.queue, Arc::clone(&partition.remote));
-        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
-            queue.leaving.remove(&remote.tag());
-            queue.members.insert(remote.tag(), id);
-            if queue.pattern.is_none() {
-                self.wake_lists.add_named(id);
+        match partition.phase {
+            // 1. The node takes no more messages of it.
+            Phase::Attending => {
+                partition.phase = Phase::Draining;
+                self.membership.draining += 1;
+                partition.claim.stop();
+                if let Some(pulls) = partition.consumer.pulls() {
+                    pulls.forget(id);
+                }
+                self.open(id);
+                self.return_token(id);
+                self.wake_lists.remove(id);
+                let change = SubscriptionChange::Remove(id);
+                let _ = self.membership.subscriptions.send(change);
+            }
+            // 2. Its handlers and settlements have ended: the node tells Redis. A beat in flight must
+            // not reach Redis after that: it would register the node again.
+            Phase::Draining if partition.is_drained() => {
+                if partition.timers.is_in_flight(Action::Beat) {
+                    return;
+                }
+                partition.timers.close(&mut self.timers);
+                partition.phase = Phase::Leaving;
+                let node = self.node.clone();
+                self.call(id, move |partition| async move {
+                    leave(&partition, &node).await;
+                    Reply::Left
+                });
+            }
+            Phase::Draining | Phase::Leaving => {}
+            // 3. Redis knows, or could not be told: nothing of the partition is left.
+            Phase::Left => {
+                let (queue_id, remote) = (partition.queue, Arc::clone(&partition.remote));
+                debug_assert!(partition.timers.is_closed(), "its timers would stay");
+                debug_assert!(!partition.is_busy(), "its handlers would stay");
+                self.partitions.remove(&id);
+                self.competing.remove(&id);
+                self.membership.draining = self.membership.draining.saturating_sub(1);
+                self.membership.health.left(remote.queue_name(), id);
+                self.membership.registered.remove(&remote);
+                if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
+                    queue.partitions.retain(|_, other| *other != id);
+                }
+                self.end_removed(queue_id);
+                // The roster may have given it back meanwhile, or the queue has no more than it.
+                self.attend_ranks(queue_id, now);
+                self.attend_only_home(queue_id, now);
             }
         }
-        self.membership.draining = self.membership.draining.saturating_sub(1);
-        self.shares.set_paused(id, false);
-        self.subscribe(id, &remote);
-        self.want(id, now);
     }
 
-    /// Leaves the partitions that have no handlers and no unsettled deliveries any more.
-    pub(crate) fn end_drained(&mut self) {
+    /// Goes on to leave the partitions that the node has begun to leave.
+    pub(crate) fn end_drained(&mut self, now: Instant) {
         if !self.membership.is_draining() {
             return;
         }
-        let mut drained = Vec::new();
-        for (id, partition) in &self.partitions {
-            let is_idle = !partition.claim.is_in_flight()
-                && !self.lost_claims.must_look_up(*id)
-                && self.shares.running(*id) == 0
-                && partition.slots.unsettled() == 0;
-            if is_idle && matches!(partition.phase, Phase::Draining) {
-                drained.push(*id);
-            }
+        let draining = self.partitions.values();
+        let draining = draining.filter(|partition| partition.phase == Phase::Draining);
+        for id in draining.map(|partition| partition.id).collect::<Vec<_>>() {
+            self.leave(id, now);
         }
-        for id in drained {
-            // A beat in flight must not reach Redis after the leave: it would register the node
-            // again.
-            let Some(partition) = self.partitions.get_mut(&id) else {
-                continue;
-            };
-            if partition.timers.is_in_flight(Action::Beat) {
-                continue;
-            }
-            partition.timers.close(&mut self.timers);
-            partition.phase = Phase::Leaving;
-            let node = self.node.clone();
-            self.call(id, move |partition| async move {
-                leave(&partition, &node).await;
-                Reply::Left
-            });
-        }
-    }
-
-    /// The node has left a partition.
-    pub(crate) fn left(&mut self, id: PartitionId, now: Instant) {
-        let Some(partition) = self.partitions.remove(&id) else {
-            return;
-        };
-        let covered: BTreeSet<_> = self.wake.iter().flat_map(WakeUps::last_covered).collect();
-        let left = &mut self.membership.left;
-        left.insert(id, Arc::clone(&partition.remote));
-        left.retain(|id, _| covered.contains(id));
-        self.membership.draining = self.membership.draining.saturating_sub(1);
-        self.shares.remove(id, now);
-        self.busy.remove(&id);
-        self.membership.health.left(partition.name(), id);
-        self.membership.registered.remove(&partition.remote);
-        let queue_id = partition.queue;
-        if let Some(queue) = self.membership.queues.get_mut(&queue_id) {
-            queue.leaving.remove(&partition.remote.tag());
-        }
-        self.end_removed(queue_id);
-        // The roster may have given the partition back meanwhile, or the queue has no more than it.
-        self.attend_ranks(queue_id, now);
-        self.attend_only_home(queue_id, now);
     }
 
     /// Ends a removed queue of which nothing is left.
@@ -182,7 +140,7 @@ impl Coordinator {
                 unwatch(&at, &node).await;
             });
         }
-        self.shares.remove_group(queue_id);
+        self.shares.remove(queue_id);
         self.membership.health.removed(&name);
         events::worker_stopped(&name, &self.node);
         let queue = self.membership.queues.remove(&queue_id);

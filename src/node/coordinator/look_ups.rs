@@ -1,4 +1,4 @@
-//! The coordinator's look-ups of claims whose reply was lost: see `state::lost_claims`.
+//! The coordinator's look-ups of claims whose reply was lost: see `state::lost_claim`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,8 +12,7 @@ use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::recovered::{LostGrant, Recovered, deliveries, read_lease};
 use crate::node::runtime::task::Task;
 use crate::node::state::claim_state::Wanted;
-use crate::node::state::lost_claims::may_have_granted;
-use crate::node::state::shares::Want;
+use crate::node::state::lost_claim::may_have_granted;
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_CLAIM;
 use crate::server::patience::reconnect_delays;
@@ -26,12 +25,19 @@ const MAX_REFUSALS: u32 = 20;
 impl Coordinator {
     /// Reads the leases of claims without a reply.
     pub(crate) fn look_up_lost(&mut self, now: Instant) {
-        for id in self.lost_claims.partitions() {
+        if !self.has_lost_claims {
+            return;
+        }
+        let lost = self.partitions.values();
+        let lost = lost.filter(|partition| partition.lost.must_look_up());
+        let mut lost: Vec<_> = lost.map(|partition| partition.id).collect();
+        lost.sort_unstable();
+        self.has_lost_claims = !lost.is_empty();
+        for id in lost {
             let Some(partition) = self.partitions.get_mut(&id) else {
-                self.lost_claims.forget(id);
                 continue;
             };
-            if partition.claim.is_in_flight() || !self.lost_claims.must_look_up(id) {
+            if partition.claim.is_in_flight() {
                 continue;
             }
             match partition.claim.paused_until(now) {
@@ -44,12 +50,13 @@ impl Coordinator {
     }
 
     fn look_up(&mut self, id: PartitionId) {
-        let claim = self.lost_claims.of(id);
-        let (Some(partition), Some(claim)) = (self.partitions.get_mut(&id), claim) else {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return;
+        };
+        let Some(claim) = partition.lost.claim() else {
             return;
         };
         partition.claim.sent(Instant::now());
-        self.wanting.remove(&id);
         // Pulls that wait get the messages, or learn that the server is away.
         let pulls = partition.consumer.pulls();
         let bound = pulls.and_then(|pulls| pulls.bind(id, MAX_CLAIM));
@@ -91,7 +98,7 @@ impl Coordinator {
                 }
                 let is_refused = !error.is_retryable() && failures > MAX_REFUSALS;
                 if is_last || is_refused {
-                    self.lost_claims.forget(id);
+                    partition.lost.forget();
                 }
                 let then =
                     "the messages of a lost claim wait for it, or for the end of their lease";
@@ -104,13 +111,12 @@ impl Coordinator {
             events::recovered(partition.name(), "claim", failures);
         }
         partition.absorb(&recovered.header, &mut self.timers, now);
-        let lost = self.lost_claims.of(id);
+        let lost = partition.lost.claim();
         let lease_ms = lost.map_or(0, |claim| claim.lease_ms);
         if recovered.leased.is_empty() && recovered.unsure.is_empty() {
-            self.lost_claims.was_empty(id);
+            partition.lost.was_empty();
         } else {
-            // The token must not be used again.
-            self.lost_claims.forget(id);
+            partition.lost.forget();
         }
         self.hand_out(id, bound, lease_ms, recovered, now);
         self.want_for(id, Wanted::Woken, now);
@@ -166,13 +172,8 @@ impl Coordinator {
         let partition = self.partitions.get(&id);
         let partition =
             partition.filter(|partition| self.wake.is_some() && partition.takes_messages())?;
-        let want = Want {
-            handlers: count.min(self.room(partition)),
-            ..self.want_of(partition, now)
-        };
-        let permits = self.allot_to(want, now)?;
-        self.busy.insert(id);
-        Some(permits)
+        let want = partition.want(count.min(partition.room()), now);
+        self.allot_to(want, now)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::node::hints::scanner::Crowd;
 use crate::node::hints::subscriptions::SubscriptionChange;
 use crate::node::state::health::SharedHealth;
 use crate::node::state::queue::{NodeQueue, QueueEntry};
-use crate::node::{LastIds, PartitionId, QueueId};
+use crate::node::{LastIds, QueueId};
 use crate::partition::{Partition, Presence};
 use crate::server::servers::Servers;
 use crate::telemetry::events;
@@ -39,9 +39,6 @@ pub(crate) struct Membership {
     pub(crate) ids: LastIds,
     /// How many partitions the node leaves, which still have handlers.
     pub(crate) draining: usize,
-    /// The partitions that the node has left while a pop covered their lists: it gives their tokens
-    /// back.
-    pub(crate) left: HashMap<PartitionId, Arc<Partition>>,
 }
 
 impl Membership {

@@ -1,21 +1,22 @@
-//! The coordinator: the task that owns a node's timers and partitions, and makes the calls that they
-//! ask for.
+//! The coordinator: the one task that owns the state of a node, decides, and sends the calls that
+//! follow from it. The other rooms keep that state, tell it something, or do what it says.
 
-pub(crate) mod deputies;
-pub(crate) mod dispatch;
-pub(crate) mod event;
-pub(crate) mod granting;
-pub(crate) mod joining;
-pub(crate) mod leaving;
-pub(crate) mod look_ups;
-pub(crate) mod membership;
-pub(crate) mod pulling;
-pub(crate) mod recovered;
-pub(crate) mod refills;
-pub(crate) mod rosters;
+mod claiming;
+mod deputies;
+mod dispatch;
+mod event;
+mod granting;
+mod joining;
+mod leaving;
+mod look_ups;
+mod membership;
+mod pulling;
+mod recovered;
+mod refills;
+mod rosters;
 pub(crate) mod run;
 pub(crate) mod settings;
-pub(crate) mod tokens;
+mod tokens;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -25,7 +26,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio_util::sync::CancellationToken;
 
 use crate::node::PartitionId;
-use crate::node::consumers::slots::NodeSlots;
+use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::membership::Membership;
 use crate::node::hints::subscriptions::Hint;
@@ -36,10 +37,9 @@ use crate::node::runtime::tasks::Tasks;
 use crate::node::state::beat_mode::BeatMode;
 use crate::node::state::claim_state::Wanted;
 use crate::node::state::leases::Leases;
-use crate::node::state::lost_claims::LostClaims;
-use crate::node::state::partition::NodePartition;
+use crate::node::state::partition::{NodePartition, Phase};
 use crate::node::state::ranking::{beat_interval, standing};
-use crate::node::state::share_groups::ShareGroups;
+use crate::node::state::shares::Shares;
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::Partition;
@@ -75,20 +75,22 @@ pub(crate) struct Coordinator {
     pub(crate) stop: Stop,
     pub(crate) tasks: Tasks,
     pub(crate) timers: NodeTimers,
+    /// All that the node knows of its partitions. What else has partitions by their ids is an index of
+    /// these: `competing`, `wake_lists`, and those of each queue in `membership`.
     pub(crate) partitions: HashMap<PartitionId, NodePartition>,
-    pub(crate) shares: ShareGroups,
-    pub(crate) concurrency: usize,
+    /// The partitions that want to claim or have handlers; others as well, until `dispatch` finds
+    /// that they do neither.
+    pub(crate) competing: BTreeSet<PartitionId>,
     pub(crate) wake_lists: WakeLists,
+    pub(crate) membership: Membership,
+    pub(crate) shares: Shares,
+    pub(crate) concurrency: usize,
     /// `None` once the node claims no more.
     pub(crate) wake: Option<WakeUps>,
-    pub(crate) slots: Arc<NodeSlots>,
+    pub(crate) ends: Arc<HandlerEnds>,
     pub(crate) leases: Leases,
-    pub(crate) lost_claims: LostClaims,
-    pub(crate) membership: Membership,
-    /// The partitions that want to claim.
-    pub(crate) wanting: BTreeSet<PartitionId>,
-    /// The partitions with running handlers.
-    pub(crate) busy: BTreeSet<PartitionId>,
+    /// Whether the lease of a claim without a reply may have to be read.
+    pub(crate) has_lost_claims: bool,
     /// How many calls that give a wake-up token back are in flight.
     pub(crate) returning: usize,
     /// The end of the wait for more handlers before a claim.
@@ -104,13 +106,13 @@ impl Coordinator {
             self.cover_lists();
             let next = earliest(self.timers.next(), self.gather_until);
             let claims_stop = self.stop.claims.clone();
-            let slots = Arc::clone(&self.slots);
+            let ends = Arc::clone(&self.ends);
             let may_wait = self.shares.free() > 0;
             tokio::select! {
                 () = self.stop.leave.cancelled() => break,
                 Some(event) = events.recv() => self.handle(event),
                 wake_up = woken(&mut self.wake, may_wait) => self.woken(wake_up, Instant::now()),
-                () = slots.freed() => {}
+                () = ends.freed() => {}
                 () = timer.wait(next) => {}
                 () = claims_stop.cancelled(), if self.wake.is_some() => self.stop_claiming(),
             }
@@ -134,13 +136,9 @@ impl Coordinator {
 
     /// The earliest that is due.
     pub(crate) fn pop_due(&mut self, now: Instant) -> Option<Due> {
-        let due = self.timers.pop(now)?;
-        if let Due::Act(id, action) = due
-            && let Some(partition) = self.partitions.get_mut(&id)
-        {
-            partition.timers.fired(action, now);
-        }
-        Some(due)
+        let partitions = &mut self.partitions;
+        self.timers
+            .pop(now, |id| Some(&mut partitions.get_mut(&id)?.timers))
     }
 
     pub(crate) fn handle(&mut self, event: Event) {
@@ -211,7 +209,7 @@ impl Coordinator {
                         let has_ready = partition.beat_answered(&beat, sent, timers, now);
                         // Its claim is on the way; the beat is for the case that it is not.
                         let is_owed = partition.consumer.must_ask(id);
-                        self.shares.set_paused(id, !partition.takes_messages());
+                        self.open(id);
                         if has_ready {
                             self.want(id, now);
                         } else if is_owed {
@@ -244,7 +242,10 @@ impl Coordinator {
             Reply::LookedUp(grant) => self.looked_up(id, *grant, now),
             Reply::Refilled(reply) => self.refilled(id, *reply, now),
             Reply::TokenReturned => {}
-            Reply::Left => self.left(id, now),
+            Reply::Left => {
+                partition.phase = Phase::Left;
+                self.leave(id, now);
+            }
         }
     }
 
@@ -275,12 +276,11 @@ impl Coordinator {
 
     pub(crate) fn beat(&mut self, id: PartitionId, now: Instant) {
         let is_covered = self.covers(id);
-        let is_busy = self.busy.contains(&id);
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
         let is_leader = partition.timers.is_leader(now);
-        let mode = partition.beat_mode(is_covered, is_busy, now);
+        let mode = partition.beat_mode(is_covered, now);
         partition.last_mode = mode;
         partition.last_beat = now;
         let may_park = partition.may_park_soon();
@@ -333,6 +333,7 @@ impl Coordinator {
                 let partition = self.partitions.get(&id)?;
                 Some(WakeUpList {
                     partition: id,
+                    remote: Arc::clone(&partition.remote),
                     queue_name: partition.name().to_owned(),
                     key: partition.remote.keys().wake.clone(),
                     route: partition.remote.route().clone(),

@@ -47,12 +47,12 @@ impl Coordinator {
         let Some(queue) = queue_id.and_then(|id| self.membership.queues.get(id)) else {
             return;
         };
-        let members: BTreeSet<_> = queue.members.values().copied().collect();
+        let members: BTreeSet<_> = self.attended(queue).map(|partition| partition.id).collect();
         if let Some(pulls) = queue.entry.consumer.pulls() {
             pulls.seen(&members);
         }
         for id in members {
-            self.shares.set_paused(id, false);
+            self.open(id);
             self.want_for(id, Wanted::Pulled, now);
         }
     }

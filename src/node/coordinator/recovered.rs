@@ -9,7 +9,7 @@ use crate::delivery::Delivery;
 use crate::error::Error;
 use crate::model::outcomes::Extended;
 use crate::node::consumers::pulls::bound::BoundPulls;
-use crate::node::state::lost_claims::OwnClaim;
+use crate::node::state::lost_claim::OwnClaim;
 use crate::partition::Partition;
 use crate::protocol::replies::Header;
 use crate::protocol::results::claim::Granted;

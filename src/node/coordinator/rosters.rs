@@ -104,19 +104,14 @@ impl Coordinator {
         if let Some(watch) = queue.watch.take() {
             self.timers.cancel(watch.timer);
         }
-        let members = queue.members.iter();
-        let gone = members.filter(|(tag, _)| **tag != Tag::Home);
-        let gone: Vec<_> = gone.map(|(_, id)| *id).collect();
-        for id in gone {
-            self.leave_partition(id);
-        }
-        self.attend_partition(queue_id, Tag::Home, None, now);
+        self.leave_all_but(queue_id, |tag| tag == Tag::Home, now);
+        self.join(queue_id, Tag::Home, None, now);
     }
 
     /// Whether a handler would be free for the queue's messages.
     fn has_free_handlers(&self, queue: &NodeQueue) -> bool {
-        let mut members = queue.members.values();
-        members.any(|id| self.shares.free_for(*id) > 0)
+        let mut members = self.attended(queue);
+        members.any(|partition| self.free_for(partition.id) > 0)
     }
 
     /// Takes this node out of the roster, because it takes no more messages of the queue. It keeps
@@ -129,8 +124,9 @@ impl Coordinator {
             return;
         };
         self.timers.cancel(watch.timer.take());
-        for id in queue.members.values() {
-            if let Some(partition) = self.partitions.get_mut(id) {
+        for id in queue.partitions.values() {
+            let partition = self.partitions.get_mut(id);
+            if let Some(partition) = partition.filter(|partition| partition.is_attending()) {
                 partition.timers.rank = Some(LAST_RANK);
             }
         }
@@ -176,16 +172,12 @@ impl Coordinator {
         if self.has_free_handlers(queue) {
             return Vec::new();
         }
-        let is_overdue = |id: &PartitionId| {
-            self.partitions.get(id).is_some_and(|partition| {
-                partition.timers.is_leader(now)
-                    && partition.takes_messages()
-                    && partition.oldest.waited(now) >= OVERDUE
-            })
-        };
-        let members = queue.members.iter();
-        let overdue = members.filter(|(_, id)| is_overdue(id));
-        overdue.map(|(tag, _)| *tag).collect()
+        let overdue = self.attended(queue).filter(|partition| {
+            partition.timers.is_leader(now)
+                && partition.takes_messages()
+                && partition.oldest.waited(now) >= OVERDUE
+        });
+        overdue.map(|partition| partition.remote.tag()).collect()
     }
 
     /// A partition answered a watch that was sent at `sent`.
@@ -248,14 +240,23 @@ impl Coordinator {
         let Some(wanted) = watch.and_then(RosterWatch::ranks) else {
             return;
         };
-        let members = queue.members.iter();
-        let gone = members.filter(|(tag, _)| !wanted.contains_key(tag));
-        let gone: Vec<_> = gone.map(|(_, id)| *id).collect();
-        for id in gone {
-            self.leave_partition(id);
-        }
+        self.leave_all_but(queue_id, |tag| wanted.contains_key(&tag), now);
         for (tag, rank) in wanted {
-            self.attend_partition(queue_id, tag, Some(rank), now);
+            self.join(queue_id, tag, Some(rank), now);
+        }
+    }
+
+    /// Leaves the partitions of a queue that the node is not to attend any more.
+    fn leave_all_but(&mut self, queue_id: QueueId, stays: impl Fn(Tag) -> bool, now: Instant) {
+        let Some(queue) = self.membership.queues.get(&queue_id) else {
+            return;
+        };
+        let gone = self
+            .attended(queue)
+            .filter(|partition| !stays(partition.remote.tag()));
+        let gone: Vec<_> = gone.map(|partition| partition.id).collect();
+        for id in gone {
+            self.leave(id, now);
         }
     }
 
@@ -264,43 +265,8 @@ impl Coordinator {
         let queue = self.membership.queues.get(&queue_id);
         let has_map = queue.is_none_or(|it| it.watch.is_some() || it.removal.is_some());
         if !has_map {
-            self.attend_partition(queue_id, Tag::Home, None, now);
+            self.join(queue_id, Tag::Home, None, now);
         }
-    }
-
-    /// Attends a partition from now on, at this rank; `None`: it is the only one.
-    fn attend_partition(&mut self, queue_id: QueueId, tag: Tag, rank: Option<usize>, now: Instant) {
-        if self.wake.is_none() {
-            return; // the node is about to end
-        }
-        let Some(queue) = self.membership.queues.get(&queue_id) else {
-            return;
-        };
-        if let Some(id) = queue.members.get(&tag) {
-            if let Some(partition) = self.partitions.get_mut(id) {
-                partition.timers.rank = rank;
-            }
-            return;
-        }
-        if let Some(id) = queue.leaving.get(&tag).copied() {
-            // Its handlers have not ended; if the leave is in flight already, it is attended again
-            // after that.
-            self.stay_in_partition(id, rank, now);
-            return;
-        }
-        let home = Arc::clone(&queue.home);
-        let remote = match (tag, &queue.watch) {
-            (Tag::Home, _) => home,
-            (_, Some(watch)) => {
-                let list = watch.partitions.list().iter();
-                let Some(partition) = { list }.find(|partition| partition.tag() == tag) else {
-                    return;
-                };
-                self.on_servers(&Arc::clone(partition))
-            }
-            _ => return,
-        };
-        self.add_member(queue_id, remote, rank, now);
     }
 
     /// The partitions whose rosters have this node.

@@ -15,7 +15,7 @@ use crate::model::message::compact;
 use crate::model::retry::Retry;
 use crate::node::LastIds;
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::NodeSlots;
+use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::event::Event;
 use crate::node::coordinator::membership::{Membership, Registered, leave};
 use crate::node::coordinator::settings::{NodeCommand, Settings};
@@ -29,9 +29,7 @@ use crate::node::runtime::task::Task;
 use crate::node::runtime::tasks::Tasks;
 use crate::node::runtime::thread::NodeThread;
 use crate::node::state::leases::Leases;
-use crate::node::state::lost_claims::LostClaims;
-use crate::node::state::share_groups::ShareGroups;
-use crate::node::state::shares::Order;
+use crate::node::state::shares::{Order, Shares};
 use crate::node::state::timers::NodeTimers;
 use crate::node::state::wake_lists::WakeLists;
 use crate::partition::{Partition, Presence, Standing};
@@ -171,7 +169,6 @@ impl Started {
         let servers = Arc::new(settings.servers.on_runtime(tasks.runtime().clone()));
         let stop = Stop::default();
         let handlers = TaskTracker::new();
-        let slots = Arc::<NodeSlots>::default();
         let (sender, events) = mpsc::unbounded_channel();
         let registered = Arc::<Registered>::default();
         let crowd = Arc::<Crowd>::default();
@@ -209,13 +206,14 @@ impl Started {
             tasks: tasks.clone(),
             timers: NodeTimers::new(Instant::now(), fastrand::u64(..)),
             partitions: HashMap::new(),
-            shares: ShareGroups::new(settings.concurrency, order),
+            competing: BTreeSet::new(),
+            shares: Shares::new(settings.concurrency, order),
             concurrency: settings.concurrency,
             wake_lists: WakeLists::default(),
             wake: Some(WakeUps::default()),
-            slots,
+            ends: Arc::<HandlerEnds>::default(),
             leases: Leases::default(),
-            lost_claims: LostClaims::default(),
+            has_lost_claims: false,
             membership: Membership {
                 initial: settings.queues,
                 patterns: settings.patterns,
@@ -229,7 +227,6 @@ impl Started {
                 excluded: BTreeSet::new(),
                 ids: LastIds::default(),
                 draining: 0,
-                left: HashMap::new(),
                 servers,
                 context: HandlerContext {
                     runtime: tokio::runtime::Handle::current(),
@@ -238,13 +235,13 @@ impl Started {
                     time_limit: None,
                     // Each queue has its own.
                     lease: Duration::ZERO,
+                    lease_ms: 0,
+                    max_handlers: 0,
                     stop: stop.claims.clone(),
                     abort: stop.abort.clone(),
                     thread,
                 },
             },
-            wanting: BTreeSet::new(),
-            busy: BTreeSet::new(),
             returning: 0,
             gather_until: None,
         };

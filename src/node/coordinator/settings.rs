@@ -29,14 +29,14 @@ pub(crate) struct Settings {
     pub(crate) abort: CancellationToken,
 }
 
-/// Makes the entry for a queue that a pattern matches.
-pub(crate) type MakeEntry = Arc<dyn Fn(&str) -> Result<QueueEntry, Error> + Send + Sync>;
+/// Makes something for the queue of this name.
+pub(crate) type ForName<T> = Arc<dyn Fn(&str) -> Result<T, Error> + Send + Sync>;
 
 /// Queues to attend as they are found.
 #[derive(Clone)]
 pub(crate) struct PatternEntry {
     pub(crate) pattern: Pattern,
-    pub(crate) make: MakeEntry,
+    pub(crate) make: ForName<QueueEntry>,
 }
 
 /// Where the node reports how a command ended.

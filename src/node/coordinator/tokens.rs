@@ -23,17 +23,15 @@ impl Coordinator {
                 let partition = self.partitions.get_mut(&id);
                 let Some(partition) = partition.filter(|partition| partition.is_attending()) else {
                     // The partition was removed while the pop covered its list.
-                    self.return_token(id);
-                    self.membership.left.remove(&id);
-                    return;
+                    return self.return_token(id);
                 };
                 // Scripts write no tokens while the queue is paused.
                 partition.resumed();
                 let in_flight = partition.claim.is_in_flight();
                 let is_needed = partition.consumer.is_needed();
-                self.shares.set_paused(id, false);
+                self.open(id);
                 self.collect_ended();
-                if is_needed && (in_flight || self.shares.free_for(id) > 0) {
+                if is_needed && (in_flight || self.free_for(id) > 0) {
                     self.want(id, now);
                 } else {
                     // No handler is free here, or no pull waits: pass the token on to another node.
@@ -43,7 +41,8 @@ impl Coordinator {
             }
             WakeUp::Failed(covered) => {
                 for id in covered {
-                    if self.partitions.get(&id).is_some_and(is_open) {
+                    let partition = self.partitions.get(&id);
+                    if partition.is_some_and(NodePartition::takes_tokens) {
                         self.want(id, now);
                     } else {
                         self.return_token(id);
@@ -59,7 +58,8 @@ impl Coordinator {
             .wake_lists
             .refused()
             .filter(|id| {
-                self.shares.free_for(*id) > 0 && self.partitions.get(id).is_some_and(is_open)
+                let partition = self.partitions.get(id);
+                self.free_for(*id) > 0 && partition.is_some_and(NodePartition::takes_tokens)
             })
             .collect();
         for id in accepted {
@@ -75,16 +75,19 @@ impl Coordinator {
     /// The partitions of which the last pop may have taken a token, and those that the next one covers.
     pub(crate) fn token_lists(&self) -> BTreeSet<PartitionId> {
         let last = self.wake.iter().flat_map(WakeUps::last_covered);
+        let last = last.map(|list| list.partition);
         self.wake_lists.lists().chain(last).collect()
     }
 
     /// Gives a wake-up token back if there is work: a claim of 0 messages does this.
     pub(crate) fn return_token(&mut self, id: PartitionId) {
-        let attended = self.partitions.get(&id);
-        let partition = attended
-            .map(|partition| &partition.remote)
-            .or_else(|| self.membership.left.get(&id));
-        let Some(partition) = partition.map(Arc::clone) else {
+        let attended = self.partitions.get(&id).map(|partition| &partition.remote);
+        let covered = || {
+            let mut last = self.wake.iter().flat_map(WakeUps::last_covered);
+            last.find(|list| list.partition == id)
+                .map(|list| &list.remote)
+        };
+        let Some(partition) = attended.or_else(covered).map(Arc::clone) else {
             return;
         };
         self.returning += 1;
@@ -98,9 +101,4 @@ impl Coordinator {
             let _ = sender.send(Event::Reply(id, Reply::TokenReturned));
         });
     }
-}
-
-/// Whether the node may use a token of the partition.
-fn is_open(partition: &NodePartition) -> bool {
-    partition.is_attending() && partition.consumer.is_needed()
 }

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::node::PartitionId;
+use crate::partition::Partition;
 use crate::server::blocking::BlockingPop;
 use crate::server::patience::reconnect_delays;
 use crate::server::route::Route;
@@ -38,6 +40,8 @@ enum Popped {
 #[derive(Clone)]
 pub(crate) struct WakeUpList {
     pub(crate) partition: PartitionId,
+    /// Gives a token back, also after the node has left the partition.
+    pub(crate) remote: Arc<Partition>,
     pub(crate) queue_name: String,
     pub(crate) key: String,
     pub(crate) route: Route,
@@ -74,9 +78,9 @@ impl WakeUps {
         self.pops.values().any(|pop| pop.covers(partition))
     }
 
-    /// The queues of the last pops, which may be in flight still.
-    pub(crate) fn last_covered(&self) -> impl Iterator<Item = PartitionId> {
-        self.pops.values().flat_map(SharedPop::last_covered)
+    /// The lists of the last pops, which may be in flight still.
+    pub(crate) fn last_covered(&self) -> impl Iterator<Item = &WakeUpList> {
+        self.pops.values().flat_map(|pop| &pop.in_flight)
     }
 
     /// Whether a pop is in flight, which may take a token.
@@ -148,11 +152,6 @@ impl SharedPop {
             .any(|list| list.partition == partition)
     }
 
-    /// The queues of the last pop, which may be in flight still.
-    fn last_covered(&self) -> impl Iterator<Item = PartitionId> {
-        self.in_flight.iter().map(|list| list.partition)
-    }
-
     /// Whether it covers nothing any more.
     fn is_over(&self) -> bool {
         self.lists.is_empty() && self.pending.is_none()
@@ -181,8 +180,8 @@ impl SharedPop {
                 }
                 Popped::Failed(error, refused) => {
                     self.failed(&error, &refused);
-                    let covered = self.last_covered().collect();
-                    return Poll::Ready(WakeUp::Failed(covered));
+                    let covered = self.in_flight.iter().map(|list| list.partition);
+                    return Poll::Ready(WakeUp::Failed(covered.collect()));
                 }
             }
         }

@@ -1,9 +1,10 @@
-//! The thread of a node, its internal tasks and their supervision, and its precise timer.
+//! The thread of a node, its internal tasks and their supervision, and its precise timer. What the
+//! tasks do is known to the other rooms only.
 
-pub(crate) mod catch_panic;
+pub(in crate::node) mod catch_panic;
 #[cfg(any(test, feature = "harness"))]
 pub(crate) mod inject;
-pub(crate) mod precise_timer;
-pub(crate) mod task;
-pub(crate) mod tasks;
-pub(crate) mod thread;
+pub(in crate::node) mod precise_timer;
+pub(in crate::node) mod task;
+pub(in crate::node) mod tasks;
+pub(in crate::node) mod thread;

@@ -1,20 +1,19 @@
 //! What a node knows, and what follows from it: its partitions and queues, their timers, and who gets
 //! the free handlers. Pure: no file here reads a clock or does I/O; each gets the time as an argument.
 
-pub(crate) mod beat_mode;
-pub(crate) mod claim_state;
+pub(in crate::node) mod beat_mode;
+pub(in crate::node) mod claim_state;
 pub(crate) mod health;
-pub(crate) mod leases;
-pub(crate) mod lost_claims;
-pub(crate) mod newest_reply;
-pub(crate) mod oldest_due;
-pub(crate) mod partition;
+pub(in crate::node) mod leases;
+pub(in crate::node) mod lost_claim;
+pub(in crate::node) mod newest_reply;
+pub(in crate::node) mod oldest_due;
+pub(in crate::node) mod partition;
 pub(crate) mod queue;
-pub(crate) mod ranking;
-pub(crate) mod refills;
-pub(crate) mod reporting;
-pub(crate) mod roster_watch;
-pub(crate) mod share_groups;
+pub(in crate::node) mod ranking;
+pub(in crate::node) mod refills;
+pub(in crate::node) mod reporting;
+pub(in crate::node) mod roster_watch;
 pub(crate) mod shares;
-pub(crate) mod timers;
-pub(crate) mod wake_lists;
+pub(in crate::node) mod timers;
+pub(in crate::node) mod wake_lists;

@@ -1,15 +1,18 @@
 //! One partition of a queue as a node attends it: what the replies told of it, and what to do about
 //! that. Most queues have one partition.
 
+mod handlers;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::node::consumers::consumer::Consumer;
 use crate::node::consumers::handling::HandlerContext;
-use crate::node::consumers::slots::PartitionSlots;
+use crate::node::consumers::slots::{HandlerEnds, PartitionSlots};
 use crate::node::state::beat_mode::{BeatMode, PARK_AHEAD};
 use crate::node::state::claim_state::ClaimState;
+use crate::node::state::lost_claim::LostClaim;
 use crate::node::state::newest_reply::{NewestReply, Verdict};
 use crate::node::state::oldest_due::OldestDue;
 use crate::node::state::refills::RefillState;
@@ -25,15 +28,19 @@ use crate::telemetry::events;
 use crate::telemetry::metrics::Count;
 
 /// Whether the node takes messages of a partition.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Attending,
     /// The queue was removed, or the partition is another node's; its handlers and settlements end.
     Draining,
     /// The node's leave is in flight.
     Leaving,
+    /// Redis knows that the node has left, or could not be told.
+    Left,
 }
 
-/// A partition and all that the node knows of it.
+/// A partition and all that the node knows of it. It owns its timers, its claim and the counts of its
+/// handlers and deliveries.
 pub(crate) struct NodePartition {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
@@ -41,12 +48,13 @@ pub(crate) struct NodePartition {
     pub(crate) remote: Arc<Partition>,
     pub(crate) consumer: Consumer,
     pub(crate) context: Arc<HandlerContext>,
-    pub(crate) lease: Duration,
-    pub(crate) lease_ms: u64,
-    /// How many handlers it may have at most.
-    pub(crate) max_handlers: usize,
     pub(crate) slots: Arc<PartitionSlots>,
+    /// Whether it may get handlers of its queue's share.
+    pub(crate) is_open: bool,
+    /// The `allot` in which it last got a handler.
+    served: u64,
     pub(crate) claim: ClaimState,
+    pub(crate) lost: LostClaim,
     /// How many messages the next claim may get, as far as the last one tells.
     pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
@@ -69,23 +77,6 @@ pub(crate) struct NodePartition {
     failed_beats: u32,
 }
 
-/// What a node needs to attend a partition.
-pub(crate) struct Setup {
-    pub(crate) id: PartitionId,
-    pub(crate) queue: QueueId,
-    /// How many nodes come before this one; `None` if the queue has one partition.
-    pub(crate) rank: Option<usize>,
-    pub(crate) remote: Arc<Partition>,
-    pub(crate) consumer: Consumer,
-    pub(crate) context: Arc<HandlerContext>,
-    pub(crate) lease: Duration,
-    pub(crate) lease_ms: u64,
-    pub(crate) max_handlers: usize,
-    pub(crate) slots: Arc<PartitionSlots>,
-    pub(crate) silence: Option<Duration>,
-    pub(crate) now: Instant,
-}
-
 /// The state of the partition by the newest reply or notice.
 #[derive(Default)]
 struct Seen {
@@ -98,22 +89,30 @@ struct Seen {
 }
 
 impl NodePartition {
-    pub(crate) fn new(setup: Setup) -> Self {
+    /// A partition without a rank, which may not be parked yet.
+    pub(crate) fn new(
+        (queue, id): (QueueId, PartitionId),
+        remote: Arc<Partition>,
+        consumer: Consumer,
+        context: Arc<HandlerContext>,
+        ends: &Arc<HandlerEnds>,
+        now: Instant,
+    ) -> Self {
         Self {
-            id: setup.id,
-            timers: PartitionTimers::new(setup.id, setup.rank),
-            queue: setup.queue,
-            remote: setup.remote,
-            consumer: setup.consumer,
-            context: setup.context,
-            lease: setup.lease,
-            lease_ms: setup.lease_ms,
-            max_handlers: setup.max_handlers,
-            slots: setup.slots,
-            silence: setup.silence,
-            last_beat: setup.now,
+            id,
+            timers: PartitionTimers::new(id, None),
+            queue,
+            remote,
+            consumer,
+            context,
+            slots: PartitionSlots::new(id, ends),
+            silence: None,
+            last_beat: now,
             has_beaten: false,
+            is_open: false,
+            served: 0,
             claim: ClaimState::default(),
+            lost: LostClaim::default(),
             expected: MAX_CLAIM,
             oldest: OldestDue::new(),
             phase: Phase::Attending,
@@ -147,11 +146,16 @@ impl NodePartition {
         self.is_attending() && (!self.seen.is_paused || self.consumer.must_ask(self.id))
     }
 
+    /// Whether the node may use a wake-up token of it.
+    pub(crate) fn takes_tokens(&self) -> bool {
+        self.is_attending() && self.consumer.is_needed()
+    }
+
     /// What a beat that is sent now says. `is_covered`: the blocking pop covers the wake-up list.
-    pub(crate) fn beat_mode(&self, is_covered: bool, is_busy: bool, now: Instant) -> BeatMode {
+    pub(crate) fn beat_mode(&self, is_covered: bool, now: Instant) -> BeatMode {
         // Without a subscription, only beats report new work.
         match self.silence.filter(|_| self.is_subscribed) {
-            Some(silence) if !is_busy && self.unpark_at(now).is_none_or(|at| at > now) => {
+            Some(silence) if !self.is_busy() && self.unpark_at(now).is_none_or(|at| at > now) => {
                 BeatMode::Parked(silence)
             }
             _ if is_covered || !self.is_subscribed => BeatMode::Listening,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::model::retry::Retry;
 use crate::node::PartitionId;
 use crate::node::consumers::consumer::Consumer;
+use crate::node::consumers::handling::HandlerContext;
 use crate::node::state::roster_watch::RosterWatch;
 use crate::node::state::shares::ShareSettings;
 use crate::partition::Partition;
@@ -31,15 +32,16 @@ pub(crate) struct QueueEntry {
 /// One queue as the node attends it.
 pub(crate) struct NodeQueue {
     pub(crate) entry: QueueEntry,
-    pub(crate) lease_ms: u64,
+    /// For the handlers of all its partitions.
+    pub(crate) context: Arc<HandlerContext>,
     /// The pattern that found it; `None` if the user named it.
     pub(crate) pattern: Option<usize>,
     /// The home, on the connections of the node.
     pub(crate) home: Arc<Partition>,
-    /// The attended partitions.
-    pub(crate) members: BTreeMap<Tag, PartitionId>,
-    /// Partitions that the node leaves when their handlers have ended.
-    pub(crate) leaving: BTreeMap<Tag, PartitionId>,
+    /// The partitions that the node attends, and those that it has not left yet.
+    pub(crate) partitions: BTreeMap<Tag, PartitionId>,
+    /// How many of these may get handlers.
+    pub(crate) open: usize,
     /// The worker gives the whole queue up, and whom to tell.
     pub(crate) removal: Option<Removal>,
     /// `None` while the queue has one partition.
@@ -62,6 +64,6 @@ impl NodeQueue {
 
     /// Whether nothing of it is left.
     pub(crate) fn is_over(&self) -> bool {
-        self.removal.is_some() && self.members.is_empty() && self.leaving.is_empty()
+        self.removal.is_some() && self.partitions.is_empty()
     }
 }

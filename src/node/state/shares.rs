@@ -10,6 +10,7 @@
 //!
 //! `Order::Weighted` compares the virtual times of the queues: see `usage`.
 
+pub(crate) mod parts;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -271,6 +272,11 @@ impl Shares {
             share.usage.end(ended, share.settings.weight);
             share.running = share.running.saturating_sub(handlers);
         });
+    }
+
+    /// How many handlers the queues have.
+    pub(crate) fn held(&self) -> usize {
+        self.running
     }
 
     /// How many handlers the queue has.

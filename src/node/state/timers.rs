@@ -69,12 +69,23 @@ impl NodeTimers {
             .map(|tick| self.start + Duration::from_micros(tick))
     }
 
-    /// The earliest that is due at `now`. Call it until it returns `None`, and tell the partition's
-    /// timers of each: [`fired`](PartitionTimers::fired).
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<Due> {
+    /// The earliest that is due at `now`; call it until it returns `None`. A promote, reap or beat is
+    /// in flight from now until [`completed`](PartitionTimers::completed) is called. `timers_of` has
+    /// the timers of a partition.
+    pub(crate) fn pop<'a>(
+        &mut self,
+        now: Instant,
+        timers_of: impl FnOnce(PartitionId) -> Option<&'a mut PartitionTimers>,
+    ) -> Option<Due> {
         let elapsed = now.saturating_duration_since(self.start).as_micros();
         let tick = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        Some(self.wheel.pop_expired(tick)?.value)
+        let due = self.wheel.pop_expired(tick)?.value;
+        if let Due::Act(id, action) = due
+            && let Some(timers) = timers_of(id)
+        {
+            timers.fired(action, now);
+        }
+        Some(due)
     }
 
     /// Adds a timer that is not one of those of each partition.
@@ -140,9 +151,7 @@ impl PartitionTimers {
         };
     }
 
-    /// [`pop`](NodeTimers::pop) returned this action. A promote, reap or beat is in flight until
-    /// [`completed`](Self::completed) is called.
-    pub(crate) fn fired(&mut self, action: Action, now: Instant) {
+    fn fired(&mut self, action: Action, now: Instant) {
         if let Some(timer) = self.timer(action) {
             timer.armed = None;
             if action != Action::Claim {
@@ -167,6 +176,11 @@ impl PartitionTimers {
         if let Some(at) = timer.requested.take() {
             self.arm(action, at, node, now);
         }
+    }
+
+    /// Whether they were closed: a partition that the node leaves must have no timer on the wheel.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Whether a promote, reap or beat has fired and has not completed.

@@ -1,20 +1,23 @@
 //! The coordinator's claims, on a server that does not exist: the tests put in its replies.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
+use crate::delivery::Delivery;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::settlement::Settlement;
 use crate::node::consumers::batch_runner::BatchRunner;
 use crate::node::consumers::consumer::Consumer;
-use crate::node::consumers::handling::HandleMany;
+use crate::node::consumers::guard::HandlerGuard;
+use crate::node::consumers::handling::{HandleMany, HandlerContext, Handling};
 use crate::node::consumers::pulls::{PullRequest, Pulls};
+use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::joining::tests::{coordinator, entry_of};
 use crate::node::state::queue::QueueEntry;
-use crate::node::state::share_groups::ShareGroups;
-use crate::node::state::shares::{Order, ShareSettings};
+use crate::node::state::shares::{Order, ShareSettings, Shares};
 use crate::protocol::partition_map::Tag;
 use crate::protocol::replies::Header;
 use crate::protocol::results::claim::{Claim, Granted};
@@ -53,9 +56,9 @@ struct Node {
 impl Node {
     fn new(concurrency: usize, max: usize, consumer: Option<Consumer>) -> Self {
         let mut node = coordinator();
-        node.wanting.clear();
+        node.competing.clear();
         node.concurrency = concurrency;
-        node.shares = ShareGroups::new(concurrency, Order::Weighted);
+        node.shares = Shares::new(concurrency, Order::Weighted);
         let (sender, events) = unbounded_channel();
         node.sender = sender;
         let entry = entry_of("orders", &Arc::clone(&node.membership.servers));
@@ -113,7 +116,7 @@ impl Node {
 
     /// Waits for the wake-up that the coordinator asked for.
     async fn freed(&mut self) {
-        let freed = tokio::time::timeout(LIMIT, self.coordinator.slots.freed()).await;
+        let freed = tokio::time::timeout(LIMIT, self.coordinator.ends.freed()).await;
         freed.expect("the coordinator waits for a handler");
         self.dispatch();
     }
@@ -173,7 +176,7 @@ async fn a_queue_at_its_maximum_gathers_no_handlers() {
         node.dispatch();
     }
     assert_eq!(node.free(), 4);
-    assert!(node.coordinator.wanting.contains(&node.id));
+    assert!(node.coordinator.partitions[&node.id].claim.is_wanted());
 }
 
 #[tokio::test]
@@ -210,13 +213,8 @@ async fn deliveries_that_wait_get_a_free_handler_at_once() {
     };
     let batches = Arc::new(BatchRunner::new(handler, 10, Duration::ZERO));
     let mut node = Node::new(4, usize::MAX, Some(Consumer::Handler(batches)));
-    let others = Want {
-        id: node.id,
-        handlers: 2,
-        soon: 0,
-        waited: Duration::ZERO,
-    };
-    let others = node.coordinator.shares.allot(&[others], Instant::now());
+    let others = node.coordinator.partitions[&node.id].want(2, Instant::now());
+    let others = node.coordinator.allot(&[others], Instant::now());
     node.dispatch();
     node.answer(3, 1, 0).await;
     assert_eq!((node.free(), others.len()), (0, 1));
@@ -238,13 +236,13 @@ async fn pulls_of_two_partitions_keep_no_handlers() {
     );
     let (id, owned) = (node.id, &mut node.coordinator);
     let queue_id = owned.membership.by_name["orders"];
-    let home = Arc::clone(&owned.membership.queues[&queue_id].home);
-    owned.add_member(queue_id, home, Some(0), Instant::now());
-    // Both members have the tag of the home: the first one gets another.
     let queue = owned.membership.queues.get_mut(&queue_id);
-    let members = &mut queue.expect("attended").members;
-    members.insert(Tag::parse("7").expect("a tag"), id);
-    owned.wanting.clear();
+    let partitions = &mut queue.expect("attended").partitions;
+    // The first one gets another tag, so that the home joins once more.
+    partitions.clear();
+    partitions.insert(Tag::parse("7").expect("a tag"), id);
+    owned.join(queue_id, Tag::Home, Some(0), Instant::now());
+    owned.competing.clear();
     for _ in 0..4 {
         let request = PullRequest {
             max: 1,
@@ -267,10 +265,11 @@ async fn pulls_of_two_partitions_keep_no_handlers() {
 async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     let mut node = Node::new(4, 4, Some(Consumer::Pulls(Arc::default())));
     let (id, node) = (node.id, &mut node);
-    let lost_claims = &mut node.coordinator.lost_claims;
-    let own = lost_claims.next(id, 30_000, None, Instant::now());
+    let partition = node.coordinator.partitions.get_mut(&id).expect("attended");
+    let own = partition.lost.next(30_000, None, Instant::now());
     let lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "lost");
-    lost_claims.ended(id, Some(own), Err(&lost));
+    partition.lost.ended(Some(own), Err(&lost));
+    node.coordinator.has_lost_claims = true;
     let (mut now, mut pause) = (Instant::now(), Duration::ZERO);
     for _ in 0..8 {
         node.coordinator.dispatch(now);
@@ -285,4 +284,78 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     }
     // From 10 ms on it doubles, less a random part of up to half.
     assert!(pause > Duration::from_millis(200), "{pause:?}");
+}
+
+/// A handler that never returns, and counts how often the coordinator asks for its room.
+#[derive(Default)]
+struct Asked(AtomicUsize);
+
+impl Handling for Asked {
+    fn capacity(&self, handlers: usize) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        handlers
+    }
+
+    fn start(
+        self: Arc<Self>,
+        _: Vec<(Delivery, HandlerGuard)>,
+        permits: HandlerPermits,
+        _: &Arc<HandlerContext>,
+    ) -> HandlerPermits {
+        permits
+    }
+
+    fn close(&self) {}
+}
+
+/// Its work grows with the queues only for a handler that has ended.
+#[tokio::test]
+async fn a_busy_node_looks_at_no_queue_that_wants_a_handler() {
+    const QUEUES: usize = 1_000;
+    let asked = Arc::<Asked>::default();
+    let consumer = || Consumer::Handler(Arc::<Asked>::clone(&asked));
+    let mut node = Node::new(1, 1, Some(consumer()));
+    let (now, owned) = (Instant::now(), &mut node.coordinator);
+    for number in 1..QUEUES {
+        let servers = Arc::clone(&owned.membership.servers);
+        let entry = QueueEntry {
+            consumer: consumer(),
+            ..entry_of(&format!("q{number}"), &servers)
+        };
+        owned.attend(entry, None, now).expect("a new queue");
+    }
+    for id in owned.partitions.keys().copied().collect::<Vec<_>>() {
+        owned.want(id, now);
+    }
+    let dispatched = |owned: &mut Coordinator| {
+        let before = asked.0.load(Ordering::SeqCst);
+        owned.dispatch(now);
+        asked.0.load(Ordering::SeqCst) - before
+    };
+    let first = dispatched(owned);
+    assert!(
+        (QUEUES..=3 * QUEUES).contains(&first),
+        "{first} for a claim"
+    );
+    assert_eq!(owned.shares.free(), 0);
+    assert_eq!(dispatched(owned), 0);
+}
+
+#[tokio::test]
+async fn a_queue_has_its_share_while_one_of_its_partitions_is_open() {
+    let mut node = coordinator();
+    let queue_id = node.membership.by_name["unconnected"];
+    let home = node.only_partition("unconnected");
+    let queue = node.membership.queues.get_mut(&queue_id).expect("attended");
+    queue.partitions.clear();
+    let tag = Tag::parse("7").expect("a tag");
+    queue.partitions.insert(tag, home);
+    node.join(queue_id, Tag::Home, None, Instant::now());
+    let ids: Vec<_> = node.partitions.keys().copied().collect();
+    assert!(ids.iter().all(|id| node.free_for(*id) == 1));
+    for (left, id) in [1, 0].into_iter().zip(&ids) {
+        node.leave(*id, Instant::now());
+        assert_eq!(node.free_for(*id), 0, "the node takes nothing of it");
+        assert_eq!(node.shares.free_for(queue_id), left, "of the other one");
+    }
 }

@@ -12,7 +12,7 @@ use crate::node::LastIds;
 use crate::node::consumers::consumer::Consumer;
 use crate::node::consumers::handling::HandleOne;
 use crate::node::consumers::runner::HandlerRunner;
-use crate::node::consumers::slots::NodeSlots;
+use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::Stop;
 use crate::node::coordinator::event::{Event, Reply};
 use crate::node::coordinator::membership::Membership;
@@ -20,9 +20,7 @@ use crate::node::coordinator::settings::PatternEntry;
 use crate::node::hints::wakes::{WakeUp, WakeUps};
 use crate::node::runtime::tasks::Tasks;
 use crate::node::state::leases::Leases;
-use crate::node::state::lost_claims::LostClaims;
-use crate::node::state::share_groups::ShareGroups;
-use crate::node::state::shares::{Order, ShareSettings};
+use crate::node::state::shares::{Order, ShareSettings, Shares};
 use crate::node::state::timers::{Action, Due, NodeTimers};
 use crate::node::state::wake_lists::{MAX_LISTS, WakeLists};
 use crate::protocol::pattern::Pattern;
@@ -73,13 +71,14 @@ pub(crate) fn coordinator() -> Coordinator {
         tasks: Tasks::new(Handle::current()),
         timers: NodeTimers::new(Instant::now(), 0),
         partitions: HashMap::new(),
-        shares: ShareGroups::new(1, Order::Weighted),
+        competing: BTreeSet::new(),
+        shares: Shares::new(1, Order::Weighted),
         concurrency: 1,
         wake_lists: WakeLists::default(),
         wake: Some(WakeUps::default()),
-        slots: Arc::<NodeSlots>::default(),
+        ends: Arc::<HandlerEnds>::default(),
         leases: Leases::default(),
-        lost_claims: LostClaims::default(),
+        has_lost_claims: false,
         membership: Membership {
             registered: Arc::default(),
             initial: vec![entry],
@@ -98,10 +97,7 @@ pub(crate) fn coordinator() -> Coordinator {
             excluded: BTreeSet::new(),
             ids: LastIds::default(),
             draining: 0,
-            left: HashMap::new(),
         },
-        wanting: BTreeSet::new(),
-        busy: BTreeSet::new(),
         returning: 0,
         gather_until: None,
     };
@@ -113,8 +109,7 @@ impl Coordinator {
     /// The only partition that the node attends of this queue.
     pub(crate) fn only_partition(&self, queue: &str) -> PartitionId {
         let queue = &self.membership.queues[&self.membership.by_name[queue]];
-        let (_, id) = queue.members.first_key_value().expect("attended");
-        *id
+        self.attended(queue).next().expect("attended").id
     }
 
     /// Starts a pop over the lists of its queues.
@@ -131,7 +126,7 @@ impl Coordinator {
 
     fn remove_unconnected(&mut self) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, replied) = oneshot::channel();
-        self.remove("unconnected", Some(reply));
+        self.remove("unconnected", Some(reply), Instant::now());
         replied
     }
 
@@ -144,7 +139,7 @@ impl Coordinator {
 async fn a_node_ends_if_a_removed_queue_left_before_its_token() {
     let mut node = coordinator();
     let mut removed = node.remove_unconnected();
-    node.end_drained();
+    node.end_drained(Instant::now());
     node.reply(Reply::Left);
     assert!(matches!(removed.try_recv(), Ok(Ok(()))));
     node.stop_claiming();
@@ -163,12 +158,10 @@ async fn tokens_of_a_removed_queue_are_returned() {
     assert_eq!(node.returning, 1);
     node.woken(WakeUp::Token(HOME), Instant::now());
     assert_eq!(node.returning, 2, "the queue drains");
-    node.end_drained();
+    node.end_drained(Instant::now());
     node.reply(Reply::Left);
     node.woken(WakeUp::Token(HOME), Instant::now());
     assert_eq!(node.returning, 3, "the node has left the queue");
-    node.woken(WakeUp::Token(HOME), Instant::now());
-    assert_eq!(node.returning, 3, "a pop takes one token");
 }
 
 #[tokio::test]
@@ -176,7 +169,7 @@ async fn a_node_that_stops_returns_tokens_of_removed_queues() {
     let mut node = coordinator();
     node.pop().await;
     let _removed = node.remove_unconnected();
-    node.end_drained();
+    node.end_drained(Instant::now());
     node.reply(Reply::Left);
     node.stop_claiming();
     assert_eq!(node.returning, 2);
@@ -199,7 +192,7 @@ async fn a_queue_is_added_again_only_after_the_leave() {
         refused.is_err_and(|error| error.to_string().contains("still leaving")),
         "its leave would unregister the node"
     );
-    node.end_drained();
+    node.end_drained(Instant::now());
     node.reply(Reply::Left);
     assert!(node.attend(entry(), None, Instant::now()).is_ok());
 }
@@ -233,7 +226,7 @@ async fn a_thousand_more_queues_of_a_pattern_join_at_a_pace() {
     node.found(found(0..1_000, false), start);
     assert_eq!(node.partitions.len(), 1 + 1_000);
     assert_eq!(node.wake_lists.lists().count(), 1, "the named queue");
-    assert_eq!(node.wanting.len(), 1, "a beat must find work first");
+    assert_eq!(node.competing.len(), 1, "a beat must find work first");
     let mut beats = 0;
     // `attend` reads no clock, so these instants are exact.
     for tenth in 1..=10_u32 {
@@ -278,9 +271,9 @@ async fn no_scan_adds_a_queue_again_that_the_user_removed() {
     let now = Instant::now();
     node.found(found(0..2, true), now);
     let (reply, mut removed) = oneshot::channel();
-    node.remove("mail-0001", Some(reply));
+    node.remove("mail-0001", Some(reply), now);
     let last = *node.partitions.keys().max().expect("a partition");
-    node.end_drained();
+    node.end_drained(Instant::now());
     node.handle(Event::Reply(last, Reply::Left));
     assert!(matches!(removed.try_recv(), Ok(Ok(()))));
     node.found(found(0..3, true), now);

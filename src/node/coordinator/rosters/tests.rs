@@ -4,7 +4,7 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::node::coordinator::event::Reply;
 use crate::node::coordinator::joining::tests::{coordinator, entry_of};
-use crate::node::state::shares::Want;
+use crate::node::state::partition::Phase;
 use crate::protocol::partition_map::PartitionMap;
 use crate::protocol::replies::Header;
 
@@ -55,7 +55,8 @@ impl Coordinator {
     }
 
     fn members(&self) -> BTreeMap<Tag, PartitionId> {
-        self.membership.queues[&QUEUE].members.clone()
+        let attended = self.attended(&self.membership.queues[&QUEUE]);
+        attended.map(|it| (it.remote.tag(), it.id)).collect()
     }
 
     fn tags(&self) -> BTreeSet<Tag> {
@@ -64,9 +65,10 @@ impl Coordinator {
 
     /// The leaves of the partitions that drain are answered.
     fn end_leaves(&mut self) {
-        self.end_drained();
-        let leaving = self.membership.queues[&QUEUE].leaving.clone();
-        for id in leaving.into_values() {
+        self.end_drained(Instant::now());
+        let leaving = self.partitions.values();
+        let leaving = leaving.filter(|partition| partition.phase == Phase::Leaving);
+        for id in leaving.map(|partition| partition.id).collect::<Vec<_>>() {
             self.handle(Event::Reply(id, Reply::Left));
         }
     }
@@ -167,13 +169,9 @@ async fn free_handlers_help_a_busy_partition() {
     let mut busy = coordinator();
     busy.remapped(7, tags(12));
     busy.answer_watch(watched(2, 7, &[]));
-    let want = Want {
-        id: *busy.members().values().next().expect("a partition"),
-        handlers: 1,
-        soon: 0,
-        waited: Duration::ZERO,
-    };
-    let taken = busy.shares.allot(&[want], Instant::now());
+    let id = *busy.members().values().next().expect("a partition");
+    let want = busy.partitions[&id].want(1, Instant::now());
+    let taken = busy.allot(&[want], Instant::now());
     assert_eq!(taken.len(), 1);
     busy.answer_watch(watched(2, 7, &[foreign]));
     assert_eq!(busy.tags(), own);
@@ -201,8 +199,8 @@ async fn a_removed_queue_ends_with_its_last_partition() {
     node.remapped(7, tags(3));
     node.answer_watch(watched(1, 0, &[]));
     let (reply, mut removed) = tokio::sync::oneshot::channel();
-    node.remove("unconnected", Some(reply));
-    node.end_drained();
+    node.remove("unconnected", Some(reply), Instant::now());
+    node.end_drained(Instant::now());
     let mut ids: Vec<_> = node.partitions.keys().copied().collect();
     let last = ids.pop().expect("three partitions");
     for id in ids {
@@ -252,7 +250,7 @@ async fn home_is_attended_after_its_leave_if_the_map_has_gone() {
     node.answer_watch(watched(1, 40, &[]));
     let home = node.members().get(&Tag::Home).copied();
     if let Some(home) = home {
-        node.leave_partition(home);
+        node.leave(home, Instant::now());
     }
     node.mapped_alone();
     node.end_leaves();

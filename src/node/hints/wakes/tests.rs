@@ -1,5 +1,4 @@
 use std::future::ready;
-use std::sync::Arc;
 
 use dueq_testkit::Server;
 use tokio::sync::watch;
@@ -15,6 +14,7 @@ fn route(url: &str) -> Route {
 fn list(route: &Route, number: u32, key: &str) -> WakeUpList {
     WakeUpList {
         partition: PartitionId(number),
+        remote: Partition::unconnected(),
         queue_name: format!("queue-{number}"),
         key: key.to_owned(),
         route: route.clone(),

@@ -36,20 +36,15 @@ fn subscribed() -> (NodePartition, NodeTimers, Instant) {
     let now = Instant::now();
     let server_us = i64::try_from(SERVER_MS * 1_000).expect("a time");
     remote.route().clock().observe(now, now, server_us);
-    let mut partition = NodePartition::new(Setup {
-        id: Q,
-        queue: QueueId(1),
-        rank: None,
+    let mut partition = NodePartition::new(
+        (QueueId(1), Q),
         remote,
-        consumer: Consumer::Handler(Arc::new(NoHandler)),
-        context: Arc::new(HandlerContext::here()),
-        lease: Duration::from_secs(30),
-        lease_ms: 30_000,
-        max_handlers: 1,
-        slots: PartitionSlots::new(&Arc::default()),
-        silence: Some(SILENCE),
+        Consumer::Handler(Arc::new(NoHandler)),
+        Arc::new(HandlerContext::here()),
+        &Arc::default(),
         now,
-    });
+    );
+    partition.silence = Some(SILENCE);
     partition.is_subscribed = true;
     let mut timers = NodeTimers::new(now, 7);
     partition.beat_answered(&beat(now, 1, 0, None), now, &mut timers, now);
@@ -87,8 +82,7 @@ fn due_ms(after: Duration) -> u64 {
 /// What is due at this instant.
 fn due(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -> Vec<Action> {
     let mut actions = Vec::new();
-    while let Some(Due::Act(Q, action)) = timers.pop(now) {
-        partition.timers.fired(action, now);
+    while let Some(Due::Act(Q, action)) = timers.pop(now, |_| Some(&mut partition.timers)) {
         actions.push(action);
     }
     actions
@@ -104,18 +98,18 @@ fn beats(partition: &mut NodePartition, timers: &mut NodeTimers, now: Instant) -
 async fn a_quiet_queue_is_parked() {
     let (mut partition, mut timers, now) = subscribed();
     for is_covered in [false, true] {
-        let mode = partition.beat_mode(is_covered, false, now);
+        let mode = partition.beat_mode(is_covered, now);
         assert_eq!(mode, BeatMode::Parked(SILENCE));
     }
-    assert_eq!(partition.beat_mode(false, true, now), BeatMode::ByNotice);
-    assert_eq!(partition.beat_mode(true, true, now), BeatMode::Listening);
+    let handler = partition.permits(1, 1);
+    assert_eq!(partition.beat_mode(false, now), BeatMode::ByNotice);
+    assert_eq!(partition.beat_mode(true, now), BeatMode::Listening);
+    drop(handler);
+    partition.slots.take_ended(now);
     partition.beat_answered(&beat(now, 2, 3, None), now, &mut timers, now);
-    assert_eq!(partition.beat_mode(false, false, now), BeatMode::ByNotice);
+    assert_eq!(partition.beat_mode(false, now), BeatMode::ByNotice);
     partition.left_ready(0);
-    assert_eq!(
-        partition.beat_mode(false, false, now),
-        BeatMode::Parked(SILENCE)
-    );
+    assert_eq!(partition.beat_mode(false, now), BeatMode::Parked(SILENCE));
 }
 
 #[tokio::test]
@@ -123,12 +117,12 @@ async fn without_notices_no_queue_is_parked() {
     let (mut partition, _, now) = subscribed();
     partition.is_subscribed = false;
     for is_covered in [false, true] {
-        let mode = partition.beat_mode(is_covered, false, now);
+        let mode = partition.beat_mode(is_covered, now);
         assert_eq!(mode, BeatMode::Listening);
     }
     partition.is_subscribed = true;
     partition.silence = None;
-    assert_eq!(partition.beat_mode(false, false, now), BeatMode::ByNotice);
+    assert_eq!(partition.beat_mode(false, now), BeatMode::ByNotice);
 }
 
 #[tokio::test]
@@ -139,10 +133,10 @@ async fn a_parked_queue_beats_2_s_before_its_head() {
     partition.noticed(Some(due_ms(head)), &mut timers, now);
     let unpark = now + head - PARK_AHEAD;
     assert_eq!(beats(&mut partition, &mut timers, unpark - 2 * MS), 0);
-    let before = partition.beat_mode(false, false, unpark - 2 * MS);
+    let before = partition.beat_mode(false, unpark - 2 * MS);
     assert_eq!(before, BeatMode::Parked(SILENCE));
     assert_eq!(beats(&mut partition, &mut timers, unpark + 2 * MS), 1);
-    let after = partition.beat_mode(false, false, unpark + 2 * MS);
+    let after = partition.beat_mode(false, unpark + 2 * MS);
     assert_eq!(after, BeatMode::ByNotice);
 }
 
@@ -153,12 +147,9 @@ async fn a_notice_of_a_due_head_unparks_at_once() {
     let later = now + Duration::from_secs(3);
     partition.noticed(Some(due_ms(Duration::ZERO)), &mut timers, later);
     assert_eq!(beats(&mut partition, &mut timers, later + MS), 1);
-    assert_eq!(partition.beat_mode(true, false, later), BeatMode::Listening);
+    assert_eq!(partition.beat_mode(true, later), BeatMode::Listening);
     partition.noticed(None, &mut timers, later);
-    assert_eq!(
-        partition.beat_mode(true, false, later),
-        BeatMode::Parked(SILENCE)
-    );
+    assert_eq!(partition.beat_mode(true, later), BeatMode::Parked(SILENCE));
 }
 
 /// The queue has moved to a server that has not answered yet.

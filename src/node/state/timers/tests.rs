@@ -11,11 +11,7 @@ struct One {
 
 impl One {
     fn pop(&mut self, now: Instant) -> Option<Due> {
-        let due = self.node.pop(now)?;
-        if let Due::Act(Q, action) = due {
-            self.own.fired(action, now);
-        }
-        Some(due)
+        self.node.pop(now, |id| (id == Q).then_some(&mut self.own))
     }
 
     fn next(&self) -> Option<Instant> {

@@ -61,12 +61,12 @@ async fn a_pull_asks_a_partition_that_is_paused() {
         let ticket = pulls.join(request).expect("room");
         ticket.expire();
         // The other queue of this node, which has one handler, wants nothing.
-        node.wanting.clear();
+        node.competing.clear();
         node.pulled("pulled", now);
         if is_forgotten {
             let partition = node.partitions.get_mut(&id).expect("attended");
             partition.claim.rest();
-            node.wanting.clear();
+            node.competing.clear();
         }
         node.handle(Event::Reply(id, paused()));
         node.dispatch(now);

@@ -15,8 +15,7 @@ use crate::node::QueueId;
 use crate::node::consumers::pulls::{Grant, Ticket};
 use crate::node::coordinator::event::Claimed;
 use crate::node::coordinator::recovered::LostGrant;
-use crate::node::state::share_groups::ShareGroups;
-use crate::node::state::shares::{Order, ShareSettings};
+use crate::node::state::shares::{Order, ShareSettings, Shares};
 use crate::node::state::timers::{Action, Due};
 use crate::protocol::partition_map::{PartitionMap, Tag};
 use crate::protocol::results::administer::Watched;
@@ -62,9 +61,9 @@ impl Model {
         let (sender, events) = tokio::sync::mpsc::unbounded_channel();
         node.sender = sender;
         node.concurrency = HANDLERS;
-        node.shares = ShareGroups::new(HANDLERS, Order::Weighted);
+        node.shares = Shares::new(HANDLERS, Order::Weighted);
         // The other queue of this node wants nothing.
-        node.wanting.clear();
+        node.competing.clear();
         let pulls = Arc::<Pulls>::default();
         let share = ShareSettings {
             weight: 1,
@@ -123,7 +122,8 @@ impl Model {
 
     fn members(&self) -> BTreeSet<PartitionId> {
         let queue = &self.node.membership.queues[&self.queue];
-        queue.members.values().copied().collect()
+        let attended = self.node.attended(queue);
+        attended.map(|partition| partition.id).collect()
     }
 
     /// One random event.
@@ -305,10 +305,10 @@ impl Model {
         self.waiting.iter_mut().for_each(Waiting::end);
         self.dispatch().await;
         loop {
-            let slots = Arc::clone(&self.node.slots);
+            let ends = Arc::clone(&self.node.ends);
             let is_freed = tokio::select! {
                 biased;
-                () = slots.freed() => true,
+                () = ends.freed() => true,
                 () = std::future::ready(()) => false,
             };
             if !is_freed && !self.in_flight.is_empty() {

@@ -1,14 +1,12 @@
-//! Claims whose reply was lost: their tokens find what they granted. Pure.
+//! A claim whose reply was lost: its token finds what it granted. Pure.
 //!
 //! The node reads the lease of the token before it claims again. If the lease holds nothing, the
 //! next claim has the same token: should the lost one be executed late, only one of the two grants.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::error::{Applied, Error};
 use crate::model::lease_token::LeaseToken;
-use crate::node::PartitionId;
 #[cfg(feature = "harness")]
 use crate::server::harness;
 
@@ -22,25 +20,18 @@ pub(crate) struct OwnClaim {
     pub(crate) lease_ms: u64,
 }
 
-/// The claims without a reply, by partition.
+/// The claim of a partition without a reply, if there is one.
 #[derive(Default)]
-pub(crate) struct LostClaims(BTreeMap<PartitionId, LostClaim>);
-
-struct LostClaim {
-    claim: OwnClaim,
+pub(crate) struct LostClaim {
+    claim: Option<OwnClaim>,
     /// Whether its lease was read, and held nothing.
     was_empty: bool,
 }
 
-impl LostClaims {
+impl LostClaim {
     /// A claim granted so many messages, or ended with an error. The token of a lost claim is kept
     /// until a claim with it grants messages: before that, the lost one may still be executed.
-    pub(crate) fn ended(
-        &mut self,
-        id: PartitionId,
-        claim: Option<OwnClaim>,
-        result: Result<usize, &Error>,
-    ) {
+    pub(crate) fn ended(&mut self, claim: Option<OwnClaim>, result: Result<usize, &Error>) {
         #[cfg(feature = "harness")]
         if harness::forgets_lost_claims() {
             return;
@@ -49,10 +40,10 @@ impl LostClaims {
             return;
         };
         match result {
-            Ok(1..) => drop(self.0.remove(&id)),
+            Ok(1..) => self.forget(),
             Err(error) if may_have_granted(error) => {
-                let was_empty = false;
-                self.0.insert(id, LostClaim { claim, was_empty });
+                self.claim = Some(claim);
+                self.was_empty = false;
             }
             _ => {}
         }
@@ -60,17 +51,11 @@ impl LostClaims {
 
     /// The next claim of the partition, under this lease. It names `node`, whose handlers get the
     /// messages. A pull may live longer than the node, as a consumer over HTTP does.
-    pub(crate) fn next(
-        &self,
-        id: PartitionId,
-        lease_ms: u64,
-        node: Option<&str>,
-        now: Instant,
-    ) -> OwnClaim {
-        match self.0.get(&id) {
-            Some(LostClaim { claim, .. }) => OwnClaim {
+    pub(crate) fn next(&self, lease_ms: u64, node: Option<&str>, now: Instant) -> OwnClaim {
+        match self.claim {
+            Some(claim) => OwnClaim {
                 lease_ms: lease_ms.min(claim.lease_ms),
-                ..*claim
+                ..claim
             },
             None => OwnClaim {
                 token: LeaseToken::of_node(node),
@@ -81,29 +66,22 @@ impl LostClaims {
     }
 
     /// Whether the lease of a claim is to be read before the next claim.
-    pub(crate) fn must_look_up(&self, id: PartitionId) -> bool {
-        self.0.get(&id).is_some_and(|lost| !lost.was_empty)
+    pub(crate) fn must_look_up(&self) -> bool {
+        self.claim.is_some() && !self.was_empty
     }
 
-    /// The partitions with such a claim.
-    pub(crate) fn partitions(&self) -> Vec<PartitionId> {
-        self.0.keys().copied().collect()
-    }
-
-    pub(crate) fn of(&self, id: PartitionId) -> Option<OwnClaim> {
-        self.0.get(&id).map(|lost| lost.claim)
+    pub(crate) fn claim(&self) -> Option<OwnClaim> {
+        self.claim
     }
 
     /// The lease of the claim was read, and held nothing.
-    pub(crate) fn was_empty(&mut self, id: PartitionId) {
-        if let Some(lost) = self.0.get_mut(&id) {
-            lost.was_empty = true;
-        }
+    pub(crate) fn was_empty(&mut self) {
+        self.was_empty = true;
     }
 
-    /// The token must not be used again, or the partition is left.
-    pub(crate) fn forget(&mut self, id: PartitionId) {
-        self.0.remove(&id);
+    /// The token must not be used again.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
     }
 }
 
@@ -119,15 +97,14 @@ mod tests {
 
     #[test]
     fn lost_token_is_used_until_a_claim_with_it_grants() {
-        let id = PartitionId(1);
         let error = |applied| Error::new(ErrorKind::Unavailable, applied, "away");
         let (unknown, refused) = (error(Applied::Unknown), error(Applied::No));
-        let mut lost = LostClaims::default();
-        let first = lost.next(id, 30, None, Instant::now());
-        lost.ended(id, Some(first), Err(&unknown));
-        let found_nothing = |lost: &mut LostClaims| {
-            assert!(lost.must_look_up(id));
-            lost.was_empty(id);
+        let mut lost = LostClaim::default();
+        let first = lost.next(30, None, Instant::now());
+        lost.ended(Some(first), Err(&unknown));
+        let found_nothing = |lost: &mut LostClaim| {
+            assert!(lost.must_look_up());
+            lost.was_empty();
         };
         found_nothing(&mut lost);
         for (lease_ms, result) in [
@@ -137,18 +114,18 @@ mod tests {
             (40, Err(&unknown)),
             (20, Err(&unknown)),
         ] {
-            let claim = lost.next(id, lease_ms, None, Instant::now());
+            let claim = lost.next(lease_ms, None, Instant::now());
             assert_eq!(claim.token, first.token, "{lease_ms} ms, {result:?}");
-            lost.ended(id, Some(claim), result);
+            lost.ended(Some(claim), result);
             if result.is_err_and(may_have_granted) {
                 found_nothing(&mut lost);
             }
         }
         // A claim with a token of its caller tells nothing of it.
-        lost.ended(id, None, Ok(1));
-        let last = lost.next(id, 40, None, Instant::now());
+        lost.ended(None, Ok(1));
+        let last = lost.next(40, None, Instant::now());
         assert_eq!((last.token, last.lease_ms), (first.token, 20));
-        lost.ended(id, Some(last), Ok(1));
-        assert_ne!(lost.next(id, 40, None, Instant::now()).token, first.token);
+        lost.ended(Some(last), Ok(1));
+        assert_ne!(lost.next(40, None, Instant::now()).token, first.token);
     }
 }

@@ -47,13 +47,15 @@ struct Outcome {
 
 struct Simulation<'a> {
     loads: &'a [Load],
-    groups: ShareGroups,
+    shares: Shares,
     start: Instant,
     now: u64,
     /// By partition.
     states: Vec<State>,
     /// The queue of each partition.
     queues: Vec<usize>,
+    /// When each last got a handler.
+    served: Vec<u64>,
     running: Vec<u64>,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     outcomes: Vec<Outcome>,
@@ -62,27 +64,25 @@ struct Simulation<'a> {
 
 impl<'a> Simulation<'a> {
     fn new(concurrency: usize, loads: &'a [Load]) -> Self {
-        let mut groups = ShareGroups::new(concurrency, Order::Weighted);
+        let mut shares = Shares::new(concurrency, Order::Weighted);
         let mut queues = Vec::new();
         for (index, load) in loads.iter().enumerate() {
-            let group = QueueId(queues.len() as u32);
             let settings = ShareSettings {
                 weight: load.weight,
                 reserve: 0,
                 max: usize::MAX,
             };
-            groups.add_group(group, settings).expect("valid settings");
-            for _ in 0..load.partitions {
-                add(&mut groups, PartitionId(queues.len() as u32), group);
-                queues.push(index);
-            }
+            let queue = QueueId(index as u32);
+            shares.add(queue, settings).expect("valid settings");
+            queues.extend((0..load.partitions).map(|_| index));
         }
         Self {
             loads,
-            groups,
+            shares,
             start: Instant::now(),
             now: 0,
             states: vec![State::Idle; queues.len()],
+            served: vec![0; queues.len()],
             queues,
             running: vec![0; loads.len()],
             events: BinaryHeap::new(),
@@ -97,6 +97,10 @@ impl<'a> Simulation<'a> {
 
     fn load(&self, partition: u32) -> Load {
         self.loads[self.queues[partition as usize]]
+    }
+
+    fn queue(&self, partition: u32) -> QueueId {
+        QueueId(self.queues[partition as usize] as u32)
     }
 
     fn add(&mut self, after: u64, event: Event) {
@@ -124,18 +128,23 @@ impl<'a> Simulation<'a> {
     }
 
     fn dispatch(&mut self) {
-        let free = self.groups.free().min(256);
+        let free = self.shares.free().min(256);
         if free == 0 {
             return;
         }
         let wants = (0..).zip(&self.states).map(|(number, state)| Want {
-            id: PartitionId(number),
+            id: Part {
+                id: PartitionId(number),
+                queue: self.queue(number),
+                served: self.served[number as usize],
+            },
             handlers: if *state == State::Idle { free } else { 0 },
             soon: if *state == State::Idle { 0 } else { free },
             waited: Duration::ZERO,
         });
         let wants: Vec<_> = wants.collect();
-        for (PartitionId(partition), handlers) in self.groups.count(&wants, self.at()) {
+        for (PartitionId(partition), handlers) in self.shares.allot_parts(&wants, self.at()) {
+            self.served[partition as usize] = self.shares.allots();
             self.states[partition as usize] = State::InFlight;
             let claim_time = self.load(partition).claim_time;
             self.add(claim_time, Event::Reply(partition, handlers));
@@ -146,19 +155,19 @@ impl<'a> Simulation<'a> {
         let at = self.at();
         match *event {
             Event::Reply(partition, asked) => {
-                let number = PartitionId(partition);
+                let id = self.queue(partition);
                 let load = self.load(partition);
                 let granted = match load.is_limited {
                     true => self.random.usize(1..=asked),
                     false => asked,
                 };
-                self.groups.start(number, granted, at);
+                self.shares.start(id, granted, at);
                 let unused = asked - granted;
                 let ended = Ended {
                     unused,
                     ..Ended::default()
                 };
-                self.groups.release(number, ended, at);
+                self.shares.release(id, ended, at);
                 self.states[partition as usize] = State::Idle;
                 if unused > 0 {
                     self.states[partition as usize] = State::Limited;
@@ -181,7 +190,7 @@ impl<'a> Simulation<'a> {
                     ran: 1,
                     ..Ended::default()
                 };
-                self.groups.release(PartitionId(partition), ended, at);
+                self.shares.release(self.queue(partition), ended, at);
             }
         }
     }
@@ -339,7 +348,7 @@ fn strict_order_and_reserves_hold_on_simulated_time() {
             max: usize::MAX,
         };
         let low = ShareSettings { reserve, ..bulk };
-        shares.add(GROUP, bulk).expect("valid settings");
+        shares.add(QUEUE, bulk).expect("valid settings");
         shares.add(OTHER, low).expect("valid settings");
         let want = |id, handlers, waited_ms| Want {
             id,
@@ -367,9 +376,9 @@ fn strict_order_and_reserves_hold_on_simulated_time() {
             });
             let waited = due.map_or(0, |due| ms - due);
             let low = want(OTHER, usize::from(due.is_some()), waited);
-            for (queue, handlers) in shares.allot(&[want(GROUP, 4, 0), low], now) {
+            for (queue, handlers) in shares.allot(&[want(QUEUE, 4, 0), low], now) {
                 shares.start(queue, handlers, now);
-                let took = if queue == GROUP { 700 } else { 50 };
+                let took = if queue == QUEUE { 700 } else { 50 };
                 ends.extend((0..handlers).map(|_| (ms + took, queue)));
                 if queue == OTHER {
                     longest = longest.max(waited);

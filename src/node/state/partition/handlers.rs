@@ -1,0 +1,51 @@
+//! How many handlers and deliveries a partition has, and what it asks for.
+
+use std::time::Instant;
+
+use super::NodePartition;
+use crate::node::consumers::slots::HandlerPermits;
+use crate::node::state::shares::Want;
+use crate::node::state::shares::parts::Part;
+
+impl NodePartition {
+    /// Whether it has handlers, those of a claim in flight included.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.slots.held() > 0
+    }
+
+    /// Whether nothing is left to wait for before the node leaves it.
+    pub(crate) fn is_drained(&self) -> bool {
+        !self.claim.is_in_flight()
+            && !self.lost.must_look_up()
+            && !self.is_busy()
+            && self.slots.unsettled() == 0
+    }
+
+    /// How many of its deliveries may be claimed.
+    pub(crate) fn room(&self) -> usize {
+        match self.consumer.capacity(self.context.max_handlers) {
+            0 => 0,
+            capacity => self.slots.room(capacity),
+        }
+    }
+
+    /// What it asks for if it can use this many handlers now.
+    pub(crate) fn want(&self, handlers: usize, now: Instant) -> Want<Part> {
+        Want {
+            id: Part {
+                id: self.id,
+                queue: self.queue,
+                served: self.served,
+            },
+            handlers,
+            soon: 0,
+            waited: self.oldest.waited(now),
+        }
+    }
+
+    /// The permits of handlers that the `allot` with this number gave it.
+    pub(crate) fn permits(&mut self, handlers: usize, allot: u64) -> HandlerPermits {
+        self.served = allot;
+        self.slots.permits(handlers)
+    }
+}
