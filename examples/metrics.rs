@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use dueq::{Client, Delivery, Histogram, Queue, Retry, Schedule, ScheduleInfo};
+use dueq::metrics::Histogram;
+use dueq::schedules::{Schedule, ScheduleInfo};
+use dueq::{Client, Delivery, Queue, Retry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};

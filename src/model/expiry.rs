@@ -21,7 +21,7 @@ pub enum OnExpire {
     /// The message is dead: it is listed with the reason, and can be requeued.
     #[default]
     Dead,
-    /// The message is removed, and only [`Stats::expired`](crate::Stats::expired) counts it.
+    /// The message is removed, and only [`Stats::expired`](crate::QueueStats::expired) counts it.
     Drop,
 }
 
@@ -84,7 +84,7 @@ impl Message {
         self
     }
 
-    /// How many starts of the queue's [rate](crate::Limits::rate) each attempt uses: 1 to
+    /// How many starts of the queue's [rate](crate::QueueLimits::rate) each attempt uses: 1 to
     /// 1,000,000, and at most the rate's burst; 1 unless set. Without a rate it has no effect.
     /// Checked at the push.
     ///

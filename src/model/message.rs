@@ -63,14 +63,14 @@ pub enum OnConflict {
     /// The waiting message is replaced: payload, due time and options.
     Replace,
     /// As `Replace`; and if a handler has the message, the queue keeps the new one for after it. The
-    /// push returns [`Pushed::Next`](crate::Pushed::Next).
+    /// push returns [`PushOutcome::Next`](crate::outcomes::PushOutcome::Next).
     ///
     /// However that delivery ends, also by a crash, the kept message then waits under the id, with
     /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
     /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
-    /// removes it and returns [`Cancelled::Next`](crate::Cancelled::Next).
+    /// removes it and returns [`Cancelled::Next`](crate::outcomes::CancelOutcome::Next).
     ///
-    /// Needs layout 3: see [`Limits::layout3`](crate::Limits::layout3). A push into another queue
+    /// Needs layout 3: see [`Limits::layout3`](crate::QueueLimits::layout3). A push into another queue
     /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
     /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
     Next,
@@ -125,8 +125,8 @@ impl Message {
     /// The id makes a push safe to repeat. Cancel and reschedule take it.
     ///
     /// A dead message keeps its id: until it is removed, a push of the id returns
-    /// [`Pushed::Exists`](crate::Pushed::Exists) with [`State::Dead`](crate::State::Dead). The
-    /// queue keeps the newest 100,000 dead messages, for 30 days, unless [`Limits`](crate::Limits)
+    /// [`PushOutcome::Exists`](crate::outcomes::PushOutcome::Exists) with [`State::Dead`](crate::MessageState::Dead). The
+    /// queue keeps the newest 100,000 dead messages, for 30 days, unless [`Limits`](crate::QueueLimits)
     /// set other limits. To free the id earlier, call
     /// [`Queue::cancel_dead`](crate::Queue::cancel_dead). To deliver the dead message again, call
     /// [`Queue::requeue`](crate::Queue::requeue).
@@ -202,11 +202,12 @@ impl Message {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, OnConflict, Pushed};
+    /// use dueq::{Message, OnConflict};
+    /// use dueq::outcomes::PushOutcome;
     ///
     /// orders.push("remind").id("cart:7").await?;
     /// let newer = Message::new("remind twice").id("cart:7").on_conflict(OnConflict::Replace);
-    /// assert_eq!(orders.push_message(newer).await?.outcome(), Pushed::Moved);
+    /// assert_eq!(orders.push_message(newer).await?.outcome(), PushOutcome::Moved);
     /// # });
     /// ```
     #[must_use]

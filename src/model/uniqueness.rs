@@ -35,20 +35,21 @@ impl Message {
     /// fractions of a millisecond rounded up. Checked at the push.
     ///
     /// Until then another push of the id stores nothing, whatever became of the message: it returns
-    /// [`Pushed::Exists`](crate::Pushed::Exists) while the message is in the queue, and
-    /// [`Pushed::Remembered`](crate::Pushed::Remembered) afterwards. An ack, a death and an expiry
+    /// [`PushOutcome::Exists`](crate::outcomes::PushOutcome::Exists) while the message is in the queue, and
+    /// [`PushOutcome::Remembered`](crate::outcomes::PushOutcome::Remembered) afterwards. An ack, a death and an expiry
     /// leave the window open; a cancel and a purge end it. The window counts from the push that
-    /// stored the message; later pushes do not extend it. [`Queue::outcome`](crate::Queue::outcome)
+    /// stored the message; later pushes do not extend it. [`Queue::end_of`](crate::Queue::end_of)
     /// tells how the message ended.
     ///
     /// An id that is remembered takes about 100 bytes of Redis's memory. The queue remembers
-    /// [`Limits::max_remembered`](crate::Limits::max_remembered) ids; beyond them a push with a window
+    /// [`Limits::max_remembered`](crate::QueueLimits::max_remembered) ids; beyond them a push with a window
     /// fails with [`ErrorKind::Full`](crate::ErrorKind::Full). A change of the queue's partitions
     /// forgets the windows of ids that move.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, Pushed};
+    /// use dueq::Message;
+    /// use dueq::outcomes::PushOutcome;
     /// use std::time::Duration;
     ///
     /// let hourly = Message::new("report").id("report:7").window(Duration::from_secs(3_600));
@@ -57,7 +58,7 @@ impl Message {
     ///     delivery.ack().await?;
     /// }
     /// let again = orders.push_message(hourly).await?;
-    /// assert!(matches!(again.outcome(), Pushed::Remembered(_until_ms)));
+    /// assert!(matches!(again.outcome(), PushOutcome::Remembered(_until_ms)));
     /// # });
     /// ```
     #[must_use]
@@ -97,14 +98,15 @@ impl Message {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, Pushed};
+    /// use dueq::Message;
+    /// use dueq::outcomes::PushOutcome;
     /// use std::time::Duration;
     ///
     /// let (pause, limit) = (Duration::from_secs(5), Duration::from_secs(60));
     /// let index = |text: &str| Message::new(text).id("doc:7").debounce(pause).max_wait(limit);
     /// orders.push_message(index("first draft")).await?;
     /// let receipt = orders.push_message(index("second draft")).await?;
-    /// assert_eq!(receipt.outcome(), Pushed::Moved);
+    /// assert_eq!(receipt.outcome(), PushOutcome::Moved);
     /// # });
     /// ```
     #[must_use]
@@ -118,7 +120,7 @@ impl Message {
     ///
     /// The first push with a `max_wait` sets the limit. It holds until the message has failed, crashed
     /// or been snoozed, also for pushes without a `max_wait`. [`Queue::reschedule`](crate::Queue::reschedule)
-    /// is not bound by it. [`Stored::due_by_ms`](crate::Stored::due_by_ms) shows it.
+    /// is not bound by it. [`Stored::due_by_ms`](crate::StoredMessage::due_by_ms) shows it.
     ///
     /// ```
     /// use dueq::Message;
@@ -141,11 +143,12 @@ impl Message {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::{Message, OnConflict, Pushed};
+    /// use dueq::{Message, OnConflict};
+    /// use dueq::outcomes::PushOutcome;
     ///
     /// delivery.bury("the index is read-only").await?;
     /// let retry = Message::new("index").id("order:42").on_conflict(OnConflict::Replace).revive();
-    /// assert_eq!(orders.push_message(retry).await?.outcome(), Pushed::Moved);
+    /// assert_eq!(orders.push_message(retry).await?.outcome(), PushOutcome::Moved);
     /// # });
     /// ```
     #[must_use]
@@ -158,7 +161,7 @@ impl Message {
     /// push nor another caller's cancel. `cancelled_ms` is the time from
     /// [`Queue::cancel_to_undo`](crate::Queue::cancel_to_undo), at most 12 s ago.
     ///
-    /// Otherwise the push returns [`Pushed::Finished`](crate::Pushed::Finished), or `Exists` if the
+    /// Otherwise the push returns [`PushOutcome::Finished`](crate::outcomes::PushOutcome::Finished), or `Exists` if the
     /// queue has a message of the id. Attempts of the message count from none. Clients of release
     /// 0.1 that repeat its cancel are not noticed.
     ///

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec};
+use crate::model::codec::{Codec, RawBytes};
 use crate::model::due::Due;
 use crate::model::durability::Durability;
 use crate::model::expiry::OnExpire;
 use crate::model::message::{Message, OnConflict};
 use crate::model::receipt::Receipt;
 use crate::queue::Queue;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// A push that is sent when it is awaited; made by [`Queue::push`].
 ///
@@ -36,7 +36,7 @@ use crate::telemetry::metrics::Count;
 /// # });
 /// ```
 #[must_use = "a push is sent when it is awaited"]
-pub struct Push<'a, C = Bytes> {
+pub struct Push<'a, C = RawBytes> {
     queue: &'a Queue<C>,
     message: Result<Message, Error>,
 }
@@ -102,7 +102,7 @@ impl<'a, C: Codec> Push<'a, C> {
     }
 
     /// The limit of failed attempts, as [`Message::max_attempts`]. By default the queue's limit
-    /// applies: 20 unless [`Limits::max_attempts`](crate::Limits::max_attempts) set another.
+    /// applies: 20 unless [`Limits::max_attempts`](crate::QueueLimits::max_attempts) set another.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -117,14 +117,15 @@ impl<'a, C: Codec> Push<'a, C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{OnConflict, Pushed};
+    /// use dueq::OnConflict;
+    /// use dueq::outcomes::PushOutcome;
     /// use std::time::Duration;
     ///
     /// let remind = || orders.push("remind").id("cart:7").delay(Duration::from_secs(1800));
     /// remind().await?;
     /// // The customer is active again: the reminder moves.
     /// let receipt = remind().on_conflict(OnConflict::Reschedule).await?;
-    /// assert_eq!(receipt.outcome(), Pushed::Moved);
+    /// assert_eq!(receipt.outcome(), PushOutcome::Moved);
     /// # });
     /// ```
     pub fn on_conflict(self, on_conflict: OnConflict) -> Self {
@@ -294,7 +295,7 @@ impl<'a, C: Codec> IntoFuture for Push<'a, C> {
     fn into_future(self) -> Self::IntoFuture {
         let Self { queue, message } = self;
         Box::pin(async move {
-            let refused = |_: &Error| queue.router().meters().add(Count::PushRefused);
+            let refused = |_: &Error| queue.router().meters().add(Counter::PushRefused);
             queue.push_message(message.inspect_err(refused)?).await
         })
     }

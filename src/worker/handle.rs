@@ -15,7 +15,7 @@ use crate::queue::Queue;
 use crate::server::servers::Servers;
 use crate::worker::assemble::{Added, Layers};
 use crate::worker::handler::IntoHandler;
-use crate::worker::health::Health;
+use crate::worker::health::WorkerHealth;
 use crate::worker::settings::{Defaults, QueueSettings};
 
 /// A running [`Worker`](crate::Worker). Cheap to clone: clones are handles of the same worker.
@@ -169,9 +169,9 @@ impl WorkerHandle {
     /// # assert!(status == 200 || status == 503);
     /// # });
     /// ```
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> WorkerHealth {
         let is_running = self.0.result.borrow().is_none() && self.0.result.has_changed().is_ok();
-        Health::new(&self.0.health, is_running)
+        WorkerHealth::new(&self.0.health, is_running)
     }
 
     /// Adds a queue while the worker runs, with the settings and layers of the worker.

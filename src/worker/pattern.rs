@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec, Json};
+use crate::model::codec::{Codec, Json, RawBytes};
 use crate::protocol::pattern::Pattern;
 use crate::server::new_queues::{self, NewQueue};
 use crate::worker::assemble::{Added, AddedPattern};
@@ -29,7 +29,7 @@ use crate::worker::settings::QueueSettings;
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct QueuePattern<C = Bytes> {
+pub struct QueuePattern<C = RawBytes> {
     client: Client,
     pattern: Pattern,
     codec: C,
@@ -54,7 +54,7 @@ impl Client {
     /// # });
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
-        self.pattern_with(pattern, Bytes)
+        self.pattern_with(pattern, RawBytes)
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
@@ -67,7 +67,7 @@ impl Client {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// use dueq::NewQueue;
+    /// use dueq::admin::NewQueue;
     ///
     /// let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
     /// let mails = [client.pattern("mail-*")?];

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::codec::{BoxError, Bytes, Codec};
+use crate::model::codec::{BoxError, Codec, RawBytes};
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::coordinator::settings::Settings;
@@ -48,7 +48,7 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// ```
 #[derive(Clone)]
 #[must_use = "a worker does nothing until `spawn` or `run`"]
-pub struct QueueWorker<C = Bytes> {
+pub struct QueueWorker<C = RawBytes> {
     queue: Queue<C>,
     defaults: Defaults,
     layers: Layers,
@@ -120,7 +120,7 @@ impl<C: Codec> QueueWorker<C> {
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
-    /// [`Limits::max_attempts`](crate::Limits::max_attempts) for a queue. It is 20 by default.
+    /// [`Limits::max_attempts`](crate::QueueLimits::max_attempts) for a queue. It is 20 by default.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -76,7 +76,7 @@ impl Worker {
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
-    /// [`Limits::max_attempts`](crate::Limits::max_attempts) for a queue. It is 20 by default.
+    /// [`Limits::max_attempts`](crate::QueueLimits::max_attempts) for a queue. It is 20 by default.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

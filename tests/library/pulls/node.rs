@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, ErrorKind, Puller, Pullers};
+use dueq::claims::{Puller, Pullers};
+use dueq::{Client, ErrorKind};
 
 use super::{MS, begin, pull_one};
 use crate::support::{HOUR, LIMIT, LONG, Setup, setup, stats_until, until, within};

@@ -78,7 +78,7 @@ async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
         .lease(LONG)
         .retry(Retry::fixed(HOUR))
         .spawn(in_batches(4, LONG / 3, handler));
-    let settled = |stats: &dueq::Stats| stats.leased == 0 && stats.claimed == 4;
+    let settled = |stats: &dueq::QueueStats| stats.leased == 0 && stats.claimed == 4;
     let stats = stats_until(&setup.queue, "settled", settled).await?;
     assert_eq!((stats.acked, stats.dead, stats.retried), (1, 1, 1));
     assert_eq!((stats.repeated, stats.scheduled), (1, 2));

@@ -130,7 +130,7 @@ async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
         fleet.broken()?.push("").await?;
         fleet.broken_delivers(key).await?;
         let health = async || Ok(fleet.worker.health());
-        let _ = until("no error", health, dueq::Health::is_ready).await?;
+        let _ = until("no error", health, dueq::WorkerHealth::is_ready).await?;
     }
     Ok(fleet.worker.shutdown().await?)
 }

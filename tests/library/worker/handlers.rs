@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dueq::{Delivery, Handler, HandlerService, Limits, Message, Retry, Settlement, State};
+use dueq::{
+    Delivery, Handler, HandlerService, Message, MessageState, QueueLimits, Retry, Settlement,
+};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -207,7 +209,10 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
     setup.queue.push("").id("slow").await?;
     stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("slow").await?.context("a message")?;
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     assert!(stored.error.contains("timed out"), "{}", stored.error);
     Ok(worker.shutdown().await?)
 }
@@ -262,7 +267,7 @@ fn of(id: &str, attempts: &[(u32, bool)]) -> Vec<Attempt> {
 async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_attempts(3)).await?;
+    queue.configure(QueueLimits::new().max_attempts(3)).await?;
     let (sender, mut seen) = seen();
     let worker = queue
         .worker()

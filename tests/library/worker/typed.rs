@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, Queue, State, in_batches};
+use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
@@ -27,7 +27,7 @@ async fn push_raw(client: &Client, queue: &str, id: &str, payload: &str) -> Resu
 async fn dead_error<C: Codec>(queue: &Queue<C>, id: &str) -> Result<String> {
     stats_until(queue, "a dead message", |stats| stats.dead == 1).await?;
     let stored = queue.get(id).await?.context("a dead message")?;
-    assert_eq!(stored.state, State::Dead);
+    assert_eq!(stored.state, MessageState::Dead);
     Ok(stored.error)
 }
 
@@ -127,7 +127,7 @@ async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
     let mut handled = seen.take(2).await?;
     handled.sort_unstable();
     assert_eq!(handled, [1, 2]);
-    let settled = |stats: &dueq::Stats| stats.acked == 2 && stats.dead == 2;
+    let settled = |stats: &dueq::QueueStats| stats.acked == 2 && stats.dead == 2;
     let stats = stats_until(&numbers, "settled", settled).await?;
     assert_eq!((stats.retried, stats.claimed), (0, 4));
     for (id, reason) in [("panics", "the codec panicked"), ("fails", "invalid digit")] {

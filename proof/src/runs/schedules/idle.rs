@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use dueq::harness::{Observer, Reply};
-use dueq::{Applied, Client, Delivery, Schedule};
+use dueq::schedules::Schedule;
+use dueq::{Applied, Client, Delivery};
 use dueq_testkit::Server;
 use dueq_testkit::report::{Report, Violations};
 

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, Followed, Message, Settlement};
+use dueq::outcomes::AckPushOutcome;
+use dueq::{Client, Delivery, Message, Settlement};
 use tokio::sync::oneshot;
 
 use super::QUEUE;
@@ -126,15 +127,15 @@ async fn step(delivery: Delivery, uid: Uid) -> Result<Settlement> {
     let followed = delivery.ack_push(child).await;
     println!("answer {uid} {}", word(&followed));
     Ok(match followed {
-        Ok(Followed::Done(_)) => Settlement::Ack,
+        Ok(AckPushOutcome::Done(_)) => Settlement::Ack,
         _ => Settlement::Release,
     })
 }
 
-fn word(followed: &Result<Followed, dueq::Error>) -> &'static str {
+fn word(followed: &Result<AckPushOutcome, dueq::Error>) -> &'static str {
     match followed {
-        Ok(Followed::Done(_)) => "done",
-        Ok(Followed::Gone) => "gone",
+        Ok(AckPushOutcome::Done(_)) => "done",
+        Ok(AckPushOutcome::Gone) => "gone",
         Ok(_) => "lost",
         Err(_) => "error",
     }
