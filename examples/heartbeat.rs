@@ -50,7 +50,10 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
         let _ = report.send((delivery.id().into_owned(), Instant::now()));
         async {}
     };
-    let workers = [a, b].map(move |node| node.worker().spawn(offline.clone()));
+    let workers = [
+        a.worker().spawn(offline.clone())?,
+        b.worker().spawn(offline)?,
+    ];
 
     let (mut lives, mut offline) = (Vec::new(), Vec::new());
     for _ in 0..3 {

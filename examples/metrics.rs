@@ -58,7 +58,7 @@ async fn main() -> Result<()> {
         }
     };
     let retry = Retry::fixed(Duration::from_millis(50));
-    let worker = queue.worker().retry(retry).spawn(handler);
+    let worker = queue.worker().retry(retry).spawn(handler)?;
     let mut labels = Labels::new(options.schedules);
     if let Some(address) = options.listen {
         let listener = TcpListener::bind(address).await?;

@@ -90,7 +90,7 @@ async fn story(reports: &Queue, args: &Args) -> anyhow::Result<()> {
         let _ = made.send(day);
         async {}
     };
-    let worker = reports.worker().spawn(make);
+    let worker = reports.worker().spawn(make)?;
     let now = SystemTime::now();
     let filled = reports
         .schedule("nightly")

@@ -71,7 +71,7 @@ async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
         }
     };
     // A real shop's worker runs all the time. This one stops after the last event.
-    let worker = orders.worker().spawn(cancel_order);
+    let worker = orders.worker().spawn(cancel_order)?;
     for _ in ["bob", "cid", "dee"] {
         let (buyer, after) = begun.recv().await.context("the worker is gone")?;
         ensure!(

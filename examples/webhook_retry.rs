@@ -106,7 +106,7 @@ async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<V
         // Ok acks, Err retries after the worker's delay; the queue counts the attempts.
         async { answer }
     };
-    let worker = hooks.worker().retry(retry).spawn(post);
+    let worker = hooks.worker().retry(retry).spawn(post)?;
     let mut ended = Vec::new();
     while ended.len() < number {
         ended.push(ends.recv().await.context("the worker is gone")?);

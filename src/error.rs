@@ -326,8 +326,8 @@ impl Error {
         self.0.id.as_deref()
     }
 
-    /// Of an [`apply`](crate::schedules::ScheduleSet::apply) that was refused because of single schedules: the
-    /// name of each, and the reason. Empty for any other error.
+    /// Of an [`apply`](crate::schedules::ScheduleSet::apply) that was refused because of single
+    /// schedules: the name of each, and the reason. Empty for any other error.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -1,7 +1,7 @@
 //! What a call did, as a value: the ordinary results, which are no errors.
 //!
 //! Each enum is named after its call: [`Queue::cancel`](crate::Queue::cancel) returns a
-//! [`CancelOutcome`]. All may get further variants in later releases, so a `match` needs an arm `_`.
+//! [`CancelOutcome`]. A `match` needs an arm `_`: later releases may add variants.
 //!
 //! | call | outcome |
 //! |---|---|

@@ -228,8 +228,8 @@ impl Delivery {
         self.0.cost
     }
 
-    /// The fire of a [schedule](crate::schedules::Schedule) that this message was made for; `None` for any
-    /// other message.
+    /// The fire of a [schedule](crate::schedules::Schedule) that this message was made for; `None`
+    /// for any other message.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

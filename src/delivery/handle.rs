@@ -199,7 +199,7 @@ impl Delivery {
     ///     async {}
     /// };
     /// orders.push("rate it").await?;
-    /// let worker = orders.worker().spawn(give);
+    /// let worker = orders.worker().spawn(give)?;
     /// let handle = given.recv().await.ok_or("the worker has ended")?;
     /// worker.shutdown().await?;
     /// assert_eq!(orders.stats().await?.leased, 1);

@@ -130,8 +130,9 @@ impl Delivery {
     /// message of the queue starts meanwhile. Afterwards at most 1,000 ready ones start before it.
     ///
     /// Handlers that already run go on. If many of them throttle, the latest end counts. Less than
-    /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::QueueLimits::max_throttle), 15 minutes unless
-    /// set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue earlier.
+    /// 1 ms counts as 1 ms; [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle), 15
+    /// minutes unless set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue
+    /// earlier.
     ///
     /// In a queue with several partitions, the settlement closes the delivery's own partition. Then
     /// one call for each of the others closes these.

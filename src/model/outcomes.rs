@@ -239,11 +239,11 @@ pub enum AckPushOutcome {
     /// The message is acked, and these are the receipts of the messages that follow it, in their
     /// order.
     Done(Vec<Receipt>),
-    /// As [`SettleOutcome::Gone`] of an ack: perhaps an earlier try of this call acted, and stored the
-    /// messages.
+    /// As [`SettleOutcome::Gone`] of an ack: perhaps an earlier try of this call acted, and stored
+    /// the messages.
     Gone,
-    /// As [`SettleOutcome::Lost`]; the message exists, and another consumer has it or will have it. An
-    /// earlier try of this call may have acted, if the id was pushed again since.
+    /// As [`SettleOutcome::Lost`]; the message exists, and another consumer has it or will have it.
+    /// An earlier try of this call may have acted, if the id was pushed again since.
     Lost,
 }
 
@@ -292,11 +292,12 @@ pub enum SnoozeOutcome {
 pub enum ThrottleOutcome {
     /// The message waits again, and its partition is closed until this Unix millisecond: later than
     /// asked for if it was closed for longer, earlier if
-    /// [`Limits::max_throttle`](crate::QueueLimits::max_throttle) allows less.
+    /// [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle) allows less.
     Until(u64),
     /// As [`SettleOutcome::Gone`] of release.
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has closed the queue.
+    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has closed the
+    /// queue.
     Lost,
 }
 

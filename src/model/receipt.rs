@@ -80,9 +80,10 @@ impl Receipt {
     }
 
     /// When the message is due, in Unix milliseconds, exactly as Redis stored it. After
-    /// [`PushOutcome::Moved`] and [`PushOutcome::Next`] the latest time: a [`max_wait`](crate::Message::max_wait)
-    /// may have made it earlier. `None` after [`PushOutcome::Exists`], [`PushOutcome::Remembered`] and
-    /// [`PushOutcome::Finished`]: the push did not set it.
+    /// [`PushOutcome::Moved`] and [`PushOutcome::Next`] the latest time: a
+    /// [`max_wait`](crate::Message::max_wait) may have made it earlier. `None` after
+    /// [`PushOutcome::Exists`], [`PushOutcome::Remembered`] and [`PushOutcome::Finished`]: the push
+    /// did not set it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -12,7 +12,7 @@ use crate::model::rate::Rate;
 #[non_exhaustive]
 pub struct QueueStats {
     /// Messages that wait for their time, also between two attempts, and due messages that are not
-    /// ready: see [`State::Scheduled`](crate::MessageState::Scheduled).
+    /// ready: see [`MessageState::Scheduled`](crate::MessageState::Scheduled).
     pub scheduled: u64,
     /// How many of the `scheduled` messages are due.
     pub due: u64,
@@ -31,8 +31,8 @@ pub struct QueueStats {
     pub overdue_ms: u64,
     /// Whether the queue is paused; of several partitions, whether one of them is.
     pub paused: bool,
-    /// How many partitions are paused. Fewer than [`partitions`](QueueStats::partitions): a pause or its end
-    /// has not reached all of them.
+    /// How many partitions are paused. Fewer than [`partitions`](QueueStats::partitions): a pause
+    /// or its end has not reached all of them.
     pub paused_partitions: u64,
     /// The partitions that these numbers are of.
     pub partitions: u64,

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 use crate::model::outcomes::MessageState;
 
 /// A message as the queue stores it.
@@ -48,8 +48,8 @@ pub struct StoredMessage {
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
-    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](StoredMessage::json). Only its first bytes
-    /// if [`Queue::get_up_to`](crate::Queue::get_up_to) asked for fewer than there are.
+    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](StoredMessage::json). Only its
+    /// first bytes if [`Queue::get_up_to`](crate::Queue::get_up_to) asked for fewer than there are.
     pub payload: Vec<u8>,
     /// How many bytes the whole payload has.
     pub payload_bytes: u64,
@@ -104,8 +104,9 @@ pub struct LeaseInfo {
     /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
     pub name: String,
     /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
-    /// see [`NodeInfo::id`](crate::inspect::NodeInfo::id). `None` if the [`LeaseToken`](crate::claims::LeaseToken)
-    /// of the claim does not tell it: a claim by a pull, over HTTP, or by another client.
+    /// see [`NodeInfo::id`](crate::inspect::NodeInfo::id). `None` if the
+    /// [`LeaseToken`](crate::claims::LeaseToken) of the claim does not tell it: a claim by a pull,
+    /// over HTTP, or by another client.
     pub node: Option<String>,
 }
 

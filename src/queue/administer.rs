@@ -40,8 +40,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The ids of live workers that may be of a release before 0.2. They stop when the queue gets a
-    /// newer layout: see [`ScheduleSet::apply`](crate::schedules::ScheduleSet::apply). Empty if there is no such
-    /// queue.
+    /// newer layout: see [`ScheduleSet::apply`](crate::schedules::ScheduleSet::apply). Empty if
+    /// there is no such queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -103,8 +103,8 @@ impl<C: Codec> Queue<C> {
 
     /// As [`purge`](Queue::purge), of the messages whose time is at or before this one, in Unix
     /// milliseconds of the server. For scheduled and ready messages that is the due time, so that
-    /// `purge_before(MessageState::Ready, ms)` removes what could be claimed since then; for dead ones,
-    /// when they died.
+    /// `purge_before(MessageState::Ready, ms)` removes what could be claimed since then; for dead
+    /// ones, when they died.
     ///
     /// Each 1,000 ready messages cost one scan of their list, which has at most 1,000.
     ///

@@ -195,7 +195,8 @@ impl<C: Codec> Queue<C> {
     /// Revives a dead message: it is due now. Not repeated when the reply is lost.
     ///
     /// The message keeps its id, its payload, its trace and its own limit of attempts. Its failures
-    /// and crashes count from zero again, and [`Stored::error`](crate::StoredMessage::error) becomes empty.
+    /// and crashes count from zero again, and [`StoredMessage::error`](crate::StoredMessage::error)
+    /// becomes empty.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
@@ -215,15 +216,17 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one whose
-    /// handler hangs. It counts as a crash; after the limit of crashes the message is dead, otherwise
-    /// it waits as [`RetryOutcome::Scheduled`] says. The worker that has it learns of it at its next
-    /// extension, and what it settles later is [`Settled::Lost`](crate::outcomes::SettleOutcome::Lost). The caller
-    /// needs the rights of an operator.
+    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one
+    /// whose handler hangs. It counts as a crash; after the limit of crashes the message is dead,
+    /// otherwise it waits as [`RetryOutcome::Scheduled`] says. The worker that has it learns of it
+    /// at its next extension, and what it settles later is
+    /// [`SettleOutcome::Lost`](crate::outcomes::SettleOutcome::Lost). The caller needs the rights
+    /// of an operator.
     ///
-    /// `lease` is the [name of the lease](crate::inspect::LeaseInfo::name) that is meant, so that no repetition
-    /// ends the next one. [`RetryOutcome::Lost`]: the message has no such lease, or no more; an earlier try
-    /// of this call may have ended it. [`RetryOutcome::Gone`]: there is no such message, or no more.
+    /// `lease` is the [name of the lease](crate::inspect::LeaseInfo::name) that is meant, so that
+    /// no repetition ends the next one. [`RetryOutcome::Lost`]: the message has no such lease, or
+    /// no more; an earlier try of this call may have ended it. [`RetryOutcome::Gone`]: there is no
+    /// such message, or no more.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

@@ -106,9 +106,10 @@ impl<C: Codec> Queue<C> {
     /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for this
     /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
-    /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows is
-    /// [`KeepReason`](crate::outcomes::KeepReason). So is a queue that no worker has reported on: the
-    /// [history](Queue::history) says when it was used. The user needs the rights of an operator.
+    /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows
+    /// is [`KeepReason`](crate::outcomes::KeepReason). So is a queue that no worker has reported
+    /// on: the [history](Queue::history) says when it was used. The user needs the rights of an
+    /// operator.
     ///
     /// # Errors
     /// The errors of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of

@@ -32,8 +32,8 @@ impl<C: Codec> Queue<C> {
     /// Only reads; cancel safe. One call of O(log n).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any other
-    /// if Redis was away for 10 s.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any
+    /// other if Redis was away for 10 s.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -59,16 +59,17 @@ impl<C: Codec> Queue<C> {
 
     /// Waits until the message of this id has ended or is dead, for `timeout` at most.
     ///
-    /// It reads the message at once, and then after pauses that grow from 0.1 s to 1 s: so it returns
-    /// 1 s after the end at the latest. After an ack without a
-    /// [`window`](crate::Message::window) it returns [`WaitOutcome::Absent`]. A message that comes back under the id within
-    /// a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next), continues the wait.
+    /// It reads the message at once, and then after pauses that grow from 0.1 s to 1 s: so it
+    /// returns 1 s after the end at the latest. After an ack without a
+    /// [`window`](crate::Message::window) it returns [`WaitOutcome::Absent`]. A message that comes
+    /// back under the id within a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next),
+    /// continues the wait.
     ///
     /// The call makes at least one read, even if the timeout is 0. Reads repeat for up to 10 s
     /// while Redis is away, and the wait goes on after them until its timeout.
     ///
-    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a message
-    /// that the handler pushes to a queue of yours is cheaper.
+    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a
+    /// message that the handler pushes to a queue of yours is cheaper.
     ///
     /// # Errors
     /// As [`end_of`](Queue::end_of). An error that is

@@ -35,8 +35,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// As [`get`](Queue::get), with at most `payload_bytes` of the payload: for programs that show
-    /// messages, whose payloads may have 16 MiB. [`StoredMessage::payload_bytes`] is the length of the whole
-    /// payload. 0 returns none of it.
+    /// messages, whose payloads may have 16 MiB. [`StoredMessage::payload_bytes`] is the length of
+    /// the whole payload. 0 returns none of it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -56,8 +56,9 @@ impl<C: Codec> Queue<C> {
     }
 
     /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
-    /// a cursor it is the first page; [`MessageCursor::at_ms`] makes one of a time. A message that enters or leaves the state between two pages
-    /// may be missing or appear twice. The messages of several partitions are merged by their times.
+    /// a cursor it is the first page; [`MessageCursor::at_ms`] makes one of a time. A message that
+    /// enters or leaves the state between two pages may be missing or appear twice. The messages of
+    /// several partitions are merged by their times.
     ///
     /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
     ///

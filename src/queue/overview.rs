@@ -65,7 +65,7 @@ impl<C: Codec> Queue<C> {
 
     /// The live nodes of the queue, sorted by their ids: those that reported within 3 s, or
     /// announced a silence. A node is the machinery of one worker. At most 1,000 of each partition:
-    /// [`Stats::nodes`](crate::QueueStats::nodes) says how many there are.
+    /// [`QueueStats::nodes`](crate::QueueStats::nodes) says how many there are.
     ///
     /// It changes nothing, so it can be repeated and dropped. The rights are those of a consumer.
     ///

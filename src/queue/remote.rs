@@ -306,16 +306,17 @@ impl<C: Codec> Queue<C> {
     ///
     /// The two steps are not atomic, since the queues may be on different servers: for messages of
     /// the same queue [`Delivery::ack_push`] is. But forwarding takes effect once. If the process
-    /// dies between the steps, or the lease is lost, a later execution pushes the same id again, and
-    /// this queue remembers it: for 24 h, unless the message has a
-    /// [`window`](Message::window) of its own. Then the push stores nothing, and the receipt says
-    /// [`Exists`](crate::outcomes::PushOutcome::Exists) or [`Remembered`](crate::outcomes::PushOutcome::Remembered).
+    /// dies between the steps, or the lease is lost, a later execution pushes the same id again,
+    /// and this queue remembers it: for 24 h, unless the message has a [`window`](Message::window)
+    /// of its own. Then the push stores nothing, and the receipt says
+    /// [`Exists`](crate::outcomes::PushOutcome::Exists) or
+    /// [`Remembered`](crate::outcomes::PushOutcome::Remembered).
     ///
     /// A message without an id gets that of the delivery after the name of its queue, such as
     /// `orders/order:42`. So set an id if a handler forwards two messages, or if the delivery's id
     /// comes again within the window, as after [`Delivery::again`]: otherwise the second
     /// message is not stored. The window counts towards this queue's
-    /// [`Limits::max_remembered`](crate::QueueLimits::max_remembered).
+    /// [`QueueLimits::max_remembered`](crate::QueueLimits::max_remembered).
     ///
     /// A dropped future may have pushed the message without the ack: then the delivery is executed
     /// again.

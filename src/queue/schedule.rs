@@ -64,9 +64,9 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick now. It obeys the schedule's [`Overlap`](crate::schedules::OverlapPolicy), and moves no fire. Not
-    /// repeated when the reply is lost. The caller needs the rights of an operator, as for the
-    /// following calls.
+    /// Makes a tick now. It obeys the schedule's
+    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy), and moves no fire. Not repeated when the
+    /// reply is lost. The caller needs the rights of an operator, as for the following calls.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -98,9 +98,10 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100 a
-    /// call, the oldest first. Ticks whose message is there already are not made again. It ignores
-    /// [`Overlap`](crate::schedules::OverlapPolicy) and the limit. If it fails halfway, the same call does the rest.
+    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100
+    /// a call, the oldest first. Ticks whose message is there already are not made again. It
+    /// ignores [`OverlapPolicy`](crate::schedules::OverlapPolicy) and the limit. If it fails
+    /// halfway, the same call does the rest.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such schedule, or if

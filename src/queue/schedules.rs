@@ -94,7 +94,8 @@ impl<C: Codec> Queue<C> {
     /// once an hour if no such worker runs: `dueq schedule keep`. The caller needs the rights of a
     /// consumer. Cheap if nothing is to be done.
     ///
-    /// A schedule whose list was dry fires again, by its policy of [missed](crate::schedules::MissedPolicy) fires.
+    /// A schedule whose list was dry fires again, by its policy of
+    /// [missed](crate::schedules::MissedPolicy) fires.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

@@ -49,7 +49,7 @@ impl Client {
     /// }
     ///
     /// let mails = client.pattern("mail-*")?;
-    /// let worker = client.worker().pattern(&mails, send).spawn();
+    /// let worker = client.worker().pattern(&mails, send).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -101,7 +101,7 @@ impl Client {
     /// }
     ///
     /// let orders = client.pattern_of::<u64>("orders-*")?;
-    /// let worker = client.worker().pattern(&orders, rate).spawn();
+    /// let worker = client.worker().pattern(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -154,7 +154,7 @@ impl Worker {
     ///     .pattern(&mails, |delivery: dueq::Delivery| async move {
     ///         println!("{} of {}", delivery.id(), delivery.queue());
     ///     })
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -178,7 +178,7 @@ impl Worker {
     /// let worker = client
     ///     .worker()
     ///     .pattern_with(&mails, Share::weight(1).max(4), mail)
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```

@@ -94,12 +94,7 @@ impl Pullers {
             health: Arc::default(),
             abort: CancellationToken::new(),
         };
-        let worker = handle::spawn(
-            Ok(settings),
-            defaults,
-            Layers::default(),
-            Arc::clone(servers),
-        );
+        let worker = handle::spawn(settings, defaults, Layers::default(), Arc::clone(servers));
         Self(Arc::new(Node {
             _stop: worker.stop_on_drop(),
             worker,

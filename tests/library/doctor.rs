@@ -209,7 +209,7 @@ async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
             let _ = sender.send(delivery.id().into_owned());
             std::future::ready(())
         })
-        .spawn();
+        .spawn()?;
     let is_parked = |health: &dueq::WorkerHealth| {
         let queue = health.queue("orders");
         queue.is_some_and(dueq::QueueHealth::is_parked)

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::model::due::MAX_DELAY_MS;
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 use crate::model::schedule::builder::unix_ms;
 use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 
@@ -16,8 +16,8 @@ const GAPS: usize = 512;
 const TEN_YEARS_MS: u64 = 10 * 366 * 86_400_000;
 
 impl Schedule {
-    /// Refuses what [`apply`](crate::schedules::ScheduleSet::apply) would refuse without asking the server. `now`
-    /// is the time after which the fires are looked at.
+    /// Refuses what [`apply`](crate::schedules::ScheduleSet::apply) would refuse without asking the
+    /// server. `now` is the time after which the fires are looked at.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput), which names the option and its range.

@@ -33,7 +33,8 @@ pub struct ScheduleInfo {
     pub made: u64,
     /// Fires that were dropped because they were [missed](crate::schedules::MissedPolicy).
     pub missed: u64,
-    /// Fires that made no tick because an earlier one was there: see [`Overlap`](crate::schedules::OverlapPolicy).
+    /// Fires that made no tick because an earlier one was there: see
+    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy).
     pub overlapped: u64,
     /// Fires while the schedule was paused.
     pub paused: u64,
@@ -148,9 +149,10 @@ impl ScheduleInfo {
         option_words(&self.schedule)
     }
 
-    /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them computed
-    /// ones. None if the schedule is paused or has ended. If workers are behind, or a list was dry,
-    /// fires that are over come first: of them the policy of [missed](crate::schedules::MissedPolicy) fires chooses.
+    /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them
+    /// computed ones. None if the schedule is paused or has ended. If workers are behind, or a list
+    /// was dry, fires that are over come first: of them the policy of
+    /// [missed](crate::schedules::MissedPolicy) fires chooses.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if fires of a cron must be computed, and the

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::model::due::ceil_ms;
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 use crate::model::schedule::Schedule;
 
 impl Schedule {
@@ -74,8 +74,8 @@ impl Schedule {
         self
     }
 
-    /// What becomes of a fire while an earlier tick waits or is with a handler; [`OverlapPolicy::Allow`]
-    /// unless set.
+    /// What becomes of a fire while an earlier tick waits or is with a handler;
+    /// [`OverlapPolicy::Allow`] unless set.
     ///
     /// ```
     /// use dueq::schedules::{OverlapPolicy, Schedule};
@@ -141,7 +141,8 @@ impl Schedule {
 /// What happens to fires that no worker took at once: Redis or all workers were away, the queue was
 /// paused, or older messages waited before them.
 ///
-/// [`ScheduleInfo::missed`](crate::schedules::ScheduleInfo::missed) counts the fires that are dropped.
+/// [`ScheduleInfo::missed`](crate::schedules::ScheduleInfo::missed) counts the fires that are
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum MissedPolicy {
@@ -167,8 +168,8 @@ pub enum OverlapPolicy {
     /// The fire makes a tick: several ticks of the schedule may run at the same time.
     #[default]
     Allow,
-    /// The fire makes no tick. [`ScheduleInfo::overlapped`](crate::schedules::ScheduleInfo::overlapped) counts
-    /// it.
+    /// The fire makes no tick.
+    /// [`ScheduleInfo::overlapped`](crate::schedules::ScheduleInfo::overlapped) counts it.
     Skip,
     /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has
     /// goes on.

@@ -1,9 +1,9 @@
 //! The replies to get, peek, stats, dues, nodes and history.
 
 use crate::error::Error;
-use crate::model::expiry::Expires;
 use crate::model::history::times::TimeHistogram;
 use crate::model::history::{Counted, Record};
+use crate::model::message::Expires;
 use crate::model::outcomes::{EndKind, MessageEnd, MessageState};
 use crate::model::rate::Rate;
 use crate::model::stats::{DueCounts, NodeInfo, QueueStats};

@@ -3,8 +3,8 @@
 /// Defines the variants with their names and help texts.
 macro_rules! counts {
     ($($(#[doc = $help:literal])+ $variant:ident $name:literal,)+) => {
-        /// A count of [`Metrics`](crate::metrics::Metrics). Releases may add variants: an exporter should
-        /// use [`Metrics::counts`](crate::metrics::Metrics::counts) instead of its own list.
+        /// A count of [`Metrics`](crate::metrics::Metrics). Releases may add variants: an exporter
+        /// should use [`Metrics::counts`](crate::metrics::Metrics::counts) instead of its own list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Counter {

@@ -154,7 +154,7 @@ async fn a_worker_gives_an_emptied_home_its_map_back() -> Result<()> {
         } else {
             worker.queue(&client.queue("orders")?, handler)
         };
-        let worker = worker.spawn();
+        let worker = worker.spawn()?;
         let mut handled = seen.take(of.intact.len()).await?;
         handled.sort();
         assert_eq!(handled, of.intact);

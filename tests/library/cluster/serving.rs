@@ -31,7 +31,7 @@ async fn one_worker_serves_queues_on_every_master() -> Result<()> {
         worker = worker.queue(&client.queue(&name)?, handler.clone());
     }
     assert_eq!(masters, BTreeSet::from([0, 1, 2]));
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     for name in names() {
         push_all(&client.queue(&name)?, messages(20)).await?;
     }
@@ -65,7 +65,7 @@ async fn a_pattern_finds_queues_on_every_master() -> Result<()> {
         async {}
     };
     let worker = client.worker().pattern(&client.pattern("mail-*")?, handler);
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     let found: BTreeSet<_> = handled.take(12).await?.into_iter().collect();
     assert_eq!(found, names().into_iter().collect());
     // Notices and wake-ups reach the node from each master, too.
@@ -171,7 +171,7 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
         async {}
     };
     let consumed = clients[1].queue("orders")?;
-    let worker = clients[1].worker().queue(&consumed, handler).spawn();
+    let worker = clients[1].worker().queue(&consumed, handler).spawn()?;
     let produced = clients[0].queue("orders")?;
     produced.push("").id("b").await?;
     assert_eq!(handled.next().await?, "b");

@@ -49,7 +49,7 @@ async fn unused(setup: &Setup) -> Result<u64> {
 async fn a_queue_that_a_worker_emptied_is_unused_from_then_on() -> Result<()> {
     let setup = &setup().await?;
     let queue = &setup.queue;
-    let worker = queue.worker().spawn(async |_: dueq::Delivery| {});
+    let worker = queue.worker().spawn(async |_: dueq::Delivery| {})?;
     queue.push("").await?;
     let history = async || {
         let text: Option<String> = setup.command(&["HGET", META, "history"]).await?;

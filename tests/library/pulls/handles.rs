@@ -206,7 +206,7 @@ async fn a_worker_does_not_settle_what_its_handler_detached() -> Result<()> {
         .spawn(move |delivery: Delivery| {
             let _ = sender.send(delivery.into_handle());
             async { Err::<(), _>("ignored") }
-        });
+        })?;
     setup.queue.push("").id("id").await?;
     let handle = handles.next().await?;
     worker.shutdown().await?;

@@ -137,7 +137,7 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
         .parking(Duration::from_secs(60))
         .queue(queue, handler.clone())
         .pattern(&client.pattern("mail-*")?, handler)
-        .spawn();
+        .spawn()?;
     for _ in 0..6 {
         seen.next().await?;
     }
@@ -174,7 +174,7 @@ async fn stats_say_how_long_a_parked_worker_is_silent() -> Result<()> {
         .pattern(&client.pattern("mail-*")?, |_: Delivery| {
             std::future::ready(())
         })
-        .spawn();
+        .spawn()?;
     let stats = until(
         "parked",
         async || Ok(mail.stats().await?),

@@ -215,7 +215,7 @@ impl Nodes {
                 _ => worker.queue_with(&queue, share, move |_: Delivery| handle()),
             };
         }
-        self.workers.push(worker.spawn());
+        self.workers.push(worker.spawn()?);
         Ok(())
     }
 

@@ -316,7 +316,7 @@ async fn batch_handlers_snooze_and_throttle_single_deliveries() -> Result<()> {
     };
     let worker = queue
         .worker()
-        .spawn(in_batches(10, Duration::from_millis(5), handler));
+        .spawn(in_batches(10, Duration::from_millis(5), handler))?;
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 3).await?;
     assert_eq!((stats.snoozed, stats.throttled >= 1), (1, true));
     Ok(worker.shutdown().await?)

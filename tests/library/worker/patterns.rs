@@ -31,7 +31,7 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
             let _ = sender.send(text);
             std::future::ready(())
         })
-        .spawn();
+        .spawn()?;
     let parked = |health: &dueq::WorkerHealth| {
         ["mail-a", "mail-b"].into_iter().all(|name| {
             health
@@ -89,7 +89,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
         .pattern(&client.pattern("mail-*")?, named("mails", &sender))
         .pattern(&client.pattern("*")?, named("all", &sender))
         .queue(&client.queue("mail-a")?, named("one", &sender))
-        .spawn();
+        .spawn()?;
     let mut handled = seen.take(3).await?;
     handled.sort();
     assert_eq!(handled, ["all: other", "mails: mail-b", "one: mail-a"]);
@@ -117,7 +117,7 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
     let (sender, mut seen) = seen();
     let mails = client.pattern("mail-*")?;
     let worker = client.worker().pattern(&mails, named("mails", &sender));
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     assert_eq!(seen.next().await?, "mails: mail-a");
     let error = async || {
         let health = worker.health();
@@ -140,7 +140,7 @@ async fn a_pattern_takes_no_reserve() -> Result<()> {
     let worker = client
         .worker()
         .pattern_with(&mails, Share::weight(1).reserve(2), ack)
-        .spawn();
+        .spawn()?;
     let error = worker.wait().await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("mail-*"), "{error}");
@@ -160,7 +160,7 @@ async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
             .worker()
             .parking(parking)
             .pattern(&mails, ack)
-            .spawn();
+            .spawn()?;
         let error = worker.wait().await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{parking:?}");
         assert!(error.to_string().contains("1s to 60s"), "{error}");
@@ -181,7 +181,7 @@ fn served(client: &Client) -> Result<(dueq::WorkerHandle, Seen<String>)> {
         async {}
     };
     let mails = client.pattern("mail-*")?;
-    Ok((client.worker().pattern(&mails, handler).spawn(), served))
+    Ok((client.worker().pattern(&mails, handler).spawn()?, served))
 }
 
 /// Waits until the worker has scanned all keys once.

@@ -173,7 +173,7 @@ async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
 /// Returns the seconds.
 async fn trim(queue: &Queue) -> Result<f64> {
     let begin = Instant::now();
-    let worker = queue.worker().spawn(|_: Delivery| async {});
+    let worker = queue.worker().spawn(|_: Delivery| async {})?;
     while begin.elapsed() < TRIMMING {
         let stats = queue.stats().await?;
         if stats.dead <= stats.keep_dead {

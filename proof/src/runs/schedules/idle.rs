@@ -68,7 +68,12 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     for _ in 0..NODES {
         let client = Client::connect(&server.url()).await?;
         for queue in [WITH, WITHOUT] {
-            workers.push(client.queue(queue)?.worker().spawn(|_: Delivery| async {}));
+            workers.push(
+                client
+                    .queue(queue)?
+                    .worker()
+                    .spawn(|_: Delivery| async {})?,
+            );
         }
     }
     tokio::time::sleep(SETTLING).await;

@@ -67,7 +67,7 @@ pub async fn run(arguments: &Arguments, role: Role) -> Result<()> {
                 Role::Chains => step(delivery, uid).await,
             }
         }
-    });
+    })?;
     let (ended, end) = oneshot::channel();
     std::thread::spawn(move || {
         let _ = ended.send(obey(&commands));

@@ -117,7 +117,7 @@ async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("kept").delay(HOUR).await?;
-    let worker = queue.worker().spawn(async |_: Delivery| {});
+    let worker = queue.worker().spawn(async |_: Delivery| {})?;
     let begun = async {
         // Before this field is there, nothing is recorded.
         let words = ["HEXISTS", "dueq:{orders}:meta", "history"];

@@ -92,7 +92,7 @@ async fn worker(url: &str, notes: &Notes) -> Result<WorkerHandle> {
     let notes = notes.clone();
     let handler = move |delivery: Delivery| handle(notes.clone(), delivery);
     let worker = queue.worker().concurrency(10);
-    Ok(worker.retry(Retry::fixed(Duration::ZERO)).spawn(handler))
+    Ok(worker.retry(Retry::fixed(Duration::ZERO)).spawn(handler)?)
 }
 
 /// Waits for the first report of a worker: nothing before it counts.

@@ -54,7 +54,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let of_handler = Arc::clone(&seen);
     let worker = queue
         .worker()
-        .spawn(move |delivery: Delivery| std::future::ready(record(&delivery, &of_handler)));
+        .spawn(move |delivery: Delivery| std::future::ready(record(&delivery, &of_handler)))?;
     let wanted = arguments.rounds * u64::from(IDS);
     let pushes = with_progress(pushed(arguments.rounds, &server.url(), &seen), || {
         format!("debounce: fired {} of {wanted} times", seen.total())

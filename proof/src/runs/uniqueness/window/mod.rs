@@ -50,7 +50,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let worker = queue
         .worker()
         .concurrency(HANDLERS)
-        .spawn(move |delivery: Delivery| handle(delivery, Arc::clone(&record)));
+        .spawn(move |delivery: Delivery| handle(delivery, Arc::clone(&record)))?;
     let progress = Arc::new(Progress::default());
     let begun = Arc::clone(&progress);
     let (pushes, cuts) = with_progress(produced(arguments, &server, &progress), || {

@@ -75,7 +75,7 @@ async fn history_has_a_point_or_null_for_each_slot() -> Result<()> {
 
     let worker = queue
         .worker()
-        .spawn(|_: Delivery| tokio::time::sleep(Duration::from_millis(3)));
+        .spawn(|_: Delivery| tokio::time::sleep(Duration::from_millis(3)))?;
     begun(&instance).await?;
     for number in 0..20 {
         queue.push("x").id(format!("now-{number}")).await?;

@@ -65,7 +65,7 @@ async fn workers(url: &str, notes: &Notes) -> Result<Vec<WorkerHandle>> {
             .worker()
             .concurrency(10)
             .retry(Retry::fixed(Duration::ZERO));
-        workers.push(worker.spawn(handler));
+        workers.push(worker.spawn(handler)?);
     }
     Ok(workers)
 }
