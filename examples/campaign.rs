@@ -97,7 +97,7 @@ async fn story(campaign: &Queue, due: Due, recipients: u32) -> anyhow::Result<()
         let _ = sent.send((customer, delivery.due_ms(), delivery.lateness()));
         async {}
     };
-    let worker = campaign.worker().spawn(send);
+    let worker = campaign.worker().spawn(send)?;
     let mut reached = HashMap::new();
     while reached.len() < recipients as usize {
         let (customer, due_ms, late) = outbox.recv().await.context("the worker is gone")?;

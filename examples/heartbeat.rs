@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Client, Delivery, OnConflict, Pushed, Queue};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Delivery, OnConflict, Queue};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -49,7 +50,10 @@ async fn story([a, b]: &[Queue; 2], speed: u32) -> anyhow::Result<()> {
         let _ = report.send((delivery.id().into_owned(), Instant::now()));
         async {}
     };
-    let workers = [a, b].map(move |node| node.worker().spawn(offline.clone()));
+    let workers = [
+        a.worker().spawn(offline.clone())?,
+        b.worker().spawn(offline)?,
+    ];
 
     let (mut lives, mut offline) = (Vec::new(), Vec::new());
     for _ in 0..3 {
@@ -110,16 +114,16 @@ async fn beat(
     let now = Instant::now();
     let offline = node.push("").id(device).delay(SILENCE / speed);
     match offline.on_conflict(OnConflict::Reschedule).await?.outcome() {
-        Pushed::Created => {
+        PushOutcome::Created => {
             println!("{device} is online");
             lives.push((device, now));
         }
-        Pushed::Moved => {
+        PushOutcome::Moved => {
             let life = lives.iter_mut().rfind(|life| life.0 == device);
             life.context("it was online")?.1 = now;
         }
         // A worker is reporting the device now; its next heartbeat brings it back.
-        Pushed::Exists(_) => {}
+        PushOutcome::Exists(_) => {}
         other => bail!("a heartbeat of {device} was ignored: {other:?}"),
     }
     Ok(())

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Parser;
-use dueq::{Client, Delivery, Histogram, Queue, Retry, Schedule, ScheduleInfo};
+use dueq::metrics::Histogram;
+use dueq::schedules::{Schedule, ScheduleInfo};
+use dueq::{Client, Delivery, Queue, Retry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, mpsc};
@@ -56,7 +58,7 @@ async fn main() -> Result<()> {
         }
     };
     let retry = Retry::fixed(Duration::from_millis(50));
-    let worker = queue.worker().retry(retry).spawn(handler);
+    let worker = queue.worker().retry(retry).spawn(handler)?;
     let mut labels = Labels::new(options.schedules);
     if let Some(address) = options.listen {
         let listener = TcpListener::bind(address).await?;

@@ -13,7 +13,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Parser;
-use dueq::{Client, Delivery, Missed, Overlap, Queue, Schedule};
+use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule};
+use dueq::{Client, Delivery, Queue};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
@@ -55,9 +56,9 @@ fn nightly(zone: &str) -> Result<Schedule, dueq::Error> {
         .name("nightly")
         .zone(zone)
         .payload("sales")
-        .missed(Missed::One)
+        .missed(MissedPolicy::One)
         .within(DAY)
-        .overlap(Overlap::Skip))
+        .overlap(OverlapPolicy::Skip))
 }
 
 async fn story(reports: &Queue, args: &Args) -> anyhow::Result<()> {
@@ -89,7 +90,7 @@ async fn story(reports: &Queue, args: &Args) -> anyhow::Result<()> {
         let _ = made.send(day);
         async {}
     };
-    let worker = reports.worker().spawn(make);
+    let worker = reports.worker().spawn(make)?;
     let now = SystemTime::now();
     let filled = reports
         .schedule("nightly")

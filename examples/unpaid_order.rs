@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Cancelled, Client, Delivery, Json, Queue, Settlement};
+use dueq::outcomes::CancelOutcome;
+use dueq::{Client, Delivery, Json, Queue, Settlement};
 use tokio::sync::{Notify, mpsc};
 
 /// The payload is the buyer's name.
@@ -49,7 +50,7 @@ async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
         println!("{buyer} orders, and has {time_to_pay:?} to pay");
     }
     let ann = pay(orders, "ann").await?;
-    ensure!(ann == Cancelled::Cancelled, "ann paid in time");
+    ensure!(ann == CancelOutcome::Cancelled, "ann paid in time");
 
     let (began, mut begun) = mpsc::unbounded_channel();
     let paid = Arc::new(Notify::new());
@@ -70,7 +71,7 @@ async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
         }
     };
     // A real shop's worker runs all the time. This one stops after the last event.
-    let worker = orders.worker().spawn(cancel_order);
+    let worker = orders.worker().spawn(cancel_order)?;
     for _ in ["bob", "cid", "dee"] {
         let (buyer, after) = begun.recv().await.context("the worker is gone")?;
         ensure!(
@@ -79,7 +80,10 @@ async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
         );
         if buyer == "cid" {
             let cid = pay(orders, "cid").await?;
-            ensure!(cid == Cancelled::Leased, "cid's order was being cancelled");
+            ensure!(
+                cid == CancelOutcome::Leased,
+                "cid's order was being cancelled"
+            );
             cid_paid.notify_one();
         }
     }
@@ -87,21 +91,26 @@ async fn story(orders: &Orders, time_to_pay: Duration) -> anyhow::Result<()> {
     worker.shutdown().await?;
 
     let bob = pay(orders, "bob").await?;
-    ensure!(bob == Cancelled::Absent, "bob's order was cancelled");
+    ensure!(bob == CancelOutcome::Absent, "bob's order was cancelled");
     let dee = pay(orders, "dee").await?;
-    ensure!(dee == Cancelled::Dead, "dee's order could not be cancelled");
+    ensure!(
+        dee == CancelOutcome::Dead,
+        "dee's order could not be cancelled"
+    );
     println!("each payment learned what had become of its order");
     Ok(())
 }
 
 /// A payment arrives. The state of the message decides its effect.
-async fn pay(orders: &Orders, buyer: &str) -> anyhow::Result<Cancelled> {
+async fn pay(orders: &Orders, buyer: &str) -> anyhow::Result<CancelOutcome> {
     let outcome = orders.cancel(format!("order:{buyer}")).await?;
     let meaning = match outcome {
-        Cancelled::Cancelled => "in time: the order ships",
-        Cancelled::Leased => "too late, the order is being cancelled just now: the money goes back",
-        Cancelled::Absent => "too late, the order is cancelled: the money goes back",
-        Cancelled::Dead => "but cancelling the order had failed: an operator must look at it",
+        CancelOutcome::Cancelled => "in time: the order ships",
+        CancelOutcome::Leased => {
+            "too late, the order is being cancelled just now: the money goes back"
+        }
+        CancelOutcome::Absent => "too late, the order is cancelled: the money goes back",
+        CancelOutcome::Dead => "but cancelling the order had failed: an operator must look at it",
         other => bail!("unknown outcome {other:?}"),
     };
     println!("{buyer} pays: {meaning}");

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Parser;
-use dueq::{Client, Delivery, Queue, Requeued, Retry, State};
+use dueq::outcomes::RequeueOutcome;
+use dueq::{Client, Delivery, MessageState, Queue, Retry};
 use tokio::sync::mpsc;
 
 const ATTEMPTS: u32 = 5;
@@ -60,7 +61,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
     );
 
     // In the morning an operator lists the dead letters.
-    let dead = hooks.list(State::Dead, None, 10).await?.messages;
+    let dead = hooks.list(MessageState::Dead, None, 10).await?.messages;
     for hook in &dead {
         let id = String::from_utf8_lossy(&hook.id);
         println!(
@@ -81,7 +82,7 @@ async fn story(hooks: &Queue, retry: Retry) -> anyhow::Result<()> {
     // The endpoint is repaired, and the event starts over with all its attempts.
     REPAIRED.store(true, Ordering::Relaxed);
     let requeued = hooks.requeue("down").await?;
-    ensure!(requeued == Requeued::Requeued, "{requeued:?}");
+    ensure!(requeued == RequeueOutcome::Requeued, "{requeued:?}");
     println!("down is repaired and requeued");
     let attempts = deliver(hooks, retry, 1).await?;
     ensure!(attempts == [("down".to_owned(), 1)], "{attempts:?}");
@@ -105,7 +106,7 @@ async fn deliver(hooks: &Queue, retry: Retry, number: usize) -> anyhow::Result<V
         // Ok acks, Err retries after the worker's delay; the queue counts the attempts.
         async { answer }
     };
-    let worker = hooks.worker().retry(retry).spawn(post);
+    let worker = hooks.worker().retry(retry).spawn(post)?;
     let mut ended = Vec::new();
     while ended.len() < number {
         ended.push(ends.recv().await.context("the worker is gone")?);

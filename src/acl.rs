@@ -6,7 +6,7 @@ use crate::protocol::pattern::Pattern;
 
 /// A role that uses a queue, and what it may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum AclRole {
     /// Produces: `push`, `upsert`, `cancel`, `reschedule`, `run_now`, `get`, `peek`, `dues`, and
     /// `remap` with `forward`. The queue must exist: an operator creates it with any `configure`.
     Producer,
@@ -98,7 +98,7 @@ const OPERATOR: Grants = &[(
 /// separate, and what it cannot.
 ///
 /// ```
-/// let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
+/// let rules = dueq::admin::acl_rules("orders", dueq::admin::AclRole::Producer)?;
 /// assert_eq!(rules[0], "reset");
 /// assert!(rules.contains(&"(+lrem ~dueq:{orders}:ready ~dueq:{orders/*}:ready)".to_owned()));
 /// # Ok::<(), dueq::Error>(())
@@ -107,7 +107,7 @@ const OPERATOR: Grants = &[(
 /// # Errors
 /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the name is not valid, or
 /// contains a blank, a parenthesis or a quote, which no rule can contain.
-pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
+pub fn acl_rules(queue: &str, role: AclRole) -> Result<Vec<String>, Error> {
     let keys = Keys::of_queue(queue)?;
     if let Some(bad) = queue
         .chars()
@@ -125,13 +125,13 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
     rules.extend(bases.iter().map(|base| format!("&{base}:notice")));
     rules.extend(SERVER.into_iter().chain(["+spublish"]).map(str::to_owned));
     let (grants, more): (Grants, &[&str]) = match role {
-        Role::Producer => (PRODUCER, &["+wait"]),
+        AclRole::Producer => (PRODUCER, &["+wait"]),
         // A node finds queues by a pattern, and hears of new ones.
-        Role::Consumer => (
+        AclRole::Consumer => (
             CONSUMER,
             &["+ssubscribe", "+sunsubscribe", "+psubscribe", "+scan"],
         ),
-        Role::Operator => (
+        AclRole::Operator => (
             OPERATOR,
             // The first for the queues that it creates, the last for the doctor, which looks for
             // slots that are stuck between two masters.
@@ -146,7 +146,7 @@ pub fn acl_rules(queue: &str, role: Role) -> Result<Vec<String>, Error> {
         ),
     };
     rules.extend(more.iter().map(|&command| command.to_owned()));
-    if role == Role::Consumer {
+    if role == AclRole::Consumer {
         // Redis compares a pattern of channels with the right letter by letter.
         let new_queues = format!("&{}", Pattern::new(queue)?.notice_glob());
         if !rules.contains(&new_queues) {
@@ -181,24 +181,24 @@ mod tests {
 
     #[test]
     fn only_star_and_question_mark_of_a_name_are_a_pattern() {
-        let rules = acl_rules("a*[b]", Role::Consumer).expect("a name");
+        let rules = acl_rules("a*[b]", AclRole::Consumer).expect("a name");
         assert!(
             rules.contains(&r"&dueq:{a*\[b\]}:notice".to_owned()),
             "{rules:?}"
         );
         for name in ["orders", "mail-?", "a*b*c", "a^*"] {
             let wanted = format!("&{}", Pattern::new(name).expect("a pattern").notice_glob());
-            let rules = acl_rules(name, Role::Consumer).expect("a name");
+            let rules = acl_rules(name, AclRole::Consumer).expect("a name");
             assert!(rules.contains(&wanted), "{wanted}: {rules:?}");
         }
         for bad in ["a b", "a)", "a'b", "", "a/b"] {
-            assert!(acl_rules(bad, Role::Operator).is_err(), "{bad:?}");
+            assert!(acl_rules(bad, AclRole::Operator).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn no_rule_reaches_beyond_the_queue() {
-        for role in [Role::Producer, Role::Consumer, Role::Operator] {
+        for role in [AclRole::Producer, AclRole::Consumer, AclRole::Operator] {
             for rule in acl_rules("orders", role).expect("a name") {
                 for pattern in rule
                     .trim_matches(['(', ')'])

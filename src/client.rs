@@ -9,9 +9,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec, Json};
+use crate::model::codec::{Codec, Json, RawBytes};
 use crate::model::durability::Durability;
-use crate::model::reached::Reached;
+use crate::model::reached::PartialRead;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::connect::options::ClientOptions;
@@ -111,7 +111,7 @@ impl Client {
     /// # });
     /// ```
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        self.queue_with(name, Bytes)
+        self.queue_with(name, RawBytes)
     }
 
     /// As [`queue`](Client::queue), with values of `T` as JSON.
@@ -196,7 +196,7 @@ impl Client {
     /// # assert_eq!(names.value, ["orders"]);
     /// # });
     /// ```
-    pub async fn queues_reached(&self) -> Result<Reached<Vec<String>>, Error> {
+    pub async fn queues_reached(&self) -> Result<PartialRead<Vec<String>>, Error> {
         names_reached(&self.servers).await
     }
 

@@ -19,7 +19,7 @@ use crate::batch::OfClaim;
 use crate::partition::Partition;
 use crate::protocol::results::claim::Granted;
 use crate::telemetry::events::{self, Subject};
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// A claimed message: its payload, and the right to settle it while its lease lasts.
 ///
@@ -102,7 +102,7 @@ impl Delivery {
             .fetch_max(u64::try_from(estimate_us).unwrap_or(0), Ordering::Relaxed);
         self.0.partition.late(self.lateness());
         let meters = self.0.partition.meters();
-        meters.add_many(Count::Ticks, self.0.is_tick.into());
+        meters.add_many(Counter::Ticks, self.0.is_tick.into());
     }
 
     /// Whether the lease is known to be lost. Then another consumer may have the message, and no
@@ -204,14 +204,14 @@ impl Delivery {
 
     /// Records that the payload does not decode.
     pub(crate) fn undecodable(&self, reason: &str) {
-        self.0.partition.meters().add(Count::Undecodable);
+        self.0.partition.meters().add(Counter::Undecodable);
         events::undecodable(self.subject(), reason);
     }
 
     /// Records that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
         if !self.0.lost.swap(true, Ordering::AcqRel) {
-            self.0.partition.meters().add(Count::LeaseLost);
+            self.0.partition.meters().add(Counter::LeaseLost);
             events::lease_lost(self.subject(), why);
             self.0.loss.notify_waiters();
         }

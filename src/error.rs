@@ -326,12 +326,12 @@ impl Error {
         self.0.id.as_deref()
     }
 
-    /// Of an [`apply`](crate::ScheduleSet::apply) that was refused because of single schedules: the
-    /// name of each, and the reason. Empty for any other error.
+    /// Of an [`apply`](crate::schedules::ScheduleSet::apply) that was refused because of single
+    /// schedules: the name of each, and the reason. Empty for any other error.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = || Schedule::every(Duration::from_secs(60)).name("sync");

@@ -7,7 +7,7 @@ use crate::server::functions;
 
 /// The Functions library `dueq` of a server, compared with this crate's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Functions {
+pub enum FunctionsStatus {
     /// The server has none.
     Absent,
     /// The server has an older one, with this version.
@@ -23,7 +23,7 @@ pub enum Functions {
 /// the library's version.
 ///
 /// ```
-/// let code = dueq::functions_code();
+/// let code = dueq::admin::functions_code();
 /// assert!(code.starts_with("#!lua name=dueq\n"));
 /// assert!(code.contains("function_name = 'dueq_push'"));
 /// ```
@@ -40,15 +40,15 @@ pub fn functions_version() -> u64 {
 /// them.
 ///
 /// ```
-/// assert_eq!(dueq::queue_keys("orders")?[0], "dueq:{orders}:scheduled");
-/// assert!(dueq::queue_keys("a/b").is_err());
+/// assert_eq!(dueq::admin::queue_keys("orders")?[0], "dueq:{orders}:scheduled");
+/// assert!(dueq::admin::queue_keys("a/b").is_err());
 /// # Ok::<(), dueq::Error>(())
 /// ```
 pub fn queue_keys(name: &str) -> Result<Vec<String>, Error> {
     Ok(Keys::of_queue(name)?.vector.to_vec())
 }
 
-impl Functions {
+impl FunctionsStatus {
     fn of(version: Option<u64>) -> Self {
         match version {
             None => Self::Absent,
@@ -64,18 +64,18 @@ impl Client {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// use dueq::Functions;
+    /// use dueq::admin::FunctionsStatus;
     ///
-    /// assert_eq!(client.functions().await?, Functions::Absent);
+    /// assert_eq!(client.functions().await?, FunctionsStatus::Absent);
     /// # });
     /// ```
-    pub async fn functions(&self) -> Result<Functions, Error> {
+    pub async fn functions(&self) -> Result<FunctionsStatus, Error> {
         let mut oldest = None;
         for link in self.servers().links().await? {
             let version = link.control.functions_version().await?;
             oldest = Some(oldest.map_or(version, |oldest: Option<u64>| oldest.min(version)));
         }
-        Ok(Functions::of(oldest.flatten()))
+        Ok(FunctionsStatus::of(oldest.flatten()))
     }
 
     /// Loads this crate's Functions library on the server, or on all masters of its cluster,
@@ -88,17 +88,17 @@ impl Client {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// use dueq::Functions;
+    /// use dueq::admin::FunctionsStatus;
     ///
     /// client.load_functions().await?;
-    /// assert_eq!(client.functions().await?, Functions::Current);
+    /// assert_eq!(client.functions().await?, FunctionsStatus::Current);
     /// # });
     /// ```
-    pub async fn load_functions(&self) -> Result<Functions, Error> {
+    pub async fn load_functions(&self) -> Result<FunctionsStatus, Error> {
         let before = self.functions().await?;
         for link in self.servers().links().await? {
-            let found = Functions::of(link.control.functions_version().await?);
-            if matches!(found, Functions::Absent | Functions::Older(_)) {
+            let found = FunctionsStatus::of(link.control.functions_version().await?);
+            if matches!(found, FunctionsStatus::Absent | FunctionsStatus::Older(_)) {
                 link.control.load_functions().await?;
             }
         }

@@ -1,5 +1,14 @@
 #![doc = include_str!("lib.md")]
 
+pub mod admin;
+pub mod claims;
+pub mod inspect;
+pub mod metrics;
+pub mod outcomes;
+pub mod schedules;
+pub mod timers;
+pub mod wheel;
+
 mod acl;
 mod batch;
 #[cfg(any(test, feature = "harness"))]
@@ -18,55 +27,31 @@ mod queue;
 mod router;
 mod server;
 mod telemetry;
-pub mod timers;
-pub mod wheel;
 mod worker;
 
-pub use acl::{Role, acl_rules};
 pub use client::Client;
-pub use delivery::{Delivery, DeliveryHandle};
-pub use doctor::{AuditProgress, AuditSteps, Checkup, Finding, ServerTime, Unchecked, shell_word};
+pub use delivery::Delivery;
 pub use error::{Applied, Error, ErrorKind};
-pub use functions::{Functions, functions_code, functions_version, queue_keys};
 #[cfg(any(test, feature = "business-hours"))]
 pub use model::business_hours::BusinessHours;
-pub use model::codec::{BoxError, Bytes, Codec, Json};
+pub use model::codec::{BoxError, Codec, Json, RawBytes};
 pub use model::due::Due;
 pub use model::durability::Durability;
-pub use model::expiry::OnExpire;
-pub use model::history::{History, HistoryPoint, Resolution, Times};
-pub use model::lease_token::LeaseToken;
-pub use model::limits::Limits;
-pub use model::message::{Message, OnConflict};
-pub use model::outcomes::{
-    Cancelled, Deleted, Extended, Followed, Kept, Pushed, Requeued, Rescheduled, Retried, RunNow,
-    Settled, Snoozed, State, Throttled, Unused,
-};
-pub use model::outcomes::{Ended, Outcome, Waited};
+pub use model::limits::QueueLimits;
+pub use model::message::{Message, OnConflict, OnExpire};
+pub use model::outcomes::MessageState;
 pub use model::rate::Rate;
-pub use model::reached::{Reached, Unread};
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
-pub use model::schedule::{
-    Backfilled, Declared, Fire, Fires, Missed, Overlap, Refilled, Schedule, ScheduleChanges,
-    ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState, Tick, Triggered,
-};
 pub use model::settlement::{IntoSettlement, Settlement};
-pub use model::stats::Dues;
-pub use model::stats::NodeInfo;
-pub use model::stats::PartitionInfo;
-pub use model::stats::Stats;
-pub use model::stats::{BulkEnd, BulkProgress};
-pub use model::stored::{Cursor, Lease, Listed, Page, Stored};
-pub use queue::{BulkSteps, Held, Push, Queue, RemoteDelivery, ScheduleHandle, ScheduleSet};
+pub use model::stats::QueueStats;
+pub use model::stored::StoredMessage;
+pub use queue::{Push, Queue};
 pub use server::connect::options::ClientOptions;
-pub use server::new_queues::NewQueue;
-pub use server::queue_scan::QueueScan;
-pub use telemetry::metrics::{Bucket, Count, Histogram, Metrics};
 pub use worker::{
-    Batch, Handler, HandlerFuture, HandlerService, Health, InBatches, IntoHandler, IntoSettlements,
-    Puller, Pullers, QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker,
-    WorkerHandle, in_batches,
+    Batch, Handler, HandlerFuture, HandlerService, InBatches, IntoHandler, IntoSettlements,
+    QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker, WorkerHandle,
+    WorkerHealth, in_batches,
 };
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,

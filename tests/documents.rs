@@ -335,7 +335,7 @@ fn sessions_print_what_the_pages_show() -> Result<()> {
         return Ok(());
     }
     let server = Server::start(&[])?;
-    server.command(&["FUNCTION", "LOAD", &dueq::functions_code()])?;
+    server.command(&["FUNCTION", "LOAD", &dueq::admin::functions_code()])?;
     let mut pages = Vec::new();
     for name in SESSIONS {
         pages.push(read(&format!("docs/protocol/{name}"))?);

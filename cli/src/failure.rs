@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use dueq::{Applied, Error, ErrorKind, shell_word};
+use dueq::admin::shell_word;
+use dueq::{Applied, Error, ErrorKind};
 
 /// An error of the library with the program's explanation of what the call may have done.
 #[derive(Debug)]

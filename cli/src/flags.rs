@@ -3,7 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use dueq::{BulkSteps, Client, Due, Durability, OnExpire};
+use dueq::admin::BulkSteps;
+use dueq::{Client, Due, Durability, OnExpire};
 use dueq_input::{Expiry, Timing, Unique, When, Wording};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

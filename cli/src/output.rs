@@ -123,7 +123,7 @@ pub(crate) fn payload_fields(object: &mut Map<String, Value>, payload: &[u8]) {
 }
 
 /// The schedule and the fire of a tick, for programs; nothing for any other message.
-pub(crate) fn tick_fields(object: &mut Map<String, Value>, tick: Option<dueq::Tick>) {
+pub(crate) fn tick_fields(object: &mut Map<String, Value>, tick: Option<dueq::schedules::Tick>) {
     if let Some(tick) = tick {
         object.insert("schedule".to_owned(), tick.schedule.into());
         object.insert("nominal_ms".to_owned(), tick.nominal_ms.into());
@@ -135,7 +135,7 @@ pub(crate) fn shown_id(id: &[u8]) -> String {
     if std::str::from_utf8(id).is_ok() {
         visible(id)
     } else {
-        dueq::shell_word(id)
+        dueq::admin::shell_word(id)
     }
 }
 

@@ -5,7 +5,8 @@ use std::process::Stdio;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dueq::{Client, ClientOptions, Error, ErrorKind, Queue, shell_word};
+use dueq::admin::shell_word;
+use dueq::{Client, ClientOptions, Error, ErrorKind, Queue};
 use tokio::process::Command;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
@@ -97,7 +98,7 @@ impl Common {
 
     pub(crate) async fn client_and_queue(&self, name: &str) -> anyhow::Result<(Client, Queue)> {
         // A wrong name is reported even if the server cannot be reached.
-        dueq::queue_keys(name)?;
+        dueq::admin::queue_keys(name)?;
         let client = self.client().await?;
         let queue = self.queue_of(&client, name)?;
         Ok((client, queue))
@@ -107,7 +108,7 @@ impl Common {
         &self,
         name: &str,
     ) -> anyhow::Result<(Client, Queue)> {
-        dueq::queue_keys(name)?;
+        dueq::admin::queue_keys(name)?;
         let client = self.client_to_read().await?;
         let queue = self.queue_of(&client, name)?;
         Ok((client, queue))

@@ -1,6 +1,6 @@
 //! What clock changes do to the fires of a cron.
 
-use dueq::Schedule;
+use dueq::schedules::Schedule;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};

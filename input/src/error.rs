@@ -119,7 +119,7 @@ impl Wording {
     pub fn example(self, field: &str, value: &str) -> String {
         match self {
             Self::Flags => {
-                let word = dueq::shell_word(value.as_bytes());
+                let word = dueq::admin::shell_word(value.as_bytes());
                 format!("{} {word}", self.name(field))
             }
             Self::Fields => format!("\"{field}\": {value:?}"),

@@ -7,7 +7,7 @@ mod values;
 use std::collections::{BTreeMap, HashMap};
 use std::time::SystemTime;
 
-use dueq::Schedule;
+use dueq::schedules::Schedule;
 
 pub use self::given::{Given, GivenValue};
 use self::reader::Reader;

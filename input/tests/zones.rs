@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use dueq::{BusinessHours, Schedule};
+use dueq::BusinessHours;
+use dueq::schedules::Schedule;
 use dueq_input::{ClockChanges, Wording};
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone};

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use dueq::Limits;
+use dueq::QueueLimits;
 use fastrand::Rng;
 
 /// The most queues of a run.
@@ -48,16 +48,16 @@ pub enum Limit {
 }
 
 impl Limit {
-    pub fn limits(self) -> Limits {
+    pub fn limits(self) -> QueueLimits {
         match self {
             Self::Rate {
                 starts,
                 window_ms,
                 burst,
-            } => Limits::new()
+            } => QueueLimits::new()
                 .rate(starts, Duration::from_millis(window_ms))
                 .burst(burst),
-            Self::Leased(most) => Limits::new().max_leased(most),
+            Self::Leased(most) => QueueLimits::new().max_leased(most),
         }
     }
 }

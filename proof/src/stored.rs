@@ -1,12 +1,12 @@
 //! The answer of `get` in one line, the same from the script's reply and from the library's result.
 
 use dueq::harness::Reply;
-use dueq::{OnExpire, Stored};
+use dueq::{OnExpire, StoredMessage};
 
 use crate::payload;
 
 /// `IS <state> <time ms> <failures> <crashes> <version> <bytes> <options>`, or `ABSENT`.
-pub fn of_library(id: &str, stored: Option<&Stored>) -> String {
+pub fn of_library(id: &str, stored: Option<&StoredMessage>) -> String {
     let Some(stored) = stored else {
         return "ABSENT".to_owned();
     };

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use dueq::{Error, Missed, Overlap, Schedule};
+use dueq::Error;
+use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule};
 
 /// How many schedules there are.
 pub const SCHEDULES: usize = 32;
@@ -99,14 +100,14 @@ pub fn schedule(number: usize, generation: u32) -> Result<Schedule, Error> {
         .name(name(number))
         .payload(payload)
         .missed(match (number / 2) % 3 {
-            0 => Missed::One,
-            1 => Missed::Skip,
-            _ => Missed::All { max: MOST_MISSED },
+            0 => MissedPolicy::One,
+            1 => MissedPolicy::Skip,
+            _ => MissedPolicy::All { max: MOST_MISSED },
         })
         .overlap(match number % 3 {
-            0 => Overlap::Allow,
-            1 => Overlap::Skip,
-            _ => Overlap::Replace,
+            0 => OverlapPolicy::Allow,
+            1 => OverlapPolicy::Skip,
+            _ => OverlapPolicy::Replace,
         });
     if number % 2 == 1 {
         schedule = schedule.within(WITHIN);

@@ -16,7 +16,7 @@ use crate::server::lane::Lane;
 use crate::server::patience::{PATIENCE, RESPONSE_LIMIT};
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::Turn;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// The first try of a call whose tries the server recognises.
 struct FirstTry {
@@ -328,7 +328,7 @@ impl<V: BatchVerb> InFlightBatch<V> {
         if let Some(shortfall) = shortfall
             && result.as_ref().is_ok_and(V::is_change)
         {
-            self.spec.meters.add(Count::Unconfirmed);
+            self.spec.meters.add(Counter::Unconfirmed);
             let id = pending.item.id();
             result = Err(Error::unconfirmed(V::VERB.name(), id, shortfall));
         }

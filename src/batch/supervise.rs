@@ -53,7 +53,7 @@ mod tests {
     use crate::server::patience::Repeat;
     use crate::server::route::RoutedLane;
     use crate::server::servers::Servers;
-    use crate::telemetry::metrics::{Count, Meters};
+    use crate::telemetry::metrics::{Counter, Meters};
 
     struct Ack;
 
@@ -65,7 +65,7 @@ mod tests {
             Ok(())
         }
 
-        fn count(_: &Result<(), Error>) -> Option<Count> {
+        fn count(_: &Result<(), Error>) -> Option<Counter> {
             None
         }
     }

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::protocol::counts::items_of;
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// A verb whose script takes many items in one call.
 pub(crate) trait BatchVerb: Send + Sync + 'static {
@@ -59,7 +59,7 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
     }
 
     /// The metric that an item with this end belongs to.
-    fn count(result: &Result<Self::Output, Error>) -> Option<Count>;
+    fn count(result: &Result<Self::Output, Error>) -> Option<Counter>;
 }
 
 /// ARGV between `now` and the items.

@@ -10,8 +10,8 @@ mod wire;
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::model::outcomes::State;
-use crate::model::stats::Stats;
+use crate::model::outcomes::MessageState;
+use crate::model::stats::QueueStats;
 use crate::protocol::replies::{Body, Header, Reply};
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::inspect;
@@ -186,8 +186,8 @@ fn granted(sent: &Sent, claim: &Claim) {
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let Some(stored) = inspect::stored(&mut reply.body)? else {
         assert_eq!(sent.len(&[1]), 0, "somebody is there");
-        if let Some(outcome) = inspect::outcome(&mut reply.body)? {
-            assert_eq!(outcome.ended.as_str(), sent.text(&[2]));
+        if let Some(outcome) = inspect::end(&mut reply.body)? {
+            assert_eq!(outcome.kind.as_str(), sent.text(&[2]));
             let at = sent.integer(&[3]);
             assert_eq!(i64::try_from(outcome.ended_at_ms), Ok(at));
             let until = outcome.remembered_until_ms.unwrap_or(0);
@@ -281,9 +281,9 @@ fn peek(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 
 fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let stats = inspect::stats(&mut reply)?;
-    let mut expected = Stats {
+    let mut expected = QueueStats {
         paused: sent.integer(&[0, 5]) != 0,
-        ..Stats::default()
+        ..QueueStats::default()
     };
     for pair in 0..sent.len(&[1]) / 2 {
         let name = sent.text(&[1, 2 * pair]);
@@ -299,8 +299,8 @@ fn stats(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
         };
         *field = sent.integer(&[1, 2 * pair + 1]).unsigned_abs();
     }
-    let some = |stats: &Stats| {
-        let Stats {
+    let some = |stats: &QueueStats| {
+        let QueueStats {
             paused,
             scheduled,
             dead,
@@ -370,7 +370,7 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
             Ok(PushResult::Used) => assert!(is("USED"), "{said:?}"),
             Ok(PushResult::Expired) => assert!(is("EXPIRED"), "{said:?}"),
             Ok(PushResult::Exists(state)) => {
-                assert_eq!(said, format!("EXISTS {}", State::as_str(state)))
+                assert_eq!(said, format!("EXISTS {}", MessageState::as_str(state)))
             }
             Err(error) => assert!(
                 !["CREATED", "MOVED", "NEXT", "FINISHED", "EXPIRED"]

@@ -2,7 +2,7 @@
 
 use super::wire::Sent;
 use crate::error::Error;
-use crate::model::history::{Resolution, points};
+use crate::model::history::{HistoryResolution, points};
 use crate::protocol::replies::Reply;
 use crate::protocol::results::claim::Claim;
 use crate::protocol::results::inspect;
@@ -50,7 +50,7 @@ pub(super) fn held(sent: &Sent, reply: Reply) -> Result<(), Error> {
 pub(super) fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     let records = inspect::records(&mut reply)?;
     assert!(records.len() <= sent.len(&[1]));
-    let points = points(Resolution::Hours, 0, &[records.clone(), records]);
+    let points = points(HistoryResolution::Hours, 0, &[records.clone(), records]);
     assert!(points.is_sorted_by_key(|point| point.start_ms));
     Ok(())
 }

@@ -228,12 +228,12 @@ impl Delivery {
         self.0.cost
     }
 
-    /// The fire of a [schedule](crate::Schedule) that this message was made for; `None` for any
-    /// other message.
+    /// The fire of a [schedule](crate::schedules::Schedule) that this message was made for; `None`
+    /// for any other message.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_millis(10)).name("beat")]).await?;

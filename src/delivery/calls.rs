@@ -9,7 +9,9 @@ use crate::batch::{BatchVerb, Batcher, Item, OfClaim};
 use crate::error::Error;
 use crate::model::due::{Due, MAX_DELAY_MS, ceil_ms};
 use crate::model::message::Message;
-use crate::model::outcomes::{Extended, Followed, Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{
+    AckPushOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
 use crate::partition::Partition;
 use crate::protocol::limits;
 use crate::server::patience::Repeat;
@@ -21,22 +23,22 @@ pub(crate) struct LeaseCalls<'a> {
 }
 
 impl LeaseCalls<'_> {
-    pub(crate) async fn ack(&self) -> Result<Settled, Error> {
+    pub(crate) async fn ack(&self) -> Result<SettleOutcome, Error> {
         self.submit(&self.partition.settlers().ack, []).await
     }
 
     /// The ack of a worker: it lingers up to 1 ms to share a call with others.
-    pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
+    pub(crate) async fn ack_behind(&self) -> Result<SettleOutcome, Error> {
         self.submit(&self.partition.settlers().ack_lingering, [])
             .await
     }
 
-    pub(crate) async fn again(&self, due: Due) -> Result<Settled, Error> {
+    pub(crate) async fn again(&self, due: Due) -> Result<SettleOutcome, Error> {
         let due = due.encode()?.into_bytes();
         self.submit(&self.partition.settlers().again, [due]).await
     }
 
-    pub(crate) async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
+    pub(crate) async fn retry(&self, after: Duration, error: &str) -> Result<RetryOutcome, Error> {
         let after = Due::from(after)
             .encode()?
             .trim_start_matches('+')
@@ -46,29 +48,32 @@ impl LeaseCalls<'_> {
         self.submit(&self.partition.settlers().retry, rest).await
     }
 
-    pub(crate) async fn release(&self) -> Result<Settled, Error> {
+    pub(crate) async fn release(&self) -> Result<SettleOutcome, Error> {
         self.submit(&self.partition.settlers().release, []).await
     }
 
-    pub(crate) async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+    pub(crate) async fn bury(&self, reason: &str) -> Result<SettleOutcome, Error> {
         let rest = [reason.as_bytes().to_vec()];
         self.submit(&self.partition.settlers().bury, rest).await
     }
 
-    pub(crate) async fn snooze(&self, due: Due) -> Result<Snoozed, Error> {
+    pub(crate) async fn snooze(&self, due: Due) -> Result<SnoozeOutcome, Error> {
         let due = due.encode()?.into_bytes();
         self.submit(&self.partition.settlers().snooze, [due]).await
     }
 
     /// Closes the partition of the message. Returns for how many ms the others are to be closed.
-    pub(crate) async fn throttle(&self, duration: Duration) -> Result<(Throttled, u64), Error> {
+    pub(crate) async fn throttle(
+        &self,
+        duration: Duration,
+    ) -> Result<(ThrottleOutcome, u64), Error> {
         let wait_ms = ceil_ms(duration).clamp(1, MAX_DELAY_MS);
         let rest = [wait_ms.to_string().into_bytes()];
         let throttle = &self.partition.settlers().throttle;
         Ok((self.submit(throttle, rest).await?, wait_ms))
     }
 
-    pub(crate) async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+    pub(crate) async fn extend(&self, lease: Duration) -> Result<ExtendOutcome, Error> {
         let lease_ms = limits::lease_ms(lease)?.to_string().into_bytes();
         self.submit(&self.partition.settlers().extend, [lease_ms])
             .await
@@ -77,14 +82,14 @@ impl LeaseCalls<'_> {
     pub(crate) async fn ack_push(
         &self,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Result<Followed, Error> {
+    ) -> Result<AckPushOutcome, Error> {
         let (id, token) = (self.granted.id(), self.granted.token());
         let mut follow_ups = self.partition.follow_ups(id, messages)?;
         if follow_ups.is_empty() {
             return Ok(match self.ack().await? {
-                Settled::Done => Followed::Done(Vec::new()),
-                Settled::Gone => Followed::Gone,
-                Settled::Lost => Followed::Lost,
+                SettleOutcome::Done => AckPushOutcome::Done(Vec::new()),
+                SettleOutcome::Gone => AckPushOutcome::Gone,
+                SettleOutcome::Lost => AckPushOutcome::Lost,
             });
         }
         let item = follow_ups.take_item(token, id);
@@ -142,13 +147,14 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::{Followed, Message};
+    /// use dueq::Message;
+    /// use dueq::outcomes::AckPushOutcome;
     /// use std::time::Duration;
     ///
     /// let ship = Message::new("ship");
     /// let review = Message::new("ask for a review").due(Duration::from_secs(7 * 86_400));
     /// match delivery.ack_push([ship, review]).await? {
-    ///     Followed::Done(receipts) => assert_eq!(receipts[0].id(), "{order:42}/1"),
+    ///     AckPushOutcome::Done(receipts) => assert_eq!(receipts[0].id(), "{order:42}/1"),
     ///     other => println!("another consumer goes on: {other:?}"),
     /// }
     /// assert_eq!(orders.stats().await?.scheduled, 2);
@@ -157,10 +163,10 @@ impl Delivery {
     pub async fn ack_push(
         &self,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Result<Followed, Error> {
+    ) -> Result<AckPushOutcome, Error> {
         let _settling = self.settling();
         let followed = self.calls().ack_push(messages).await?;
-        self.close(followed == Followed::Lost);
+        self.close(followed == AckPushOutcome::Lost);
         Ok(followed)
     }
 }

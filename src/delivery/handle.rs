@@ -31,12 +31,13 @@ const TAG_DIGITS: usize = 9;
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders, delivery| {
-/// use dueq::{DeliveryHandle, Settled};
+/// use dueq::claims::DeliveryHandle;
+/// use dueq::outcomes::SettleOutcome;
 ///
 /// let text = delivery.into_handle().to_string();
 /// // In another process:
 /// let handle: DeliveryHandle = text.parse()?;
-/// assert_eq!(orders.delivery(handle).ack().await?, Settled::Done);
+/// assert_eq!(orders.delivery(handle).ack().await?, SettleOutcome::Done);
 /// # });
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -172,10 +173,10 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Settled;
+    /// use dueq::outcomes::SettleOutcome;
     ///
-    /// assert_eq!(orders.delivery(delivery.handle()).ack().await?, Settled::Done);
-    /// assert_eq!(delivery.ack().await?, Settled::Gone);
+    /// assert_eq!(orders.delivery(delivery.handle()).ack().await?, SettleOutcome::Done);
+    /// assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     /// # });
     /// ```
     pub fn handle(&self) -> DeliveryHandle {
@@ -198,7 +199,7 @@ impl Delivery {
     ///     async {}
     /// };
     /// orders.push("rate it").await?;
-    /// let worker = orders.worker().spawn(give);
+    /// let worker = orders.worker().spawn(give)?;
     /// let handle = given.recv().await.ok_or("the worker has ended")?;
     /// worker.shutdown().await?;
     /// assert_eq!(orders.stats().await?.leased, 1);

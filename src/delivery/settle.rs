@@ -8,7 +8,9 @@ use super::Delivery;
 use super::calls::LeaseCalls;
 use crate::error::Error;
 use crate::model::due::Due;
-use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{
+    ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
 
 impl Delivery {
     /// Done: removes the message.
@@ -18,18 +20,18 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
-    /// use dueq::Settled;
+    /// use dueq::outcomes::SettleOutcome;
     ///
-    /// assert_eq!(delivery.ack().await?, Settled::Done);
-    /// assert_eq!(delivery.ack().await?, Settled::Gone);
+    /// assert_eq!(delivery.ack().await?, SettleOutcome::Done);
+    /// assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     /// # });
     /// ```
-    pub async fn ack(&self) -> Result<Settled, Error> {
+    pub async fn ack(&self) -> Result<SettleOutcome, Error> {
         self.settle(self.calls().ack()).await
     }
 
     /// The ack of a worker: it lingers up to 1 ms to share a call with others.
-    pub(crate) async fn ack_behind(&self) -> Result<Settled, Error> {
+    pub(crate) async fn ack_behind(&self) -> Result<SettleOutcome, Error> {
         self.settle(self.calls().ack_behind()).await
     }
 
@@ -45,7 +47,7 @@ impl Delivery {
     /// assert_eq!(orders.stats().await?.scheduled, 1);
     /// # });
     /// ```
-    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
+    pub async fn again(&self, due: impl Into<Due>) -> Result<SettleOutcome, Error> {
         let due = due.into();
         self.settle(self.calls().again(due)).await
     }
@@ -55,20 +57,20 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
-    /// use dueq::Retried;
+    /// use dueq::outcomes::RetryOutcome;
     /// use std::time::Duration;
     ///
     /// match delivery.retry(Duration::from_secs(60), "the bank is closed").await? {
-    ///     Retried::Scheduled(due_ms) => println!("due again at {due_ms}"),
-    ///     Retried::Dead => println!("that was the last attempt"),
+    ///     RetryOutcome::Scheduled(due_ms) => println!("due again at {due_ms}"),
+    ///     RetryOutcome::Dead => println!("that was the last attempt"),
     ///     other => println!("the lease was lost: {other:?}"),
     /// }
     /// # });
     /// ```
-    pub async fn retry(&self, after: Duration, error: &str) -> Result<Retried, Error> {
+    pub async fn retry(&self, after: Duration, error: &str) -> Result<RetryOutcome, Error> {
         let _settling = self.settling();
         let outcome = self.calls().retry(after, error).await?;
-        self.close(outcome == Retried::Lost);
+        self.close(outcome == RetryOutcome::Lost);
         Ok(outcome)
     }
 
@@ -83,7 +85,7 @@ impl Delivery {
     /// assert_eq!(next[0].attempt(), 1);
     /// # });
     /// ```
-    pub async fn release(&self) -> Result<Settled, Error> {
+    pub async fn release(&self) -> Result<SettleOutcome, Error> {
         self.settle(self.calls().release()).await
     }
 
@@ -96,7 +98,7 @@ impl Delivery {
     /// assert_eq!(orders.stats().await?.dead, 1);
     /// # });
     /// ```
-    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+    pub async fn bury(&self, reason: &str) -> Result<SettleOutcome, Error> {
         self.settle(self.calls().bury(reason)).await
     }
 
@@ -109,17 +111,17 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
-    /// use dueq::Snoozed;
+    /// use dueq::outcomes::SnoozeOutcome;
     /// use std::time::Duration;
     ///
     /// let snoozed = delivery.snooze(Duration::from_secs(600)).await?;
-    /// assert!(matches!(snoozed, Snoozed::Scheduled(due_ms) if due_ms > delivery.due_ms()));
+    /// assert!(matches!(snoozed, SnoozeOutcome::Scheduled(due_ms) if due_ms > delivery.due_ms()));
     /// # });
     /// ```
-    pub async fn snooze(&self, due: impl Into<Due>) -> Result<Snoozed, Error> {
+    pub async fn snooze(&self, due: impl Into<Due>) -> Result<SnoozeOutcome, Error> {
         let _settling = self.settling();
         let outcome = self.calls().snooze(due.into()).await?;
-        self.close(outcome == Snoozed::Lost);
+        self.close(outcome == SnoozeOutcome::Lost);
         Ok(outcome)
     }
 
@@ -128,8 +130,9 @@ impl Delivery {
     /// message of the queue starts meanwhile. Afterwards at most 1,000 ready ones start before it.
     ///
     /// Handlers that already run go on. If many of them throttle, the latest end counts. Less than
-    /// 1 ms counts as 1 ms; [`Limits::max_throttle`](crate::Limits::max_throttle), 15 minutes unless
-    /// set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue earlier.
+    /// 1 ms counts as 1 ms; [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle), 15
+    /// minutes unless set, limits it. [`Queue::resume`](crate::Queue::resume) opens the queue
+    /// earlier.
     ///
     /// In a queue with several partitions, the settlement closes the delivery's own partition. Then
     /// one call for each of the others closes these.
@@ -141,15 +144,15 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Throttled;
+    /// use dueq::outcomes::ThrottleOutcome;
     /// use std::time::Duration;
     ///
     /// let throttled = delivery.throttle(Duration::from_secs(3)).await?;
-    /// assert!(matches!(throttled, Throttled::Until(_)));
+    /// assert!(matches!(throttled, ThrottleOutcome::Until(_)));
     /// assert!(orders.claim(1, Duration::from_secs(30)).await?.is_empty());
     /// # });
     /// ```
-    pub async fn throttle(&self, duration: Duration) -> Result<Throttled, Error> {
+    pub async fn throttle(&self, duration: Duration) -> Result<ThrottleOutcome, Error> {
         let (outcome, closed) = self.throttle_each(duration).await?;
         closed.map(|()| outcome)
     }
@@ -159,12 +162,12 @@ impl Delivery {
     pub(crate) async fn throttle_each(
         &self,
         duration: Duration,
-    ) -> Result<(Throttled, Result<(), Error>), Error> {
+    ) -> Result<(ThrottleOutcome, Result<(), Error>), Error> {
         let _settling = self.settling();
         let (outcome, wait_ms) = self.calls().throttle(duration).await?;
-        self.close(outcome == Throttled::Lost);
+        self.close(outcome == ThrottleOutcome::Lost);
         let closed = match outcome {
-            Throttled::Until(_) => self.0.partition.close_others(wait_ms).await,
+            ThrottleOutcome::Until(_) => self.0.partition.close_others(wait_ms).await,
             _ => Ok(()),
         };
         Ok((outcome, closed))
@@ -175,24 +178,24 @@ impl Delivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
-    /// use dueq::Extended;
+    /// use dueq::outcomes::ExtendOutcome;
     /// use std::time::Duration;
     ///
     /// let extended = delivery.extend(Duration::from_secs(600)).await?;
-    /// assert!(matches!(extended, Extended::Until(end_ms) if end_ms > delivery.deadline_ms()));
+    /// assert!(matches!(extended, ExtendOutcome::Until(end_ms) if end_ms > delivery.deadline_ms()));
     /// # });
     /// ```
-    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+    pub async fn extend(&self, lease: Duration) -> Result<ExtendOutcome, Error> {
         self.calls().extend(lease).await
     }
 
     async fn settle(
         &self,
-        call: impl Future<Output = Result<Settled, Error>>,
-    ) -> Result<Settled, Error> {
+        call: impl Future<Output = Result<SettleOutcome, Error>>,
+    ) -> Result<SettleOutcome, Error> {
         let _settling = self.settling();
         let outcome = call.await?;
-        self.close(outcome == Settled::Lost);
+        self.close(outcome == SettleOutcome::Lost);
         Ok(outcome)
     }
 

@@ -19,7 +19,7 @@ pub struct Checkup {
     /// Things an operator may want to know that are not wrong, such as dead messages.
     pub remarks: Vec<Finding>,
     /// Everything that could not be checked.
-    pub unchecked: Vec<Unchecked>,
+    pub unchecked: Vec<UncheckedPart>,
     /// Measured values, wrong or not. The names do not change between releases.
     pub facts: Vec<(&'static str, String)>,
 }
@@ -47,7 +47,7 @@ pub struct Finding {
 /// Something that could not be checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Unchecked {
+pub struct UncheckedPart {
     /// The subject of the check.
     pub what: &'static str,
     /// The reason: usually the server's error.
@@ -112,7 +112,7 @@ impl Checkup {
         if self.findings.is_empty() {
             return Err(error);
         }
-        self.unchecked.push(Unchecked {
+        self.unchecked.push(UncheckedPart {
             what,
             why: error.to_string(),
         });
@@ -128,7 +128,7 @@ impl Checkup {
         match answer {
             Ok(answer) => Ok(Some(answer)),
             Err(error) if is_denied(&error) => {
-                self.unchecked.push(Unchecked {
+                self.unchecked.push(UncheckedPart {
                     what,
                     why: error.to_string(),
                 });
@@ -198,7 +198,7 @@ mod tests {
         assert!(checkup.interrupted("the rest", lost()).is_ok());
         assert_eq!(
             checkup.unchecked,
-            [Unchecked {
+            [UncheckedPart {
                 what: "the rest",
                 why: "the connection was lost".to_owned()
             }]

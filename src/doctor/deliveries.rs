@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
-use crate::model::stats::Stats;
+use crate::model::stats::QueueStats;
 
 /// A message that has been due for longer is late: a live worker claims it within 1 s even if every
 /// hint is lost.
@@ -18,13 +18,13 @@ const LONGEST_PARK: Duration = Duration::from_secs(60);
 pub(crate) const SHORT_PARK: Duration = Duration::from_secs(2);
 
 /// Whether the oldest unclaimed message is late.
-pub(crate) fn is_late(stats: &Stats) -> bool {
+pub(crate) fn is_late(stats: &QueueStats) -> bool {
     u128::from(stats.overdue_ms) > LATE.as_millis()
 }
 
 /// Whether the queue is parked, so that a message whose notice was lost may wait until the end of
 /// the park time.
-fn may_wait(stats: &Stats) -> bool {
+fn may_wait(stats: &QueueStats) -> bool {
     let parked = Duration::from_millis(stats.parked_ms);
     let waited = Duration::from_millis(stats.overdue_ms);
     stats.nodes > 0 && parked > SHORT_PARK && parked <= LONGEST_PARK && waited <= LONGEST_PARK
@@ -33,7 +33,7 @@ fn may_wait(stats: &Stats) -> bool {
 impl Checkup {
     /// Adds findings for due messages that are not delivered. `is_silent`: whether the finding
     /// `silent` already reports that no worker is alive.
-    pub(crate) fn deliveries(&mut self, queue: &str, stats: &Stats, is_silent: bool) {
+    pub(crate) fn deliveries(&mut self, queue: &str, stats: &QueueStats, is_silent: bool) {
         let name = queue.as_bytes();
         let waiting = stats.due + stats.ready;
         let nodes = stats.nodes;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     /// The codes of the findings and of the remarks.
-    fn of(stats: Stats, is_silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
+    fn of(stats: QueueStats, is_silent: bool) -> (Vec<&'static str>, Vec<&'static str>) {
         let mut checkup = Checkup::default();
         checkup.deliveries("q", &stats, is_silent);
         let codes = |findings: &[crate::doctor::checkup::Finding]| {
@@ -180,12 +180,12 @@ mod tests {
 
     #[test]
     fn a_late_message_of_a_parked_queue_is_a_remark() {
-        let parked = |overdue_ms, parked_ms| Stats {
+        let parked = |overdue_ms, parked_ms| QueueStats {
             ready: 1,
             nodes: 1,
             overdue_ms,
             parked_ms,
-            ..Stats::default()
+            ..QueueStats::default()
         };
         for (overdue_ms, parked_ms) in [(2_001, 2_001), (9_000, 10_000), (60_000, 60_000)] {
             let found = of(parked(overdue_ms, parked_ms), false);
@@ -196,7 +196,7 @@ mod tests {
             let found = of(parked(overdue_ms, parked_ms), false);
             assert_eq!(found, (vec!["overdue"], vec![]), "{overdue_ms} {parked_ms}");
         }
-        let dead = Stats {
+        let dead = QueueStats {
             nodes: 0,
             ..parked(9_000, 10_000)
         };
@@ -206,11 +206,11 @@ mod tests {
 
     #[test]
     fn a_park_time_beyond_60_s_is_a_remark() {
-        let ahead = |parked_ms, overdue_ms| Stats {
+        let ahead = |parked_ms, overdue_ms| QueueStats {
             nodes: 1,
             parked_ms,
             overdue_ms,
-            ..Stats::default()
+            ..QueueStats::default()
         };
         assert_eq!(of(ahead(60_000, 0), false), (vec![], vec![]));
         assert_eq!(of(ahead(60_001, 0), false), (vec![], vec!["parked"]));
@@ -220,26 +220,26 @@ mod tests {
 
     #[test]
     fn messages_that_wait_for_a_limit_are_a_remark() {
-        let limited = || Stats {
+        let limited = || QueueStats {
             ready: 3,
             nodes: 1,
             overdue_ms: 60_000,
             rate: crate::model::rate::Rate::parse("100/1000/1"),
-            ..Stats::default()
+            ..QueueStats::default()
         };
         assert_eq!(of(limited(), false), (vec![], vec!["rate"]));
-        let closed = |closed_ms| Stats {
+        let closed = |closed_ms| QueueStats {
             closed_ms,
             ..limited()
         };
         assert_eq!(of(closed(1_000), false), (vec![], vec!["rate"]));
         assert_eq!(of(closed(1_001), false), (vec![], vec!["closed"]));
-        let full = Stats {
+        let full = QueueStats {
             full: true,
             ..limited()
         };
         assert_eq!(of(full, false), (vec![], vec!["full"]));
-        let dead = Stats {
+        let dead = QueueStats {
             nodes: 0,
             ..limited()
         };
@@ -248,10 +248,10 @@ mod tests {
 
     #[test]
     fn each_cause_of_lateness_has_its_code() {
-        let late = || Stats {
+        let late = || QueueStats {
             ready: 3,
             overdue_ms: 2_001,
-            ..Stats::default()
+            ..QueueStats::default()
         };
         assert_eq!(of(late(), false), (vec!["overdue"], vec![]));
         assert_eq!(
@@ -260,12 +260,12 @@ mod tests {
             "the finding silent reports it"
         );
         assert_eq!(
-            of(Stats { nodes: 1, ..late() }, false),
+            of(QueueStats { nodes: 1, ..late() }, false),
             (vec!["overdue"], vec![])
         );
         assert_eq!(
             of(
-                Stats {
+                QueueStats {
                     paused: true,
                     ..late()
                 },
@@ -273,27 +273,27 @@ mod tests {
             ),
             (vec!["paused"], vec![])
         );
-        let in_part = Stats {
+        let in_part = QueueStats {
             paused: true,
             paused_partitions: 8,
             partitions: 12,
-            ..Stats::default()
+            ..QueueStats::default()
         };
         assert_eq!(of(in_part, false), (vec!["paused"], vec![]));
-        let closed = |stats| Stats {
+        let closed = |stats| QueueStats {
             closed_ms: 1,
             ..stats
         };
         assert_eq!(of(closed(late()), false), (vec![], vec!["closed"]));
         assert_eq!(
-            of(closed(Stats::default()), false),
+            of(closed(QueueStats::default()), false),
             (vec![], vec!["closed"])
         );
         assert_eq!(
             of(
-                Stats {
+                QueueStats {
                     paused: true,
-                    ..Stats::default()
+                    ..QueueStats::default()
                 },
                 false
             ),
@@ -301,9 +301,9 @@ mod tests {
         );
         assert_eq!(
             of(
-                Stats {
+                QueueStats {
                     dead: 1,
-                    ..Stats::default()
+                    ..QueueStats::default()
                 },
                 false
             ),
@@ -311,7 +311,7 @@ mod tests {
         );
         assert_eq!(
             of(
-                Stats {
+                QueueStats {
                     overdue_ms: 2_000,
                     ..late()
                 },

@@ -8,8 +8,8 @@ use crate::doctor::shell::dueq;
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::lease_token::end_of_node;
-use crate::model::outcomes::State;
-use crate::model::stored::Listed;
+use crate::model::outcomes::MessageState;
+use crate::model::stored::MessageEntry;
 use crate::queue::Queue;
 
 /// Leases that end sooner are left alone: their messages come back by themselves.
@@ -50,9 +50,9 @@ impl<C: Codec> Queue<C> {
         while held.len() < LOOKED_AT {
             let left = LOOKED_AT - held.len();
             let page = self
-                .list_newest(State::Leased, cursor.as_ref(), left)
+                .list_newest(MessageState::Leased, cursor.as_ref(), left)
                 .await?;
-            let late = |listed: &Listed| listed.time_ms > now_ms + SOON_MS;
+            let late = |listed: &MessageEntry| listed.time_ms > now_ms + SOON_MS;
             let is_last = page.next.is_none() || !page.messages.last().is_some_and(late);
             held.extend(page.messages.into_iter().filter(late));
             cursor = page.next;
@@ -73,12 +73,12 @@ impl<C: Codec> Queue<C> {
     }
 }
 
-fn node_of(listed: &Listed) -> Option<&str> {
+fn node_of(listed: &MessageEntry) -> Option<&str> {
     listed.lease.as_ref()?.node.as_deref()
 }
 
 /// The workers that hold some of these messages and are not among the live ones.
-fn gone(held: &[Listed], live: &BTreeSet<[u8; 7]>) -> Vec<Gone> {
+fn gone(held: &[MessageEntry], live: &BTreeSet<[u8; 7]>) -> Vec<Gone> {
     let mut all: Vec<Gone> = Vec::new();
     for listed in held {
         let lives = |node: &&str| end_of_node(node).is_some_and(|end| live.contains(&end));
@@ -125,19 +125,19 @@ impl Checkup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::stored::Lease;
+    use crate::model::stored::LeaseInfo;
 
     #[test]
     fn leases_of_live_and_of_unknown_workers_are_no_finding() {
         let held: Vec<_> = [Some("aaaaaa1"), Some("bbbbbb2"), None, Some("bbbbbb2")]
             .into_iter()
-            .map(|node| Listed {
+            .map(|node| MessageEntry {
                 id: b"1".to_vec(),
                 time_ms: 7,
                 failures: 0,
                 crashes: 0,
                 error: String::new(),
-                lease: Some(Lease {
+                lease: Some(LeaseInfo {
                     name: "0123456789abcdef".to_owned(),
                     node: node.map(str::to_owned),
                 }),

@@ -4,7 +4,7 @@ use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::{dueq, redis_cli, shell_word};
 use crate::error::Error;
 use crate::model::rate::Rate;
-use crate::model::stats::Stats;
+use crate::model::stats::QueueStats;
 use crate::partition::Partition;
 
 impl Checkup {
@@ -69,7 +69,7 @@ impl Checkup {
     }
 
     /// Adds a remark if messages wait because of a limit. Returns whether that explains that they do.
-    pub(super) fn wait_for_limits(&mut self, queue: &str, stats: &Stats, due: &str) -> bool {
+    pub(super) fn wait_for_limits(&mut self, queue: &str, stats: &QueueStats, due: &str) -> bool {
         let name = queue.as_bytes();
         let waiting = stats.due + stats.ready;
         if waiting == 0 || stats.nodes == 0 {

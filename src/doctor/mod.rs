@@ -16,7 +16,7 @@ mod shell;
 mod spread;
 
 pub use audit::{AuditProgress, AuditSteps};
-pub use checkup::{Checkup, Finding, Unchecked};
+pub use checkup::{Checkup, Finding, UncheckedPart};
 #[cfg(any(test, feature = "harness"))]
 pub(crate) use findings::raw_findings;
 pub use server::ServerTime;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::doctor::audit::Audit;
-use crate::doctor::checkup::{Checkup, Finding, Unchecked, is_denied};
+use crate::doctor::checkup::{Checkup, Finding, UncheckedPart, is_denied};
 use crate::doctor::deliveries::{SHORT_PARK, is_late};
 use crate::doctor::findings::{RawFinding, finding, raw_findings};
 use crate::doctor::shell::{redis_cli, shell_word};
@@ -192,7 +192,7 @@ impl<C: Codec> Queue<C> {
         if let Err(error) = stats
             && checkup.findings.is_empty()
         {
-            checkup.unchecked.push(Unchecked {
+            checkup.unchecked.push(UncheckedPart {
                 what: "whether messages are delivered (stats)",
                 why: error.to_string(),
             });

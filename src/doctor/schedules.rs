@@ -5,7 +5,7 @@ use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::dueq;
 use crate::error::Error;
 use crate::model::schedule::{ScheduleInfo, ScheduleState, tzdata_version};
-use crate::model::stats::Stats;
+use crate::model::stats::QueueStats;
 use crate::partition::{Lists, Partition};
 
 /// A fire that is later than this although workers are alive is a finding.
@@ -105,7 +105,7 @@ impl Checkup {
     pub(super) async fn schedules(
         &mut self,
         partition: &Partition,
-        stats: &Stats,
+        stats: &QueueStats,
         now_ms: u64,
     ) -> Result<(), Error> {
         if stats.schedules == 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::client::Client;
-use crate::doctor::checkup::{Checkup, Unchecked};
+use crate::doctor::checkup::{Checkup, UncheckedPart};
 use crate::error::Error;
 use crate::protocol::verbs::Verb;
 use crate::server::info::Info;
@@ -98,7 +98,7 @@ impl Client {
             all.of_functions(self).await?;
             all.masters(&reached.value).await?;
         } else {
-            all.unchecked.push(Unchecked {
+            all.unchecked.push(UncheckedPart {
                 what: "clocks, Functions libraries and slots",
                 why: "a master does not reply".to_owned(),
             });

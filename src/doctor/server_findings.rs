@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::doctor::checkup::Checkup;
 use crate::doctor::shell::redis_cli;
-use crate::functions::Functions;
+use crate::functions::FunctionsStatus;
 use crate::server::info::Info;
 
 /// Longest round trip that is not a finding: a delivery takes several of them.
@@ -249,15 +249,15 @@ impl Checkup {
         }
     }
 
-    pub(super) fn functions(&mut self, found: Functions) {
+    pub(super) fn functions(&mut self, found: FunctionsStatus) {
         let ours = crate::functions::functions_version();
         let text = match found {
-            Functions::Absent => "absent".to_owned(),
-            Functions::Older(version) => format!("version {version}, older than {ours}"),
-            Functions::Current => format!("version {ours}"),
-            Functions::Newer(version) => format!("version {version}, newer than {ours}"),
+            FunctionsStatus::Absent => "absent".to_owned(),
+            FunctionsStatus::Older(version) => format!("version {version}, older than {ours}"),
+            FunctionsStatus::Current => format!("version {ours}"),
+            FunctionsStatus::Newer(version) => format!("version {version}, newer than {ours}"),
         };
-        if matches!(found, Functions::Older(_)) {
+        if matches!(found, FunctionsStatus::Older(_)) {
             let consequence = "clients that use FCALL follow older rules and lack newer verbs";
             self.wrong(
                 "functions",
@@ -334,7 +334,10 @@ mod tests {
             codes(|it| it.round_trip(Duration::from_millis(101))),
             ["slow"]
         );
-        assert_eq!(codes(|it| it.functions(Functions::Older(0))), ["functions"]);
+        assert_eq!(
+            codes(|it| it.functions(FunctionsStatus::Older(0))),
+            ["functions"]
+        );
         let consequence = |text: &str, save: &str, stops: bool| {
             let mut checkup = Checkup::default();
             checkup.persistence(&info(text), Some(save), stops);

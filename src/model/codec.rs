@@ -13,7 +13,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Turns the values of a queue into payload bytes, and payload bytes into values.
 ///
-/// [`Bytes`] and [`Json`] are codecs. Another one is given to
+/// [`RawBytes`] and [`Json`] are codecs. Another one is given to
 /// [`Client::queue_with`](crate::Client::queue_with). An error or panic of `encode` fails that
 /// push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
 ///
@@ -53,9 +53,9 @@ pub trait Codec: Clone + Send + Sync + 'static {
     /// it if the value's own memory can become the payload.
     ///
     /// ```
-    /// use dueq::{Bytes, Codec};
+    /// use dueq::{Codec, RawBytes};
     ///
-    /// assert_eq!(Bytes.encode_owned(b"raw".to_vec())?, b"raw");
+    /// assert_eq!(RawBytes.encode_owned(b"raw".to_vec())?, b"raw");
     /// # Ok::<(), dueq::BoxError>(())
     /// ```
     fn encode_owned(&self, value: Self::Value) -> Result<Vec<u8>, BoxError> {
@@ -66,15 +66,15 @@ pub trait Codec: Clone + Send + Sync + 'static {
 /// The codec of [`Client::queue`](crate::Client::queue): the value is the payload.
 ///
 /// ```
-/// use dueq::{Bytes, Codec};
+/// use dueq::{Codec, RawBytes};
 ///
-/// assert_eq!(Bytes.decode(b"raw")?, b"raw");
+/// assert_eq!(RawBytes.decode(b"raw")?, b"raw");
 /// # Ok::<(), dueq::BoxError>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct Bytes;
+pub struct RawBytes;
 
-impl Codec for Bytes {
+impl Codec for RawBytes {
     type Value = Vec<u8>;
 
     fn encode(&self, value: &Vec<u8>) -> Result<Vec<u8>, BoxError> {

@@ -38,8 +38,8 @@ impl Due {
     /// `business-hours`; a due time within them stays.
     ///
     /// `now_ms` is the present time in Unix milliseconds, such as
-    /// [`ServerTime::now_ms`](crate::ServerTime::now_ms): a delay counts from it, and a due time
-    /// before it is moved as if it were now. The result is a fixed time.
+    /// [`ServerTime::now_ms`](crate::admin::ServerTime::now_ms): a delay counts from it, and a due
+    /// time before it is moved as if it were now. The result is a fixed time.
     ///
     /// A [`spread`](crate::Message::spread) is added to the result, and may exceed the opening.
     ///

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// Each claim needs a token of its own. As text it is 32 hexadecimal digits.
 ///
 /// ```
-/// use dueq::LeaseToken;
+/// use dueq::claims::LeaseToken;
 ///
 /// let token = LeaseToken::random();
 /// assert_eq!(token.to_string().parse::<LeaseToken>()?, token);
@@ -28,7 +28,7 @@ impl LeaseToken {
     /// A new token, of 122 random bits.
     ///
     /// ```
-    /// use dueq::LeaseToken;
+    /// use dueq::claims::LeaseToken;
     ///
     /// assert_ne!(LeaseToken::random(), LeaseToken::random());
     /// ```
@@ -56,7 +56,7 @@ impl LeaseToken {
     /// the right to settle.
     ///
     /// ```
-    /// use dueq::LeaseToken;
+    /// use dueq::claims::LeaseToken;
     ///
     /// let token = LeaseToken::random();
     /// assert_eq!(LeaseToken::from_bytes(*token.as_bytes()), token);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::model::due::ceil_ms;
 use crate::model::rate::Rate;
-use crate::model::stats::Stats;
+use crate::model::stats::QueueStats;
 
 /// The most starts of a rate.
 const MAX_STARTS: u32 = 1_000_000;
@@ -18,11 +18,11 @@ const MAX_REMEMBERED: u64 = 1_000_000_000_000_000;
 /// not set stay as they are.
 ///
 /// ```
-/// let limits = dueq::Limits::new().max_attempts(5).max_payload_bytes(4 * 1024 * 1024);
+/// let limits = dueq::QueueLimits::new().max_attempts(5).max_payload_bytes(4 * 1024 * 1024);
 /// # let _ = limits;
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Names and values of `configure`, without the rate.
     pairs: Vec<(&'static str, String)>,
     rate: RateSetting,
@@ -38,7 +38,7 @@ enum RateSetting {
     Starts(u32, Duration),
 }
 
-impl Limits {
+impl QueueLimits {
     /// Nothing set.
     pub fn new() -> Self {
         Self::default()
@@ -91,17 +91,17 @@ impl Limits {
     /// by the server's clock. No rate unless set.
     ///
     /// Each claim counts, retries too, and a message counts for its [`cost`](crate::Message::cost).
-    /// Starts are evenly spaced but for a [`burst`](Limits::burst) of B; with a backlog, N - B + 1
-    /// start in each window. Then the queue is closed until the next may start: messages keep their
-    /// order and their due times, and workers make no call meanwhile.
+    /// Starts are evenly spaced but for a [`burst`](QueueLimits::burst) of B; with a backlog, N - B
+    /// + 1 start in each window. Then the queue is closed until the next may start: messages keep
+    /// their order and their due times, and workers make no call meanwhile.
     ///
     /// Workers and clients of release 0.1 do not obey it.
     ///
     /// ```
-    /// use dueq::Limits;
+    /// use dueq::QueueLimits;
     /// use std::time::Duration;
     ///
-    /// let limits = Limits::new().rate(100, Duration::from_secs(1)).burst(10);
+    /// let limits = QueueLimits::new().rate(100, Duration::from_secs(1)).burst(10);
     /// # let _ = limits;
     /// ```
     #[must_use]
@@ -110,9 +110,9 @@ impl Limits {
         self
     }
 
-    /// How many messages of the [`rate`](Limits::rate) may start at once: 1 to the rate's starts.
-    /// Set together with a rate. The default is 1; at a rate above 200 per second, the starts of
-    /// 5 ms.
+    /// How many messages of the [`rate`](QueueLimits::rate) may start at once: 1 to the rate's
+    /// starts. Set together with a rate. The default is 1; at a rate above 200 per second, the
+    /// starts of 5 ms.
     #[must_use]
     pub fn burst(mut self, burst: u32) -> Self {
         self.burst = Some(burst);
@@ -151,11 +151,11 @@ impl Limits {
     /// How many ids the queue remembers before pushes with a [`window`](crate::Message::window) fail
     /// with [`ErrorKind::Full`](crate::ErrorKind::Full): 1 to 10^15, 1,000,000 unless set. What it
     /// remembers of the calls of the last 12 s counts as well:
-    /// [`Stats::recent`](crate::Stats::recent).
+    /// [`QueueStats::recent`](crate::QueueStats::recent).
     /// An id takes about 100 bytes of Redis's memory.
     ///
     /// ```
-    /// let limits = dueq::Limits::new().max_remembered(5_000_000);
+    /// let limits = dueq::QueueLimits::new().max_remembered(5_000_000);
     /// # let _ = limits;
     /// ```
     #[must_use]
@@ -173,9 +173,9 @@ impl Limits {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Limits, OnConflict};
+    /// use dueq::{OnConflict, QueueLimits};
     ///
-    /// orders.configure(Limits::new().layout3()).await?;
+    /// orders.configure(QueueLimits::new().layout3()).await?;
     /// orders.push("index").id("doc:7").on_conflict(OnConflict::Next).await?;
     /// # });
     /// ```
@@ -186,7 +186,7 @@ impl Limits {
 
     /// The limits in these stats. Those that are divided among partitions are multiplied by
     /// `factor`.
-    pub(crate) fn of_stats(stats: &Stats, factor: u64) -> Self {
+    pub(crate) fn of_stats(stats: &QueueStats, factor: u64) -> Self {
         let small = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let max_messages = stats.max_messages.saturating_mul(factor);
         let mut limits = Self::new();
@@ -314,7 +314,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn words(limits: &Limits, partitions: usize) -> Result<String, Error> {
+    fn words(limits: &QueueLimits, partitions: usize) -> Result<String, Error> {
         let words = limits.of_partition(partitions)?;
         let words: Vec<_> = words
             .iter()
@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     fn partitions_share_a_rate_rounded_down() {
-        let limits = Limits::new().rate(103, SECOND).burst(9).max_leased(7);
+        let limits = QueueLimits::new().rate(103, SECOND).burst(9).max_leased(7);
         assert_eq!(
             words(&limits, 1).expect("valid"),
             "max_leased 7 rate 103/1000/9"
@@ -340,13 +340,13 @@ mod tests {
         );
         let error = words(&limits, 8).expect_err("max_leased is below it");
         assert!(error.to_string().contains("max_leased is 7"), "{error}");
-        let error = words(&Limits::new().rate(3, SECOND), 4).expect_err("below it");
+        let error = words(&QueueLimits::new().rate(3, SECOND), 4).expect_err("below it");
         assert!(error.to_string().contains("rate is 3 starts"), "{error}");
     }
 
     #[test]
     fn rates_out_of_range_are_refused() {
-        let rate = |starts, window| Limits::new().rate(starts, window);
+        let rate = |starts, window| QueueLimits::new().rate(starts, window);
         for (limits, problem) in [
             (rate(0, SECOND), "rate is 0"),
             (rate(1_000_001, SECOND), "rate is 1000001"),
@@ -354,7 +354,7 @@ mod tests {
             (rate(1, 30 * 86_400 * SECOND + SECOND), "window"),
             (rate(5, SECOND).burst(0), "burst is 0"),
             (rate(5, SECOND).burst(6), "burst is 6"),
-            (Limits::new().burst(2), "without a rate"),
+            (QueueLimits::new().burst(2), "without a rate"),
         ] {
             let error = words(&limits, 1).expect_err(problem);
             assert!(error.to_string().contains(problem), "{error}");
@@ -362,25 +362,25 @@ mod tests {
         let longest = rate(1_000_000, 30 * 86_400 * SECOND).burst(1_000_000);
         assert!(words(&longest, 1).is_ok());
         assert_eq!(
-            words(&Limits::new().no_rate().no_max_leased(), 3).expect("valid"),
+            words(&QueueLimits::new().no_rate().no_max_leased(), 3).expect("valid"),
             "max_leased  rate "
         );
     }
 
     #[test]
     fn limits_of_stats_are_divided_again() {
-        let stats = Stats {
+        let stats = QueueStats {
             rate: Rate::parse("25/1000/2"),
             max_leased: 3,
             max_throttle_ms: 900_000,
-            ..Stats::default()
+            ..QueueStats::default()
         };
-        let text = words(&Limits::of_stats(&stats, 4), 2).expect("valid");
+        let text = words(&QueueLimits::of_stats(&stats, 4), 2).expect("valid");
         assert!(
             text.contains("rate 50/1000/4") && text.contains("max_leased 6"),
             "{text}"
         );
-        let text = words(&Limits::of_stats(&Stats::default(), 4), 2).expect("valid");
+        let text = words(&QueueLimits::of_stats(&QueueStats::default(), 4), 2).expect("valid");
         assert!(text.ends_with("rate "), "{text}");
     }
 }

@@ -1,15 +1,12 @@
 //! A message to push: its payload, its id, when it is due, and its options.
 
-use std::time::Duration;
-
 use serde::Serialize;
 use uuid::Uuid;
 
 use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::durability::Durability;
-use crate::model::expiry::{Expires, OnExpire};
-use crate::model::uniqueness::Uniqueness;
+use crate::model::options::push_options;
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
@@ -63,17 +60,67 @@ pub enum OnConflict {
     /// The waiting message is replaced: payload, due time and options.
     Replace,
     /// As `Replace`; and if a handler has the message, the queue keeps the new one for after it. The
-    /// push returns [`Pushed::Next`](crate::Pushed::Next).
+    /// push returns [`PushOutcome::Next`](crate::outcomes::PushOutcome::Next).
     ///
     /// However that delivery ends, also by a crash, the kept message then waits under the id, with
     /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
     /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
-    /// removes it and returns [`Cancelled::Next`](crate::Cancelled::Next).
+    /// removes it and returns [`Cancelled::Next`](crate::outcomes::CancelOutcome::Next).
     ///
-    /// Needs layout 3: see [`Limits::layout3`](crate::Limits::layout3). A push into another queue
+    /// Needs layout 3: see [`Limits::layout3`](crate::QueueLimits::layout3). A push into another queue
     /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
     /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
     Next,
+}
+
+/// When a message expires.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expires {
+    /// This number of milliseconds after the due time.
+    AfterMs(u64),
+    /// At this moment, in Unix milliseconds.
+    AtMs(u64),
+}
+
+/// What becomes of a message that expires before a handler gets it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum OnExpire {
+    /// The message is dead: it is listed with the reason, and can be requeued.
+    #[default]
+    Dead,
+    /// The message is removed, and only [`Stats::expired`](crate::QueueStats::expired) counts it.
+    Drop,
+}
+
+/// The options of a push that concern other pushes of the same id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Uniqueness {
+    pub(crate) window_ms: Option<u64>,
+    pub(crate) reuse: bool,
+    pub(crate) max_wait_ms: Option<u64>,
+    pub(crate) revive: bool,
+    pub(crate) undo_ms: Option<u64>,
+}
+
+impl Uniqueness {
+    /// The options as the scripts read them.
+    pub(crate) fn words(self) -> impl Iterator<Item = String> {
+        [
+            self.window_ms.map(|ms| format!("window={ms}")),
+            self.max_wait_ms.map(|ms| format!("max_wait={ms}")),
+            self.reuse.then(|| "reuse".to_owned()),
+            self.revive.then(|| "revive".to_owned()),
+            self.undo_ms.map(|ms| format!("undo={ms}")),
+        ]
+        .into_iter()
+        .flatten()
+    }
+}
+
+/// The options. A [`Push`](crate::Push) has them too.
+impl Message {
+    push_options!();
 }
 
 impl Message {
@@ -120,22 +167,6 @@ impl Message {
         Ok(Self::new(payload))
     }
 
-    /// The id, unique within the queue: 1 to 200 bytes without control bytes. Checked at the push.
-    ///
-    /// The id makes a push safe to repeat. Cancel and reschedule take it.
-    ///
-    /// A dead message keeps its id: until it is removed, a push of the id returns
-    /// [`Pushed::Exists`](crate::Pushed::Exists) with [`State::Dead`](crate::State::Dead). The
-    /// queue keeps the newest 100,000 dead messages, for 30 days, unless [`Limits`](crate::Limits)
-    /// set other limits. To free the id earlier, call
-    /// [`Queue::cancel_dead`](crate::Queue::cancel_dead). To deliver the dead message again, call
-    /// [`Queue::requeue`](crate::Queue::requeue).
-    #[must_use]
-    pub fn id(mut self, id: impl AsRef<[u8]>) -> Self {
-        self.id = Some(id.as_ref().to_vec());
-        self
-    }
-
     /// Gives the message a new id now: a UUIDv7 in 22 characters. For callers who must know the id
     /// before the push. Clones have the same id.
     ///
@@ -152,95 +183,33 @@ impl Message {
         self
     }
 
-    /// When the message is due: a [`Duration`](std::time::Duration) from now, a
-    /// [`SystemTime`](std::time::SystemTime), or a [`Due`].
-    #[must_use]
-    pub fn due(mut self, due: impl Into<Due>) -> Self {
-        self.due = due.into();
-        self
-    }
-
-    /// Makes the message due up to `window` later, never earlier: for many messages with one due
-    /// time, such as a campaign, that would otherwise be due in one millisecond.
+    /// Stores the message only to undo a cancel: if nothing has happened to its id since, neither a
+    /// push nor another caller's cancel. `cancelled_ms` is the time from
+    /// [`Queue::cancel_to_undo`](crate::Queue::cancel_to_undo), at most 12 s ago.
     ///
-    /// How much later depends on the id alone, so that a repeated push asks for the same due time:
-    /// `crc32("spread" + id) % (window in ms + 1)` milliseconds, with the CRC-32 of zlib. Windows
-    /// above 49 days have the effect of 49 days. Due time and window together reach at most 100
-    /// years ahead. Fractions of a millisecond do not count. Checked at the push.
-    ///
-    /// ```
-    /// use dueq::Message;
-    /// use std::time::Duration;
-    ///
-    /// let (tomorrow, minute) = (Duration::from_secs(86_400), Duration::from_secs(60));
-    /// let mail = |customer: u32| Message::new("sale").id(format!("sale:{customer}"));
-    /// let campaign = (0..10_000).map(|customer| mail(customer).due(tomorrow).spread(minute));
-    /// # let _ = campaign.count();
-    /// ```
-    #[must_use]
-    pub fn spread(mut self, window: Duration) -> Self {
-        self.spread_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
-        self
-    }
-
-    /// After how many failed attempts the message is dead: 1 to 1,000,000. It replaces the queue's
-    /// limit. Checked at the push.
-    #[must_use]
-    pub fn max_attempts(mut self, max_attempts: u32) -> Self {
-        self.max_attempts = Some(max_attempts);
-        self
-    }
-
-    /// What to do if a message with this id waits already; [`OnConflict::Keep`] unless set.
-    ///
-    /// If the id is not in the queue, the message is stored as by any push. If a handler has it,
-    /// the push returns `Exists(Leased)` and changes nothing, except with [`OnConflict::Next`].
-    /// Redis receives pushes that keep and pushes that move or replace in any order, unless the
-    /// caller awaits the first one. A push with `Reschedule` or `Replace` is not repeated by the
-    /// library when its reply is lost: the error says
-    /// [`Applied::Unknown`](crate::Applied::Unknown).
+    /// Otherwise the push returns [`PushOutcome::Finished`](crate::outcomes::PushOutcome::Finished), or `Exists` if the
+    /// queue has a message of the id. Attempts of the message count from none. Clients of release
+    /// 0.1 that repeat its cancel are not noticed.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, OnConflict, Pushed};
+    /// use dueq::Message;
+    /// use std::time::Duration;
     ///
-    /// orders.push("remind").id("cart:7").await?;
-    /// let newer = Message::new("remind twice").id("cart:7").on_conflict(OnConflict::Replace);
-    /// assert_eq!(orders.push_message(newer).await?.outcome(), Pushed::Moved);
+    /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
+    /// assert!(orders.push_message(rating.clone()).await?.is_created());
+    /// let (_cancelled, ms) = orders.cancel_to_undo("order:42").await?;
+    /// assert!(orders.push_message(rating.undo(ms)).await?.is_created());
     /// # });
     /// ```
     #[must_use]
-    pub fn on_conflict(mut self, on_conflict: OnConflict) -> Self {
-        self.on_conflict = on_conflict;
+    pub fn undo(mut self, cancelled_ms: u64) -> Self {
+        self.unique.undo_ms = Some(cancelled_ms);
         self
     }
 
-    /// The durability of this push, instead of the queue's.
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
-        self
-    }
-
-    /// The trace of the push, as [W3C Trace
-    /// Context](https://www.w3.org/TR/trace-context/#traceparent-header) writes it in the header
-    /// `traceparent`: `00-`, 32 hexadecimal digits of the trace, `-`, 16 of the span, `-`, 2 of
-    /// flags, all lower case, trace and span not all zero. Checked at the push.
-    ///
-    /// The trace is stored with the message through every attempt, and the handler reads it with
-    /// [`Delivery::trace_parent`](crate::Delivery::trace_parent). `OnConflict::Reschedule` keeps
-    /// the trace of the waiting message. It takes about 120 bytes of Redis's memory. `tracestate`
-    /// and baggage are not stored.
-    ///
-    /// ```
-    /// use dueq::Message;
-    ///
-    /// let message = Message::new("42").trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-    /// # let _ = message;
-    /// ```
-    #[must_use]
-    pub fn trace_parent(mut self, trace_parent: impl Into<String>) -> Self {
-        self.trace_parent = Some(trace_parent.into());
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
         self
     }
 
@@ -340,6 +309,8 @@ pub(crate) fn compact(uuid: Uuid) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -359,6 +330,25 @@ mod tests {
         assert_eq!(message.options(), "expires=+1");
         let message = message.cost(2).expires_at(7).on_expire(OnExpire::Drop);
         assert_eq!(message.options(), "expires=7 on_expire=drop cost=2");
+    }
+
+    #[test]
+    fn uniqueness_options_are_words_of_the_script() {
+        let message = Message::new("")
+            .window(Duration::from_micros(1))
+            .reuse()
+            .debounce(Duration::from_secs(5))
+            .max_wait(Duration::from_secs(60))
+            .revive()
+            .undo(7);
+        assert_eq!(
+            message.options(),
+            "on_conflict=replace window=1 max_wait=60000 reuse revive undo=7"
+        );
+        assert!(!message.is_repeatable());
+        let next = Message::new("").on_conflict(OnConflict::Next);
+        assert_eq!(next.options(), "on_conflict=next");
+        assert!(next.is_repeatable());
     }
 }
 

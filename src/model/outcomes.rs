@@ -6,7 +6,7 @@ use crate::model::receipt::Receipt;
 
 /// Where a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum MessageState {
     /// Waiting for its due time, also between two attempts. A due message stays scheduled while the
     /// ready list is full, the queue is paused or no worker runs.
     Scheduled,
@@ -19,7 +19,7 @@ pub enum State {
     Dead,
 }
 
-impl State {
+impl MessageState {
     /// The word of the protocol: `scheduled`, `ready`, `leased` or `dead`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -37,7 +37,7 @@ impl State {
     }
 }
 
-impl fmt::Display for State {
+impl fmt::Display for MessageState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -47,12 +47,12 @@ impl fmt::Display for State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Created`, `Moved` and `Next` changed the queue"]
-pub enum Pushed {
+pub enum PushOutcome {
     /// The message is stored.
     Created,
     /// A message with this id is in the queue, in this state; nothing was changed. A repeated push
     /// returns this.
-    Exists(State),
+    Exists(MessageState),
     /// The waiting message was rescheduled or replaced, as [`OnConflict`](crate::OnConflict) asked.
     Moved,
     /// A handler has the message of this id. The pushed one is kept for after it, as
@@ -73,7 +73,7 @@ pub enum Pushed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only after `Cancelled` the message is never delivered"]
-pub enum Cancelled {
+pub enum CancelOutcome {
     /// The message will never be delivered.
     Cancelled,
     /// A handler has the message, and it is too late for that one. The message that a push with
@@ -93,7 +93,7 @@ pub enum Cancelled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Deleted` removed the queue"]
-pub enum Deleted {
+pub enum DeleteOutcome {
     /// The queue is removed with all its messages.
     Deleted,
     /// There is no such queue, or no more.
@@ -107,20 +107,20 @@ pub enum Deleted {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Since` means that the queue is unused"]
-pub enum Unused {
+pub enum UnusedOutcome {
     /// The queue is empty, and was not used since this Unix millisecond, or an earlier one.
     /// `delete_unused` has deleted it.
     Since(u64),
     /// There is no such queue.
     Absent,
     /// The queue stays.
-    Kept(Kept),
+    Kept(KeepReason),
 }
 
 /// Why [`Queue::delete_unused`](crate::Queue::delete_unused) keeps a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kept {
+pub enum KeepReason {
     /// The queue has messages: scheduled, ready, leased or dead ones.
     Messages,
     /// The queue has schedules.
@@ -137,7 +137,7 @@ pub enum Kept {
     Layout,
 }
 
-impl Kept {
+impl KeepReason {
     /// All reasons.
     pub(crate) const ALL: [Self; 7] = [
         Self::Messages,
@@ -167,7 +167,7 @@ impl Kept {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Moved` changed the due time"]
-pub enum Rescheduled {
+pub enum RescheduleOutcome {
     /// The message is due at this Unix millisecond now.
     Moved(u64),
     /// The message is due at this Unix millisecond, not at the expected one; nothing was changed.
@@ -187,7 +187,7 @@ pub enum Rescheduled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Moved` changed the due time"]
-pub enum RunNow {
+pub enum RunNowOutcome {
     /// The message is due now.
     Moved,
     /// The message was due already.
@@ -204,11 +204,11 @@ pub enum RunNow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only `Requeued` changed the message"]
-pub enum Requeued {
+pub enum RequeueOutcome {
     /// The message is due now, its attempts counted from none.
     Requeued,
     /// The message is not dead but in this state.
-    NotDead(State),
+    NotDead(MessageState),
     /// There is no such message (any more).
     Absent,
 }
@@ -217,7 +217,7 @@ pub enum Requeued {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "after `Lost` the message is delivered again"]
-pub enum Settled {
+pub enum SettleOutcome {
     /// The settlement did what was asked.
     Done,
     /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
@@ -235,15 +235,15 @@ pub enum Settled {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only after `Done` the messages were pushed by this call"]
-pub enum Followed {
+pub enum AckPushOutcome {
     /// The message is acked, and these are the receipts of the messages that follow it, in their
     /// order.
     Done(Vec<Receipt>),
-    /// As [`Settled::Gone`] of an ack: perhaps an earlier try of this call acted, and stored the
-    /// messages.
+    /// As [`SettleOutcome::Gone`] of an ack: perhaps an earlier try of this call acted, and stored
+    /// the messages.
     Gone,
-    /// As [`Settled::Lost`]; the message exists, and another consumer has it or will have it. An
-    /// earlier try of this call may have acted, if the id was pushed again since.
+    /// As [`SettleOutcome::Lost`]; the message exists, and another consumer has it or will have it.
+    /// An earlier try of this call may have acted, if the id was pushed again since.
     Lost,
 }
 
@@ -251,7 +251,7 @@ pub enum Followed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "after `Dead` and `Dropped` the message is not tried again"]
-pub enum Retried {
+pub enum RetryOutcome {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
     /// That was the last attempt, or the message expires before the next one: it is dead.
@@ -259,9 +259,9 @@ pub enum Retried {
     /// The message expires before the next attempt, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
     Dropped,
-    /// As [`Settled::Gone`] of release.
+    /// As [`SettleOutcome::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has counted the
+    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has counted the
     /// failure.
     Lost,
 }
@@ -270,7 +270,7 @@ pub enum Retried {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "after `Dead` and `Dropped` the message does not come back"]
-pub enum Snoozed {
+pub enum SnoozeOutcome {
     /// The message is due again at this Unix millisecond.
     Scheduled(u64),
     /// The message expires before that time: it is dead.
@@ -278,9 +278,9 @@ pub enum Snoozed {
     /// The message expires before that time, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop): it is gone.
     Dropped,
-    /// As [`Settled::Gone`] of release.
+    /// As [`SettleOutcome::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has snoozed the
+    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has snoozed the
     /// message.
     Lost,
 }
@@ -289,14 +289,15 @@ pub enum Snoozed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "after `Gone` and `Lost` the queue was not closed by this call"]
-pub enum Throttled {
+pub enum ThrottleOutcome {
     /// The message waits again, and its partition is closed until this Unix millisecond: later than
     /// asked for if it was closed for longer, earlier if
-    /// [`Limits::max_throttle`](crate::Limits::max_throttle) allows less.
+    /// [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle) allows less.
     Until(u64),
-    /// As [`Settled::Gone`] of release.
+    /// As [`SettleOutcome::Gone`] of release.
     Gone,
-    /// As [`Settled::Lost`] for release: perhaps an earlier try of this call has closed the queue.
+    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has closed the
+    /// queue.
     Lost,
 }
 
@@ -304,7 +305,7 @@ pub enum Throttled {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[must_use = "only after `Until` the lease goes on"]
-pub enum Extended {
+pub enum ExtendOutcome {
     /// The lease runs until this Unix millisecond of the server.
     Until(u64),
     /// There is no such message any more: the lease was lost, or it was settled.
@@ -313,11 +314,11 @@ pub enum Extended {
     Lost,
 }
 
-/// How the message of a remembered id ended: see [`Queue::outcome`](crate::Queue::outcome).
+/// How the message of a remembered id ended: see [`Queue::end_of`](crate::Queue::end_of).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Outcome {
+pub struct MessageEnd {
     /// How it ended.
-    pub ended: Ended,
+    pub kind: EndKind,
     /// When, in Unix milliseconds of the server.
     pub ended_at_ms: u64,
     /// Until when a [`window`](crate::Message::window) remembers the id, in Unix milliseconds: a push
@@ -328,7 +329,7 @@ pub struct Outcome {
 /// How a message ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum EndKind {
     /// A handler acked it.
     Finished,
     /// The message expired and was dropped, as its push asked with
@@ -338,11 +339,11 @@ pub enum Ended {
     Cancelled,
 }
 
-impl Ended {
+impl EndKind {
     /// The name of this end in the protocol: `finished`, `expired` or `cancelled`.
     ///
     /// ```
-    /// assert_eq!(dueq::Ended::Finished.as_str(), "finished");
+    /// assert_eq!(dueq::inspect::EndKind::Finished.as_str(), "finished");
     /// ```
     pub fn as_str(self) -> &'static str {
         match self {
@@ -362,14 +363,14 @@ impl Ended {
 /// What [`Queue::wait`](crate::Queue::wait) found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Waited {
+pub enum WaitOutcome {
     /// The message ended so.
-    Ended(Outcome),
+    Ended(MessageEnd),
     /// The message is dead: it stays in the queue, and no handler gets it.
     Dead,
     /// The queue has no message of this id, and does not remember one: it ended without a
     /// [`window`](crate::Message::window), longer ago than the queue remembers, or was never pushed.
     Absent,
     /// The time is up, and the message is still in this state.
-    TimedOut(State),
+    TimedOut(MessageState),
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// The rate of a queue: at most `starts` claims in any window of this length, `burst` of them at
-/// once. See [`Limits::rate`](crate::Limits::rate).
+/// once. See [`QueueLimits::rate`](crate::QueueLimits::rate).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Rate {

@@ -5,12 +5,12 @@ use crate::error::Error;
 /// What was read of a queue or of all servers, and what could not be read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Reached<T> {
+pub struct PartialRead<T> {
     /// What the parts hold that replied.
     pub value: T,
     /// The parts that did not reply within 2 s: partitions of the queue, or masters. Empty if all
     /// did.
-    pub unread: Vec<Unread>,
+    pub unread: Vec<UnreadPart>,
     /// How many parts there are.
     pub parts: usize,
 }
@@ -18,14 +18,14 @@ pub struct Reached<T> {
 /// A partition or a master that could not be read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Unread {
+pub struct UnreadPart {
     /// `partition 3 (22)`, with its index and its tag, or `the master at HOST:PORT`.
     pub name: String,
     /// Why it could not be read.
     pub error: Error,
 }
 
-impl Unread {
+impl UnreadPart {
     pub(crate) fn master(address: &str, error: Error) -> Self {
         Self {
             name: format!("the master at {address}"),
@@ -34,7 +34,7 @@ impl Unread {
     }
 }
 
-impl<T> Reached<T> {
+impl<T> PartialRead<T> {
     /// What could not be read, and why, in one sentence; `None` if everything was read.
     pub fn gap(&self) -> Option<String> {
         let first = self.unread.first()?;
@@ -52,8 +52,8 @@ impl<T> Reached<T> {
     pub(crate) fn map<U>(
         self,
         change: impl FnOnce(T) -> Result<U, Error>,
-    ) -> Result<Reached<U>, Error> {
-        Ok(Reached {
+    ) -> Result<PartialRead<U>, Error> {
+        Ok(PartialRead {
             value: change(self.value)?,
             unread: self.unread,
             parts: self.parts,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::model::outcomes::Pushed;
+use crate::model::outcomes::PushOutcome;
 
 /// What a push did: the message's id, the outcome, and when the message is due.
 ///
@@ -18,7 +18,7 @@ use crate::model::outcomes::Pushed;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Receipt {
     pub(crate) id: Vec<u8>,
-    pub(crate) outcome: Pushed,
+    pub(crate) outcome: PushOutcome,
     pub(crate) due_ms: Option<u64>,
 }
 
@@ -54,20 +54,20 @@ impl Receipt {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Pushed;
+    /// use dueq::outcomes::PushOutcome;
     ///
     /// match orders.push("rate it").id("order:42").await?.outcome() {
-    ///     Pushed::Created => println!("stored"),
-    ///     Pushed::Exists(state) => println!("stored before, and {state} now"),
+    ///     PushOutcome::Created => println!("stored"),
+    ///     PushOutcome::Exists(state) => println!("stored before, and {state} now"),
     ///     other => println!("{other:?}"),
     /// }
     /// # });
     /// ```
-    pub fn outcome(&self) -> Pushed {
+    pub fn outcome(&self) -> PushOutcome {
         self.outcome
     }
 
-    /// Whether this push stored the message: the outcome is [`Pushed::Created`].
+    /// Whether this push stored the message: the outcome is [`PushOutcome::Created`].
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -76,13 +76,14 @@ impl Receipt {
     /// # });
     /// ```
     pub fn is_created(&self) -> bool {
-        self.outcome == Pushed::Created
+        self.outcome == PushOutcome::Created
     }
 
     /// When the message is due, in Unix milliseconds, exactly as Redis stored it. After
-    /// [`Pushed::Moved`] and [`Pushed::Next`] the latest time: a [`max_wait`](crate::Message::max_wait)
-    /// may have made it earlier. `None` after [`Pushed::Exists`], [`Pushed::Remembered`] and
-    /// [`Pushed::Finished`]: the push did not set it.
+    /// [`PushOutcome::Moved`] and [`PushOutcome::Next`] the latest time: a
+    /// [`max_wait`](crate::Message::max_wait) may have made it earlier. `None` after
+    /// [`PushOutcome::Exists`], [`PushOutcome::Remembered`] and [`PushOutcome::Finished`]: the push
+    /// did not set it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -107,8 +108,8 @@ impl fmt::Debug for Receipt {
 }
 
 /// A receipt equals its outcome.
-impl PartialEq<Pushed> for Receipt {
-    fn eq(&self, outcome: &Pushed) -> bool {
+impl PartialEq<PushOutcome> for Receipt {
+    fn eq(&self, outcome: &PushOutcome) -> bool {
         self.outcome == *outcome
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     fn debug_shows_the_id_as_text() {
         let receipt = Receipt {
             id: b"order:\xff".to_vec(),
-            outcome: Pushed::Created,
+            outcome: PushOutcome::Created,
             due_ms: Some(7),
         };
         assert_eq!(

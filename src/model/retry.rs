@@ -9,7 +9,7 @@ use crate::error::Error;
 ///
 /// A `Retry` has no number of attempts. The message limits it
 /// ([`Push::max_attempts`](crate::Push::max_attempts)), or else the queue
-/// ([`Limits::max_attempts`](crate::Limits::max_attempts)): 20 unless set.
+/// ([`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts)): 20 unless set.
 ///
 /// ```
 /// use dueq::Retry;

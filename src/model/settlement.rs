@@ -108,7 +108,7 @@ impl Settlement {
 /// becomes a retry.
 ///
 /// The text of the error is stored beside the message, its first 1,024 bytes:
-/// [`Stored::error`](crate::Stored::error). The text is that of `{:#}`, which for an
+/// [`StoredMessage::error`](crate::StoredMessage::error). The text is that of `{:#}`, which for an
 /// `anyhow::Error` contains all its causes. Most other errors print only themselves.
 pub trait IntoSettlement {
     /// The settlement that this result asks for.

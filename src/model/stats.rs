@@ -10,9 +10,9 @@ use crate::model::rate::Rate;
 /// is left: each message has been acked, cancelled or purged, or is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stats {
+pub struct QueueStats {
     /// Messages that wait for their time, also between two attempts, and due messages that are not
-    /// ready: see [`State::Scheduled`](crate::State::Scheduled).
+    /// ready: see [`MessageState::Scheduled`](crate::MessageState::Scheduled).
     pub scheduled: u64,
     /// How many of the `scheduled` messages are due.
     pub due: u64,
@@ -31,8 +31,8 @@ pub struct Stats {
     pub overdue_ms: u64,
     /// Whether the queue is paused; of several partitions, whether one of them is.
     pub paused: bool,
-    /// How many partitions are paused. Fewer than [`partitions`](Stats::partitions): a pause or its end
-    /// has not reached all of them.
+    /// How many partitions are paused. Fewer than [`partitions`](QueueStats::partitions): a pause
+    /// or its end has not reached all of them.
     pub paused_partitions: u64,
     /// The partitions that these numbers are of.
     pub partitions: u64,
@@ -108,7 +108,7 @@ pub struct Stats {
     pub max_throttle_ms: u64,
 }
 
-impl Stats {
+impl QueueStats {
     /// Whether some partitions are paused and others deliver.
     pub fn is_paused_in_part(&self) -> bool {
         self.paused && self.paused_partitions < self.partitions
@@ -161,7 +161,7 @@ impl Stats {
     }
 }
 
-/// How far a requeue or a purge in steps is: see [`BulkSteps`](crate::BulkSteps).
+/// How far a requeue or a purge in steps is: see [`BulkSteps`](crate::admin::BulkSteps).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkProgress {
@@ -188,7 +188,7 @@ pub enum BulkEnd {
 /// How many scheduled messages are due when: see [`Queue::dues`](crate::Queue::dues).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Dues {
+pub struct DueCounts {
     /// One number more than times were given: how many messages are due before the first time, from
     /// each time until before the next one, and at or after the last time.
     pub counts: Vec<u64>,
@@ -199,7 +199,7 @@ pub struct Dues {
     pub now_ms: u64,
 }
 
-impl Dues {
+impl DueCounts {
     /// Adds those of another partition.
     pub(crate) fn add(&mut self, other: &Self) {
         for (count, more) in self.counts.iter_mut().zip(&other.counts) {
@@ -223,7 +223,7 @@ pub struct PartitionInfo {
     /// The address of the server that holds it.
     pub server: String,
     /// What it holds and has done.
-    pub stats: Stats,
+    pub stats: QueueStats,
 }
 
 /// A live node of a queue: see [`Queue::nodes`](crate::Queue::nodes).

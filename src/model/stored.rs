@@ -3,15 +3,15 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::model::expiry::OnExpire;
-use crate::model::outcomes::State;
+use crate::model::message::OnExpire;
+use crate::model::outcomes::MessageState;
 
 /// A message as the queue stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Stored {
+pub struct StoredMessage {
     /// Its state.
-    pub state: State,
+    pub state: MessageState,
     /// When it is due (scheduled, ready), when its lease ends (leased) or when it died (dead), in
     /// Unix milliseconds.
     pub time_ms: u64,
@@ -44,18 +44,18 @@ pub struct Stored {
     /// message, if a push with [`OnConflict::Next`](crate::OnConflict::Next) has left one.
     pub next_due_ms: Option<u64>,
     /// Its lease, if a handler has it.
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaseInfo>,
     /// What the last failure or burial said.
     pub error: String,
     /// The payload as it was pushed, not decoded. For a message of
-    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](Stored::json). Only its first bytes
-    /// if [`Queue::get_up_to`](crate::Queue::get_up_to) asked for fewer than there are.
+    /// [`Client::queue_of`](crate::Client::queue_of) see [`json`](StoredMessage::json). Only its
+    /// first bytes if [`Queue::get_up_to`](crate::Queue::get_up_to) asked for fewer than there are.
     pub payload: Vec<u8>,
     /// How many bytes the whole payload has.
     pub payload_bytes: u64,
 }
 
-impl Stored {
+impl StoredMessage {
     /// The payload, parsed as JSON.
     ///
     /// # Errors
@@ -78,13 +78,13 @@ impl Stored {
     }
 }
 
-/// A message in a [`Page`].
+/// A message in a [`MessagePage`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Listed {
+pub struct MessageEntry {
     /// The id as it was pushed.
     pub id: Vec<u8>,
-    /// As in [`Stored::time_ms`].
+    /// As in [`StoredMessage::time_ms`].
     pub time_ms: u64,
     /// How often a handler failed.
     pub failures: u32,
@@ -93,30 +93,31 @@ pub struct Listed {
     /// What the last failure or burial said.
     pub error: String,
     /// Its lease, if a handler has it.
-    pub lease: Option<Lease>,
+    pub lease: Option<LeaseInfo>,
 }
 
 /// The lease of a leased message, as readers see it. It has no token, so it settles nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Lease {
+pub struct LeaseInfo {
     /// The name of the lease: 16 hexadecimal digits. All messages of a claim have the same, and no
     /// other claim has it: [`Queue::end_lease`](crate::Queue::end_lease) ends this lease only.
     pub name: String,
     /// The end of the id of the worker that has the message, 7 letters and digits before any `#`:
-    /// see [`NodeInfo::id`](crate::NodeInfo::id). `None` if the [`LeaseToken`](crate::LeaseToken)
-    /// of the claim does not tell it: a claim by a pull, over HTTP, or by another client.
+    /// see [`NodeInfo::id`](crate::inspect::NodeInfo::id). `None` if the
+    /// [`LeaseToken`](crate::claims::LeaseToken) of the claim does not tell it: a claim by a pull,
+    /// over HTTP, or by another client.
     pub node: Option<String>,
 }
 
 /// Some of the messages in one state, in the order of their times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Page {
+pub struct MessagePage {
     /// The messages.
-    pub messages: Vec<Listed>,
+    pub messages: Vec<MessageEntry>,
     /// The cursor of the next page; `None` at the end.
-    pub next: Option<Cursor>,
+    pub next: Option<MessageCursor>,
 }
 
 /// In a cursor of ready messages, a smaller number is a place in their list.
@@ -126,17 +127,17 @@ const MIN_TIME_DIGITS: usize = 7;
 
 /// Where a page ended, or where one begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cursor(pub(crate) Vec<u8>);
+pub struct MessageCursor(pub(crate) Vec<u8>);
 
-impl Cursor {
+impl MessageCursor {
     /// The bytes of the cursor, for instance to pass it to the next call of a program. They contain
     /// the last id of the page.
     ///
     /// ```
-    /// use dueq::Cursor;
+    /// use dueq::inspect::MessageCursor;
     ///
-    /// let cursor = Cursor::from_bytes("1700000000000:order:42");
-    /// assert_eq!(Cursor::from_bytes(cursor.as_bytes()), cursor);
+    /// let cursor = MessageCursor::from_bytes("1700000000000:order:42");
+    /// assert_eq!(MessageCursor::from_bytes(cursor.as_bytes()), cursor);
     /// ```
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
@@ -154,14 +155,15 @@ impl Cursor {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Cursor, State};
+    /// use dueq::MessageState;
+    /// use dueq::inspect::MessageCursor;
     /// use std::time::Duration;
     ///
     /// orders.push("rate it").delay(Duration::from_secs(60)).await?;
     /// let in_an_hour = orders.dues(&[]).await?.now_ms + 3_600_000;
-    /// let from = Cursor::at_ms(in_an_hour);
-    /// let later = orders.list(State::Scheduled, Some(&from), 100).await?;
-    /// let sooner = orders.list_newest(State::Scheduled, Some(&from), 100).await?;
+    /// let from = MessageCursor::at_ms(in_an_hour);
+    /// let later = orders.list(MessageState::Scheduled, Some(&from), 100).await?;
+    /// let sooner = orders.list_newest(MessageState::Scheduled, Some(&from), 100).await?;
     /// assert_eq!((later.messages.len(), sooner.messages.len()), (0, 1));
     /// # });
     /// ```
@@ -189,18 +191,21 @@ mod tests {
     #[test]
     fn a_cursor_of_a_time_is_told_from_others() {
         for ms in [0, 1, MIN_TIME_MS, 1_700_000_000_000, u64::MAX] {
-            assert!(Cursor::at_ms(ms).is_time(), "{ms}");
+            assert!(MessageCursor::at_ms(ms).is_time(), "{ms}");
         }
-        assert_eq!(Cursor::at_ms(5), Cursor::from_bytes("1000000:"));
+        assert_eq!(
+            MessageCursor::at_ms(5),
+            MessageCursor::from_bytes("1000000:")
+        );
         for other in ["", ":", "12:", "999999:", "1700000000000:a", "7/14:1"] {
-            assert!(!Cursor::from_bytes(other).is_time(), "{other}");
+            assert!(!MessageCursor::from_bytes(other).is_time(), "{other}");
         }
     }
 
     #[test]
     fn json_of_a_stored_payload_or_an_error() {
-        let stored = Stored {
-            state: State::Ready,
+        let stored = StoredMessage {
+            state: MessageState::Ready,
             time_ms: 1,
             failures: 0,
             crashes: 0,

@@ -4,7 +4,7 @@ use crate::batch::{BatchVerb, Item};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::due::Due;
 use crate::model::message::{Message, OnConflict};
-use crate::model::outcomes::Followed;
+use crate::model::outcomes::AckPushOutcome;
 use crate::partition::Partition;
 use crate::partition::producers::{due_of, push_item, receipt};
 use crate::partition::verbs::{failed_settlement, push_count};
@@ -15,7 +15,7 @@ use crate::protocol::replies::{Body, unexpected};
 use crate::protocol::results::settle::{self, AckPushed};
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// Acks a delivery and stores the messages that follow it.
 pub(crate) struct AckPush;
@@ -34,10 +34,10 @@ impl BatchVerb for AckPush {
         settle::ack_pushed(body, now_us)
     }
 
-    fn count(result: &Result<AckPushed, Error>) -> Option<Count> {
+    fn count(result: &Result<AckPushed, Error>) -> Option<Counter> {
         match result {
-            Ok(AckPushed::Done(_)) => Some(Count::Acked),
-            Ok(AckPushed::Gone | AckPushed::Lost) => Some(Count::SettledLate),
+            Ok(AckPushed::Done(_)) => Some(Counter::Acked),
+            Ok(AckPushed::Gone | AckPushed::Lost) => Some(Counter::SettledLate),
             Ok(AckPushed::Refused(..)) => None,
             Err(error) => failed_settlement(error),
         }
@@ -73,7 +73,7 @@ impl FollowUps {
         self,
         result: AckPushed,
         partition: &Partition,
-    ) -> Result<Followed, Error> {
+    ) -> Result<AckPushOutcome, Error> {
         match result {
             AckPushed::Done(results) => {
                 let results = results.into_iter().map(Ok).inspect(|result| {
@@ -84,12 +84,12 @@ impl FollowUps {
                 let receipts = results
                     .zip(self.named)
                     .map(|(result, (id, due))| receipt(result, id, due));
-                Ok(Followed::Done(receipts.collect::<Result<_, _>>()?))
+                Ok(AckPushOutcome::Done(receipts.collect::<Result<_, _>>()?))
             }
-            AckPushed::Gone => Ok(Followed::Gone),
-            AckPushed::Lost => Ok(Followed::Lost),
+            AckPushed::Gone => Ok(AckPushOutcome::Gone),
+            AckPushed::Lost => Ok(AckPushOutcome::Lost),
             AckPushed::Refused(index, error) => {
-                partition.meters().add(Count::PushRefused);
+                partition.meters().add(Counter::PushRefused);
                 let count = self.named.len();
                 let id = self.named.get(index).map(|(id, _)| id.as_slice());
                 Err(refused(index, count, id.unwrap_or_default(), &error))

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::model::history::times::{BUCKETS, Times, bucket_of};
+use crate::model::history::times::{BUCKETS, TimeHistogram, bucket_of};
 
 /// Counts times until they are reported. The memory is taken with the first time: a node may
 /// attend thousands of quiet partitions.
@@ -75,7 +75,7 @@ impl Reports {
 impl Report {
     /// The argument of a beat.
     pub(super) fn text(&self) -> String {
-        let [lateness, handling] = self.0.each_ref().map(Times::text);
+        let [lateness, handling] = self.0.each_ref().map(TimeHistogram::text);
         format!("{lateness}|{handling}")
     }
 }

@@ -15,7 +15,7 @@ use crate::protocol::results::claim::Claim;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::events;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// What a beat says of its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Partition {
     /// Moves due messages to the ready list. Sent once, without a repetition.
     pub(crate) async fn promote(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Promote, PROMOTE).await?;
-        self.meters().add_many(Count::Promoted, moved.count);
+        self.meters().add_many(Counter::Promoted, moved.count);
         Ok(moved)
     }
 
@@ -113,7 +113,7 @@ impl Partition {
     pub(crate) async fn reap(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Reap, REAP).await?;
         if moved.count > 0 {
-            self.meters().add_many(Count::Reaped, moved.count);
+            self.meters().add_many(Counter::Reaped, moved.count);
             events::reaped(self.queue_name(), moved.count);
         }
         Ok(moved)
@@ -149,7 +149,7 @@ impl Partition {
             token,
         )?;
         self.meters()
-            .add_many(Count::Claimed, claim.granted.len() as u64);
+            .add_many(Counter::Claimed, claim.granted.len() as u64);
         Ok(claim)
     }
 

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use crate::error::Error;
 use crate::model::schedule::{
-    FireList, Refilled, ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState, listed_fires,
-    tzdata_version,
+    FireList, RefillOutcome, ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState,
+    listed_fires, tzdata_version,
 };
 use crate::partition::Partition;
 use crate::protocol::counts::{LIST, REFILL};
@@ -13,7 +13,7 @@ use crate::protocol::results::schedules::{self, ListRefilled};
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
 use crate::telemetry::events;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// How many schedules a refill reads at once.
 const PAGE: usize = 64;
@@ -72,8 +72,8 @@ impl Partition {
         &self,
         lists: Lists,
         warned: &mut HashSet<String>,
-    ) -> Result<Refilled, Error> {
-        let mut refilled = Refilled::default();
+    ) -> Result<RefillOutcome, Error> {
+        let mut refilled = RefillOutcome::default();
         let mut cursor = None;
         loop {
             let page = self.schedules(cursor.as_ref(), PAGE, lists).await?;
@@ -83,7 +83,7 @@ impl Partition {
                 } else {
                     refilled.dry.push(info.name.clone());
                     if warned.insert(info.name.clone()) {
-                        self.meters().add(Count::FoundDry);
+                        self.meters().add(Counter::FoundDry);
                         events::schedule_dry(self.queue_name(), &info.name);
                     }
                 }
@@ -105,7 +105,7 @@ impl Partition {
     async fn refill_some(
         &self,
         crons: &[ScheduleInfo],
-        refilled: &mut Refilled,
+        refilled: &mut RefillOutcome,
     ) -> Result<(), Error> {
         let mut args: Vec<Vec<u8>> = Vec::new();
         let mut names = Vec::new();
@@ -119,7 +119,7 @@ impl Partition {
                 Ok(None) => continue,
                 Ok(Some(Ok(list))) => list,
                 Ok(Some(Err(error))) => {
-                    self.meters().add(Count::RefillRefused);
+                    self.meters().add(Counter::RefillRefused);
                     refilled.failed.push(format!("{name}: {error}"));
                     continue;
                 }
@@ -147,14 +147,14 @@ impl Partition {
         for (name, result) in names.into_iter().zip(results) {
             match result {
                 ListRefilled::Done(fires) => {
-                    self.meters().add(Count::Refilled);
+                    self.meters().add(Counter::Refilled);
                     refilled.lists += 1;
                     refilled.fires += fires;
                 }
                 ListRefilled::Kept => {}
                 ListRefilled::Overtaken => refilled.overtaken += 1,
                 ListRefilled::Refused(why) => {
-                    self.meters().add(Count::RefillRefused);
+                    self.meters().add(Counter::RefillRefused);
                     refilled.failed.push(format!("{name}: {why}"));
                 }
             }

@@ -3,13 +3,14 @@
 use crate::batch::{BatchVerb, Prefix, Tries, Verdict};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::outcomes::{
-    Cancelled, Extended, Requeued, Rescheduled, Retried, RunNow, Settled, Snoozed, Throttled,
+    CancelOutcome, ExtendOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
+    SettleOutcome, SnoozeOutcome, ThrottleOutcome,
 };
 use crate::protocol::results::produce::{self, PushResult};
 use crate::protocol::results::settle;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::PATIENCE;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// How many settlements justify a second call in flight. More than for other verbs: handlers do not
 /// wait for them.
@@ -40,7 +41,7 @@ macro_rules! pushes {
                 push_verdict(Self::VERB, result, tries)
             }
 
-            fn count(result: &Result<PushResult, Error>) -> Option<Count> {
+            fn count(result: &Result<PushResult, Error>) -> Option<Counter> {
                 push_count(result)
             }
         }
@@ -81,18 +82,18 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
     }
 }
 
-pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Count> {
+pub(super) fn push_count(result: &Result<PushResult, Error>) -> Option<Counter> {
     Some(match result {
-        Ok(PushResult::Created { .. }) => Count::PushCreated,
-        Ok(PushResult::Exists(_)) => Count::PushExisting,
-        Ok(PushResult::Moved { .. }) => Count::PushMoved,
-        Ok(PushResult::Next { .. }) => Count::PushNext,
-        Ok(PushResult::Remembered { .. }) => Count::PushRemembered,
-        Ok(PushResult::Finished { .. } | PushResult::Used) => Count::PushFinished,
+        Ok(PushResult::Created { .. }) => Counter::PushCreated,
+        Ok(PushResult::Exists(_)) => Counter::PushExisting,
+        Ok(PushResult::Moved { .. }) => Counter::PushMoved,
+        Ok(PushResult::Next { .. }) => Counter::PushNext,
+        Ok(PushResult::Remembered { .. }) => Counter::PushRemembered,
+        Ok(PushResult::Finished { .. } | PushResult::Used) => Counter::PushFinished,
         Ok(PushResult::Expired) => return None,
-        Err(error) if error.was_applied() != Applied::No => Count::PushUnknown,
-        Err(error) if is_refusal(error) => Count::PushRefused,
-        Err(_) => Count::PushFailed,
+        Err(error) if error.was_applied() != Applied::No => Counter::PushUnknown,
+        Err(error) if is_refusal(error) => Counter::PushRefused,
+        Err(_) => Counter::PushFailed,
     })
 }
 
@@ -111,18 +112,18 @@ macro_rules! cancels {
         impl BatchVerb for $verb {
             const VERB: Verb = Verb::Cancel;
             const PREFIX: Prefix = Prefix::Since($with_dead);
-            type Output = (Cancelled, u64);
+            type Output = (CancelOutcome, u64);
 
             fn decode(text: &str, now_us: i64) -> Result<Self::Output, Error> {
                 produce::cancelled(text, now_us)
             }
 
             fn is_change((outcome, _): &Self::Output) -> bool {
-                matches!(outcome, Cancelled::Cancelled | Cancelled::Next)
+                matches!(outcome, CancelOutcome::Cancelled | CancelOutcome::Next)
             }
 
-            fn count(result: &Result<Self::Output, Error>) -> Option<Count> {
-                matches!(result, Ok((Cancelled::Cancelled, _))).then_some(Count::Cancelled)
+            fn count(result: &Result<Self::Output, Error>) -> Option<Counter> {
+                matches!(result, Ok((CancelOutcome::Cancelled, _))).then_some(Counter::Cancelled)
             }
         }
     };
@@ -135,18 +136,18 @@ pub(crate) struct Reschedule;
 
 impl BatchVerb for Reschedule {
     const VERB: Verb = Verb::Reschedule;
-    type Output = Rescheduled;
+    type Output = RescheduleOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Rescheduled, Error> {
+    fn decode(text: &str, _: i64) -> Result<RescheduleOutcome, Error> {
         produce::rescheduled(text)
     }
 
-    fn is_change(result: &Rescheduled) -> bool {
-        matches!(result, Rescheduled::Moved(_))
+    fn is_change(result: &RescheduleOutcome) -> bool {
+        matches!(result, RescheduleOutcome::Moved(_))
     }
 
-    fn count(result: &Result<Rescheduled, Error>) -> Option<Count> {
-        matches!(result, Ok(Rescheduled::Moved(_))).then_some(Count::Rescheduled)
+    fn count(result: &Result<RescheduleOutcome, Error>) -> Option<Counter> {
+        matches!(result, Ok(RescheduleOutcome::Moved(_))).then_some(Counter::Rescheduled)
     }
 }
 
@@ -154,17 +155,17 @@ pub(crate) struct MakeDue;
 
 impl BatchVerb for MakeDue {
     const VERB: Verb = Verb::RunNow;
-    type Output = RunNow;
+    type Output = RunNowOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<RunNow, Error> {
+    fn decode(text: &str, _: i64) -> Result<RunNowOutcome, Error> {
         produce::run_now(text)
     }
 
-    fn is_change(result: &RunNow) -> bool {
-        matches!(result, RunNow::Moved | RunNow::Already)
+    fn is_change(result: &RunNowOutcome) -> bool {
+        matches!(result, RunNowOutcome::Moved | RunNowOutcome::Already)
     }
 
-    fn count(_: &Result<RunNow, Error>) -> Option<Count> {
+    fn count(_: &Result<RunNowOutcome, Error>) -> Option<Counter> {
         None
     }
 }
@@ -174,17 +175,20 @@ pub(crate) struct Requeue;
 impl BatchVerb for Requeue {
     const VERB: Verb = Verb::Requeue;
     const PREFIX: Prefix = Prefix::Word("ids");
-    type Output = Requeued;
+    type Output = RequeueOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Requeued, Error> {
+    fn decode(text: &str, _: i64) -> Result<RequeueOutcome, Error> {
         produce::requeued(text)
     }
 
-    fn is_change(result: &Requeued) -> bool {
-        matches!(result, Requeued::Requeued | Requeued::NotDead(_))
+    fn is_change(result: &RequeueOutcome) -> bool {
+        matches!(
+            result,
+            RequeueOutcome::Requeued | RequeueOutcome::NotDead(_)
+        )
     }
 
-    fn count(_: &Result<Requeued, Error>) -> Option<Count> {
+    fn count(_: &Result<RequeueOutcome, Error>) -> Option<Counter> {
         None
     }
 }
@@ -194,17 +198,17 @@ pub(crate) struct EndLease;
 impl BatchVerb for EndLease {
     const VERB: Verb = Verb::Reap;
     const PREFIX: Prefix = Prefix::Word("ids");
-    type Output = Retried;
+    type Output = RetryOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Retried, Error> {
+    fn decode(text: &str, _: i64) -> Result<RetryOutcome, Error> {
         settle::retried(Self::VERB, text)
     }
 
-    fn is_change(result: &Retried) -> bool {
-        matches!(result, Retried::Scheduled(_) | Retried::Dead)
+    fn is_change(result: &RetryOutcome) -> bool {
+        matches!(result, RetryOutcome::Scheduled(_) | RetryOutcome::Dead)
     }
 
-    fn count(_: &Result<Retried, Error>) -> Option<Count> {
+    fn count(_: &Result<RetryOutcome, Error>) -> Option<Counter> {
         None
     }
 }
@@ -222,16 +226,16 @@ macro_rules! settles {
             const YIELDS: bool = true;
             const GROUPED_BY_CLAIM: bool = $by_claim;
             const SHARES_RESULT: bool = $by_claim;
-            type Output = Settled;
+            type Output = SettleOutcome;
 
-            fn decode(text: &str, _: i64) -> Result<Settled, Error> {
+            fn decode(text: &str, _: i64) -> Result<SettleOutcome, Error> {
                 settle::settled(Self::VERB, text)
             }
 
-            fn count(result: &Result<Settled, Error>) -> Option<Count> {
+            fn count(result: &Result<SettleOutcome, Error>) -> Option<Counter> {
                 match result {
-                    Ok(Settled::Done) => Some($done),
-                    Ok(Settled::Gone | Settled::Lost) => Some(Count::SettledLate),
+                    Ok(SettleOutcome::Done) => Some($done),
+                    Ok(SettleOutcome::Gone | SettleOutcome::Lost) => Some(Counter::SettledLate),
                     Err(error) => failed_settlement(error),
                 }
             }
@@ -239,10 +243,10 @@ macro_rules! settles {
     };
 }
 
-settles!(Ack, Count::Acked, true);
-settles!(Again, Count::Repeated, false);
-settles!(Release, Count::Released, false);
-settles!(Bury, Count::Buried, false);
+settles!(Ack, Counter::Acked, true);
+settles!(Again, Counter::Repeated, false);
+settles!(Release, Counter::Released, false);
+settles!(Bury, Counter::Buried, false);
 
 pub(crate) struct Retry;
 
@@ -250,18 +254,18 @@ impl BatchVerb for Retry {
     const VERB: Verb = Verb::Retry;
     const ENOUGH: usize = ENOUGH_SETTLEMENTS;
     const YIELDS: bool = true;
-    type Output = Retried;
+    type Output = RetryOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Retried, Error> {
+    fn decode(text: &str, _: i64) -> Result<RetryOutcome, Error> {
         settle::retried(Self::VERB, text)
     }
 
-    fn count(result: &Result<Retried, Error>) -> Option<Count> {
+    fn count(result: &Result<RetryOutcome, Error>) -> Option<Counter> {
         match result {
-            Ok(Retried::Scheduled(_)) => Some(Count::Retried),
-            Ok(Retried::Dead) => Some(Count::Died),
-            Ok(Retried::Dropped) => Some(Count::Dropped),
-            Ok(Retried::Gone | Retried::Lost) => Some(Count::SettledLate),
+            Ok(RetryOutcome::Scheduled(_)) => Some(Counter::Retried),
+            Ok(RetryOutcome::Dead) => Some(Counter::Died),
+            Ok(RetryOutcome::Dropped) => Some(Counter::Dropped),
+            Ok(RetryOutcome::Gone | RetryOutcome::Lost) => Some(Counter::SettledLate),
             Err(error) => failed_settlement(error),
         }
     }
@@ -273,18 +277,18 @@ impl BatchVerb for Snooze {
     const VERB: Verb = Verb::Snooze;
     const ENOUGH: usize = ENOUGH_SETTLEMENTS;
     const YIELDS: bool = true;
-    type Output = Snoozed;
+    type Output = SnoozeOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Snoozed, Error> {
+    fn decode(text: &str, _: i64) -> Result<SnoozeOutcome, Error> {
         settle::snoozed(text)
     }
 
-    fn count(result: &Result<Snoozed, Error>) -> Option<Count> {
+    fn count(result: &Result<SnoozeOutcome, Error>) -> Option<Counter> {
         match result {
-            Ok(Snoozed::Scheduled(_)) => Some(Count::Snoozed),
-            Ok(Snoozed::Dead) => Some(Count::Died),
-            Ok(Snoozed::Dropped) => Some(Count::Dropped),
-            Ok(Snoozed::Gone | Snoozed::Lost) => Some(Count::SettledLate),
+            Ok(SnoozeOutcome::Scheduled(_)) => Some(Counter::Snoozed),
+            Ok(SnoozeOutcome::Dead) => Some(Counter::Died),
+            Ok(SnoozeOutcome::Dropped) => Some(Counter::Dropped),
+            Ok(SnoozeOutcome::Gone | SnoozeOutcome::Lost) => Some(Counter::SettledLate),
             Err(error) => failed_settlement(error),
         }
     }
@@ -296,16 +300,16 @@ impl BatchVerb for Throttle {
     const VERB: Verb = Verb::Throttle;
     const ENOUGH: usize = ENOUGH_SETTLEMENTS;
     const YIELDS: bool = true;
-    type Output = Throttled;
+    type Output = ThrottleOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Throttled, Error> {
+    fn decode(text: &str, _: i64) -> Result<ThrottleOutcome, Error> {
         settle::throttled(text)
     }
 
-    fn count(result: &Result<Throttled, Error>) -> Option<Count> {
+    fn count(result: &Result<ThrottleOutcome, Error>) -> Option<Counter> {
         match result {
-            Ok(Throttled::Until(_)) => Some(Count::Throttled),
-            Ok(Throttled::Gone | Throttled::Lost) => Some(Count::SettledLate),
+            Ok(ThrottleOutcome::Until(_)) => Some(Counter::Throttled),
+            Ok(ThrottleOutcome::Gone | ThrottleOutcome::Lost) => Some(Counter::SettledLate),
             Err(error) => failed_settlement(error),
         }
     }
@@ -313,22 +317,22 @@ impl BatchVerb for Throttle {
 
 /// A settlement that the script refused, such as one with a delay of 101 years, is asked for again
 /// as another one and not counted.
-pub(super) fn failed_settlement(error: &Error) -> Option<Count> {
+pub(super) fn failed_settlement(error: &Error) -> Option<Counter> {
     let refused = is_refusal(error) && error.was_applied() == Applied::No;
-    (!refused).then_some(Count::SettleFailed)
+    (!refused).then_some(Counter::SettleFailed)
 }
 
 pub(crate) struct Extend;
 
 impl BatchVerb for Extend {
     const VERB: Verb = Verb::Extend;
-    type Output = Extended;
+    type Output = ExtendOutcome;
 
-    fn decode(text: &str, _: i64) -> Result<Extended, Error> {
+    fn decode(text: &str, _: i64) -> Result<ExtendOutcome, Error> {
         settle::extended(text)
     }
 
-    fn count(result: &Result<Extended, Error>) -> Option<Count> {
-        matches!(result, Ok(Extended::Until(_))).then_some(Count::LeaseExtended)
+    fn count(result: &Result<ExtendOutcome, Error>) -> Option<Counter> {
+        matches!(result, Ok(ExtendOutcome::Until(_))).then_some(Counter::LeaseExtended)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::MAX_DELAY_MS;
-use crate::model::outcomes::State;
+use crate::model::outcomes::MessageState;
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::verbs::Verb;
@@ -40,8 +40,8 @@ impl<C: Codec> Queue<C> {
     }
 
     /// The ids of live workers that may be of a release before 0.2. They stop when the queue gets a
-    /// newer layout: see [`ScheduleSet::apply`](crate::ScheduleSet::apply). Empty if there is no such
-    /// queue.
+    /// newer layout: see [`ScheduleSet::apply`](crate::schedules::ScheduleSet::apply). Empty if
+    /// there is no such queue.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -90,38 +90,38 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::State;
+    /// use dueq::MessageState;
     ///
     /// orders.push("rate it").delay(std::time::Duration::from_secs(60)).await?;
-    /// assert_eq!(orders.purge(State::Scheduled).await?, 1);
-    /// assert!(orders.purge(State::Leased).await.is_err());
+    /// assert_eq!(orders.purge(MessageState::Scheduled).await?, 1);
+    /// assert!(orders.purge(MessageState::Leased).await.is_err());
     /// # });
     /// ```
-    pub async fn purge(&self, state: State) -> Result<u64, Error> {
+    pub async fn purge(&self, state: MessageState) -> Result<u64, Error> {
         self.purge_state(state, None).await
     }
 
     /// As [`purge`](Queue::purge), of the messages whose time is at or before this one, in Unix
     /// milliseconds of the server. For scheduled and ready messages that is the due time, so that
-    /// `purge_before(State::Ready, ms)` removes what could be claimed since then; for dead ones,
-    /// when they died.
+    /// `purge_before(MessageState::Ready, ms)` removes what could be claimed since then; for dead
+    /// ones, when they died.
     ///
     /// Each 1,000 ready messages cost one scan of their list, which has at most 1,000.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Due, State};
+    /// use dueq::{Due, MessageState};
     ///
     /// orders.push("rate it").due(Due::at_ms(2_000_000_000_000)).await?;
     /// orders.push("rate it").due(Due::at_ms(2_000_000_000_001)).await?;
-    /// assert_eq!(orders.purge_before(State::Scheduled, 2_000_000_000_000).await?, 1);
+    /// assert_eq!(orders.purge_before(MessageState::Scheduled, 2_000_000_000_000).await?, 1);
     /// # });
     /// ```
-    pub async fn purge_before(&self, state: State, unix_ms: u64) -> Result<u64, Error> {
+    pub async fn purge_before(&self, state: MessageState, unix_ms: u64) -> Result<u64, Error> {
         self.purge_state(state, Some(unix_ms)).await
     }
 
-    async fn purge_state(&self, state: State, until_ms: Option<u64>) -> Result<u64, Error> {
+    async fn purge_state(&self, state: MessageState, until_ms: Option<u64>) -> Result<u64, Error> {
         refuse_leased(state)?;
         let purge = move |partition| purge_state(partition, state, until_ms);
         self.step_all("purged", purge).await
@@ -217,7 +217,7 @@ async fn requeue_dead(
 /// partition has.
 async fn purge_state(
     partition: Arc<Partition>,
-    state: State,
+    state: MessageState,
     until_ms: Option<u64>,
 ) -> Result<(u64, Option<u64>), Error> {
     let (mut total, mut expected, mut passed) = (0, None, 0);
@@ -236,8 +236,8 @@ async fn purge_state(
 }
 
 /// Messages with a handler cannot be purged.
-pub(super) fn refuse_leased(state: State) -> Result<(), Error> {
-    if state == State::Leased {
+pub(super) fn refuse_leased(state: MessageState) -> Result<(), Error> {
+    if state == MessageState::Leased {
         return Err(Error::invalid(
             "leased messages cannot be purged: their handlers have them",
         ));

@@ -4,7 +4,9 @@ use crate::batch::{BatchVerb, Batcher, Item};
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::due::Due;
-use crate::model::outcomes::{Cancelled, Requeued, Rescheduled, Retried, RunNow};
+use crate::model::outcomes::{
+    CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
+};
 use crate::partition::Producers;
 use crate::protocol::limits;
 use crate::queue::Queue;
@@ -27,18 +29,18 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Cancelled;
+    /// use dueq::outcomes::CancelOutcome;
     ///
     /// orders.push("rate it").id("order:42").delay(std::time::Duration::from_secs(60)).await?;
     /// match orders.cancel("order:42").await? {
-    ///     Cancelled::Cancelled => println!("no rating for order 42"),
-    ///     Cancelled::Leased => println!("too late: a handler has it"),
+    ///     CancelOutcome::Cancelled => println!("no rating for order 42"),
+    ///     CancelOutcome::Leased => println!("too late: a handler has it"),
     ///     other => println!("nothing to cancel: {other:?}"),
     /// }
     /// # assert_eq!(orders.stats().await?.cancelled, 1);
     /// # });
     /// ```
-    pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+    pub async fn cancel(&self, id: impl AsRef<[u8]>) -> Result<CancelOutcome, Error> {
         self.cancel_to_undo(id).await.map(|(outcome, _)| outcome)
     }
 
@@ -49,7 +51,8 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, Pushed};
+    /// use dueq::Message;
+    /// use dueq::outcomes::PushOutcome;
     /// use std::time::Duration;
     ///
     /// let rating = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
@@ -58,10 +61,13 @@ impl<C: Codec> Queue<C> {
     /// // Another caller cancels it as well, and relies on that.
     /// let _ = orders.cancel("order:42").await?;
     /// let undo = orders.push_message(rating.undo(ms)).await?;
-    /// assert_eq!(undo.outcome(), Pushed::Finished);
+    /// assert_eq!(undo.outcome(), PushOutcome::Finished);
     /// # });
     /// ```
-    pub async fn cancel_to_undo(&self, id: impl AsRef<[u8]>) -> Result<(Cancelled, u64), Error> {
+    pub async fn cancel_to_undo(
+        &self,
+        id: impl AsRef<[u8]>,
+    ) -> Result<(CancelOutcome, u64), Error> {
         self.change(
             |producers| &producers.cancel,
             id.as_ref(),
@@ -75,14 +81,14 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Cancelled;
+    /// use dueq::outcomes::CancelOutcome;
     ///
     /// delivery.bury("the order does not exist").await?;
-    /// assert_eq!(orders.cancel("order:42").await?, Cancelled::Dead);
-    /// assert_eq!(orders.cancel_dead("order:42").await?, Cancelled::Cancelled);
+    /// assert_eq!(orders.cancel("order:42").await?, CancelOutcome::Dead);
+    /// assert_eq!(orders.cancel_dead("order:42").await?, CancelOutcome::Cancelled);
     /// # });
     /// ```
-    pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<Cancelled, Error> {
+    pub async fn cancel_dead(&self, id: impl AsRef<[u8]>) -> Result<CancelOutcome, Error> {
         self.change(
             |producers| &producers.cancel_dead,
             id.as_ref(),
@@ -100,19 +106,19 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Rescheduled;
+    /// use dueq::outcomes::RescheduleOutcome;
     /// use std::time::Duration;
     ///
     /// orders.push("rate it").id("order:42").delay(Duration::from_secs(60)).await?;
     /// let outcome = orders.reschedule("order:42", Duration::from_secs(3600)).await?;
-    /// assert!(matches!(outcome, Rescheduled::Moved(_due_ms)));
+    /// assert!(matches!(outcome, RescheduleOutcome::Moved(_due_ms)));
     /// # });
     /// ```
     pub async fn reschedule(
         &self,
         id: impl AsRef<[u8]>,
         due: impl Into<Due>,
-    ) -> Result<Rescheduled, Error> {
+    ) -> Result<RescheduleOutcome, Error> {
         self.reschedule_by(id.as_ref(), due.into(), None).await
     }
 
@@ -125,17 +131,18 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Due, Rescheduled};
+    /// use dueq::Due;
+    /// use dueq::outcomes::RescheduleOutcome;
     ///
     /// let due_ms = 2_000_000_000_000;
     /// orders.push("rate it").id("order:42").due(Due::at_ms(due_ms)).await?;
     /// let later = Due::at_ms(due_ms + 60_000);
     /// let outcome = orders.reschedule_if("order:42", later, due_ms).await?;
-    /// assert_eq!(outcome, Rescheduled::Moved(due_ms + 60_000));
+    /// assert_eq!(outcome, RescheduleOutcome::Moved(due_ms + 60_000));
     /// // The message is no longer due at the expected time:
     /// let still_later = Due::at_ms(due_ms + 90_000);
     /// let outcome = orders.reschedule_if("order:42", still_later, due_ms).await?;
-    /// assert_eq!(outcome, Rescheduled::Conflict(due_ms + 60_000));
+    /// assert_eq!(outcome, RescheduleOutcome::Conflict(due_ms + 60_000));
     /// # });
     /// ```
     pub async fn reschedule_if(
@@ -143,7 +150,7 @@ impl<C: Codec> Queue<C> {
         id: impl AsRef<[u8]>,
         due: impl Into<Due>,
         expected_ms: u64,
-    ) -> Result<Rescheduled, Error> {
+    ) -> Result<RescheduleOutcome, Error> {
         self.reschedule_by(id.as_ref(), due.into(), Some(expected_ms))
             .await
     }
@@ -153,7 +160,7 @@ impl<C: Codec> Queue<C> {
         id: &[u8],
         due: Due,
         expected_ms: Option<u64>,
-    ) -> Result<Rescheduled, Error> {
+    ) -> Result<RescheduleOutcome, Error> {
         let repeat = match (due, expected_ms) {
             (Due::AtMs(_), Some(_)) => Repeat::Harmless,
             _ => Repeat::Unsafe,
@@ -168,14 +175,14 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::RunNow;
+    /// use dueq::outcomes::RunNowOutcome;
     ///
     /// orders.push("rate it").id("order:42").delay(std::time::Duration::from_secs(60)).await?;
-    /// assert_eq!(orders.run_now("order:42").await?, RunNow::Moved);
-    /// assert_eq!(orders.run_now("order:43").await?, RunNow::Absent);
+    /// assert_eq!(orders.run_now("order:42").await?, RunNowOutcome::Moved);
+    /// assert_eq!(orders.run_now("order:43").await?, RunNowOutcome::Absent);
     /// # });
     /// ```
-    pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNow, Error> {
+    pub async fn run_now(&self, id: impl AsRef<[u8]>) -> Result<RunNowOutcome, Error> {
         self.change(
             |producers| &producers.run_now,
             id.as_ref(),
@@ -188,17 +195,18 @@ impl<C: Codec> Queue<C> {
     /// Revives a dead message: it is due now. Not repeated when the reply is lost.
     ///
     /// The message keeps its id, its payload, its trace and its own limit of attempts. Its failures
-    /// and crashes count from zero again, and [`Stored::error`](crate::Stored::error) becomes empty.
+    /// and crashes count from zero again, and [`StoredMessage::error`](crate::StoredMessage::error)
+    /// becomes empty.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Requeued;
+    /// use dueq::outcomes::RequeueOutcome;
     ///
     /// delivery.bury("the bank is closed").await?;
-    /// assert_eq!(orders.requeue("order:42").await?, Requeued::Requeued);
+    /// assert_eq!(orders.requeue("order:42").await?, RequeueOutcome::Requeued);
     /// # });
     /// ```
-    pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<Requeued, Error> {
+    pub async fn requeue(&self, id: impl AsRef<[u8]>) -> Result<RequeueOutcome, Error> {
         self.change(
             |producers| &producers.requeue,
             id.as_ref(),
@@ -208,31 +216,37 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one whose
-    /// handler hangs. It counts as a crash; after the limit of crashes the message is dead, otherwise
-    /// it waits as [`Retried::Scheduled`] says. The worker that has it learns of it at its next
-    /// extension, and what it settles later is [`Settled::Lost`](crate::Settled::Lost). The caller
-    /// needs the rights of an operator.
+    /// Ends the lease of a message now, as if it had run out: for a worker that is gone, or one
+    /// whose handler hangs. It counts as a crash; after the limit of crashes the message is dead,
+    /// otherwise it waits as [`RetryOutcome::Scheduled`] says. The worker that has it learns of it
+    /// at its next extension, and what it settles later is
+    /// [`SettleOutcome::Lost`](crate::outcomes::SettleOutcome::Lost). The caller needs the rights
+    /// of an operator.
     ///
-    /// `lease` is the [name of the lease](crate::Lease::name) that is meant, so that no repetition
-    /// ends the next one. [`Retried::Lost`]: the message has no such lease, or no more; an earlier try
-    /// of this call may have ended it. [`Retried::Gone`]: there is no such message, or no more.
+    /// `lease` is the [name of the lease](crate::inspect::LeaseInfo::name) that is meant, so that
+    /// no repetition ends the next one. [`RetryOutcome::Lost`]: the message has no such lease, or
+    /// no more; an earlier try of this call may have ended it. [`RetryOutcome::Gone`]: there is no
+    /// such message, or no more.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Retried;
+    /// use dueq::outcomes::RetryOutcome;
     ///
     /// let stored = orders.get("order:42").await?;
     /// if let Some(lease) = stored.and_then(|stored| stored.lease) {
     ///     let ended = orders.end_lease("order:42", &lease.name).await?;
-    ///     assert!(matches!(ended, Retried::Scheduled(_)));
-    ///     assert_eq!(orders.end_lease("order:42", &lease.name).await?, Retried::Lost);
+    ///     assert!(matches!(ended, RetryOutcome::Scheduled(_)));
+    ///     assert_eq!(orders.end_lease("order:42", &lease.name).await?, RetryOutcome::Lost);
     /// }
-    /// # assert_eq!(delivery.ack().await?, dueq::Settled::Lost);
+    /// # assert_eq!(delivery.ack().await?, dueq::outcomes::SettleOutcome::Lost);
     /// # assert_eq!(orders.stats().await?.crashed, 1);
     /// # });
     /// ```
-    pub async fn end_lease(&self, id: impl AsRef<[u8]>, lease: &str) -> Result<Retried, Error> {
+    pub async fn end_lease(
+        &self,
+        id: impl AsRef<[u8]>,
+        lease: &str,
+    ) -> Result<RetryOutcome, Error> {
         self.change(
             |producers| &producers.end_lease,
             id.as_ref(),

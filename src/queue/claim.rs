@@ -17,7 +17,7 @@ use crate::queue::Queue;
 use crate::router::Partitions;
 use crate::server::patience::{Patience, Repeat};
 use crate::server::rounds::at_once;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
     /// Claims up to `count` (1 to 1,000) due messages under a lease (1 ms to a day), without
@@ -226,7 +226,7 @@ async fn claim_again(
             Err(error) if error.is_held() && unknown => {
                 let (claim, _) = partition.held(or_new(token)).await?;
                 let granted = claim.granted.len() as u64;
-                partition.meters().add_many(Count::Claimed, granted);
+                partition.meters().add_many(Counter::Claimed, granted);
                 return Ok(deliver(partition, claim).0);
             }
             Err(error) => last = error,

@@ -10,7 +10,7 @@ use crate::protocol::replies::Reply;
 use crate::protocol::results::schedules::Declared;
 use crate::protocol::verbs::Verb;
 use crate::server::patience::Repeat;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// How many bytes of fires one call declares.
 const PIECE_BYTES: usize = 24_576;
@@ -19,7 +19,7 @@ const FIRES_OF_APPLY: usize = DECLARE * DECLARE_FIRES;
 
 type Item = [Vec<u8>; 6];
 
-/// A set that is declared: see [`ScheduleSet`](crate::ScheduleSet).
+/// A set that is declared: see [`ScheduleSet`](crate::schedules::ScheduleSet).
 pub(super) struct Declaration {
     pub(super) home: Arc<Partition>,
     pub(super) set: String,
@@ -71,7 +71,7 @@ impl Declaration {
         let changes = declared.changes;
         if self.fire_now && !self.dry_run {
             let created = changes.created.len() as u64;
-            self.home.meters().add_many(Count::Triggered, created);
+            self.home.meters().add_many(Counter::Triggered, created);
         }
         Ok(changes)
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::model::outcomes::{Deleted, Unused};
+use crate::model::outcomes::{DeleteOutcome, UnusedOutcome};
 use crate::protocol::verbs::Verb;
 use crate::queue::Queue;
 use crate::server::patience::{Repeat, patiently};
@@ -49,27 +49,27 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Deleted;
+    /// use dueq::outcomes::DeleteOutcome;
     ///
     /// orders.push("rate it").await?;
     /// let incarnation = orders.incarnation().await?.unwrap();
-    /// assert_eq!(orders.delete_incarnation("an older one").await?, Deleted::Changed);
-    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, Deleted::Deleted);
-    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, Deleted::Absent);
+    /// assert_eq!(orders.delete_incarnation("an older one").await?, DeleteOutcome::Changed);
+    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, DeleteOutcome::Deleted);
+    /// assert_eq!(orders.delete_incarnation(&incarnation).await?, DeleteOutcome::Absent);
     /// # });
     /// ```
-    pub async fn delete_incarnation(&self, incarnation: &str) -> Result<Deleted, Error> {
+    pub async fn delete_incarnation(&self, incarnation: &str) -> Result<DeleteOutcome, Error> {
         let home = self.router.home();
         let header = home.call(Verb::Stats, &[], Repeat::Harmless).await;
         let header = header.map_err(Error::of_read)?.header;
         match header.incarnation {
-            none if none.is_empty() => return Ok(Deleted::Absent),
-            found if found != incarnation => return Ok(Deleted::Changed),
+            none if none.is_empty() => return Ok(DeleteOutcome::Absent),
+            found if found != incarnation => return Ok(DeleteOutcome::Changed),
             _ => {}
         }
         let has_others = header.epoch.is_some();
         if has_others && !self.router.delete_others(Some(incarnation)).await? {
-            return Ok(Deleted::Changed);
+            return Ok(DeleteOutcome::Changed);
         }
         let deleted = home.control().delete_incarnation(home.keys(), incarnation);
         let deleted = deleted.await;
@@ -92,23 +92,24 @@ impl<C: Codec> Queue<C> {
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// use std::time::Duration;
-    /// use dueq::{Kept, Unused};
+    /// use dueq::outcomes::{KeepReason, UnusedOutcome};
     ///
     /// orders.push("rate it").await?;
     /// let unused = orders.unused(Duration::from_secs(30 * 86_400)).await?;
-    /// assert_eq!(unused, Unused::Kept(Kept::Messages));
+    /// assert_eq!(unused, UnusedOutcome::Kept(KeepReason::Messages));
     /// # });
     /// ```
-    pub async fn unused(&self, idle: Duration) -> Result<Unused, Error> {
+    pub async fn unused(&self, idle: Duration) -> Result<UnusedOutcome, Error> {
         self.look_for_use(idle, false).await
     }
 
     /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for this
     /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
-    /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows is
-    /// [`Kept`](crate::Kept). So is a queue that no worker has reported on: the
-    /// [history](Queue::history) says when it was used. The user needs the rights of an operator.
+    /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows
+    /// is [`KeepReason`](crate::outcomes::KeepReason). So is a queue that no worker has reported
+    /// on: the [history](Queue::history) says when it was used. The user needs the rights of an
+    /// operator.
     ///
     /// # Errors
     /// The errors of [`unused`](Queue::unused); [`ErrorKind::Server`](crate::ErrorKind::Server) if one of
@@ -117,17 +118,21 @@ impl<C: Codec> Queue<C> {
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// use std::time::Duration;
-    /// use dueq::Unused;
+    /// use dueq::outcomes::UnusedOutcome;
     ///
     /// let unused = orders.delete_unused(Duration::from_secs(30 * 86_400)).await?;
-    /// assert_eq!(unused, Unused::Absent);
+    /// assert_eq!(unused, UnusedOutcome::Absent);
     /// # });
     /// ```
-    pub async fn delete_unused(&self, idle: Duration) -> Result<Unused, Error> {
+    pub async fn delete_unused(&self, idle: Duration) -> Result<UnusedOutcome, Error> {
         self.look_for_use(idle, true).await
     }
 
-    async fn look_for_use(&self, idle: Duration, is_deletion: bool) -> Result<Unused, Error> {
+    async fn look_for_use(
+        &self,
+        idle: Duration,
+        is_deletion: bool,
+    ) -> Result<UnusedOutcome, Error> {
         if !(LEAST_UNUSED..=MOST_UNUSED).contains(&idle) {
             return Err(Error::invalid(format!(
                 "a queue is unused for 1h to 89d, which its history shows, and not for {idle:?}"

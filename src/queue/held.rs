@@ -16,7 +16,7 @@ use crate::server::patience::Repeat;
 /// What the lease of a claim still holds: see [`Queue::held`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Held {
+pub struct HeldClaim {
     /// The deliveries, in the order of the grant. [`Delivery::deadline_ms`] is when the lease ends.
     pub deliveries: Vec<Delivery>,
     /// How many more the lease holds: an answer has 4 MiB of payload of a partition at most, or one
@@ -50,7 +50,7 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::LeaseToken;
+    /// use dueq::claims::LeaseToken;
     /// use std::time::Duration;
     ///
     /// orders.push("rate it").id("order:42").await?;
@@ -99,14 +99,14 @@ impl<C: Codec> Queue<C> {
     /// assert!(orders.held(&delivery.lease_token()).await?.deliveries.is_empty());
     /// # });
     /// ```
-    pub async fn held(&self, token: &LeaseToken) -> Result<Held, Error> {
+    pub async fn held(&self, token: &LeaseToken) -> Result<HeldClaim, Error> {
         let bytes = *token.as_bytes();
         let args = |_| vec![bytes.to_vec()];
         let (partitions, replies) = self
             .call_each(Verb::Held, args, Repeat::Harmless)
             .await
             .map_err(Error::of_read)?;
-        let mut held = Held {
+        let mut held = HeldClaim {
             deliveries: Vec::new(),
             more: 0,
         };

@@ -2,11 +2,11 @@
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::limits::Limits;
-use crate::model::outcomes::State;
-use crate::model::reached::Reached;
-use crate::model::stats::Stats;
-use crate::model::stored::{Cursor, Page, Stored};
+use crate::model::limits::QueueLimits;
+use crate::model::outcomes::MessageState;
+use crate::model::reached::PartialRead;
+use crate::model::stats::QueueStats;
+use crate::model::stored::{MessageCursor, MessagePage, StoredMessage};
 use crate::protocol::counts::MAX_ITEMS;
 use crate::protocol::limits::MAX_PAYLOAD_BYTES;
 use crate::protocol::replies::Reply;
@@ -18,7 +18,7 @@ use crate::server::patience::Repeat;
 
 impl<C: Codec> Queue<C> {
     /// The message with this id in any state; `None` if there is none. For a message that has ended
-    /// see [`outcome`](Queue::outcome).
+    /// see [`end_of`](Queue::end_of).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -29,14 +29,14 @@ impl<C: Codec> Queue<C> {
     /// # assert!(orders.get("order:42").await?.is_some());
     /// # });
     /// ```
-    pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<Stored>, Error> {
+    pub async fn get(&self, id: impl AsRef<[u8]>) -> Result<Option<StoredMessage>, Error> {
         let mut reply = self.look_up(id.as_ref()).await?;
         inspect::stored(&mut reply.body)
     }
 
     /// As [`get`](Queue::get), with at most `payload_bytes` of the payload: for programs that show
-    /// messages, whose payloads may have 16 MiB. [`Stored::payload_bytes`] is the length of the whole
-    /// payload. 0 returns none of it.
+    /// messages, whose payloads may have 16 MiB. [`StoredMessage::payload_bytes`] is the length of
+    /// the whole payload. 0 returns none of it.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -49,25 +49,26 @@ impl<C: Codec> Queue<C> {
         &self,
         id: impl AsRef<[u8]>,
         payload_bytes: usize,
-    ) -> Result<Option<Stored>, Error> {
+    ) -> Result<Option<StoredMessage>, Error> {
         let most = payload_bytes.min(MAX_PAYLOAD_BYTES).to_string();
         let mut reply = self.look_up_with(id.as_ref(), &[most.as_bytes()]).await?;
         inspect::stored(&mut reply.body)
     }
 
     /// A page of up to `limit` (1 to 1,000) messages in one state, ordered by their times. Without
-    /// a cursor it is the first page; [`Cursor::at_ms`] makes one of a time. A message that enters or leaves the state between two pages
-    /// may be missing or appear twice. The messages of several partitions are merged by their times.
+    /// a cursor it is the first page; [`MessageCursor::at_ms`] makes one of a time. A message that
+    /// enters or leaves the state between two pages may be missing or appear twice. The messages of
+    /// several partitions are merged by their times.
     ///
     /// Pages contain no payloads: [`get`](Queue::get) returns that of one id.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::State;
+    /// use dueq::MessageState;
     ///
     /// let mut cursor = None;
     /// loop {
-    ///     let page = orders.list(State::Dead, cursor.as_ref(), 100).await?;
+    ///     let page = orders.list(MessageState::Dead, cursor.as_ref(), 100).await?;
     ///     for message in page.messages {
     ///         println!("{}: {}", String::from_utf8_lossy(&message.id), message.error);
     ///     }
@@ -80,41 +81,41 @@ impl<C: Codec> Queue<C> {
     /// ```
     pub async fn list(
         &self,
-        state: State,
-        cursor: Option<&Cursor>,
+        state: MessageState,
+        cursor: Option<&MessageCursor>,
         limit: usize,
-    ) -> Result<Page, Error> {
+    ) -> Result<MessagePage, Error> {
         self.page(state, false, cursor, limit).await
     }
 
     /// As [`list`](Queue::list), with the latest times first. A cursor continues in the order in
-    /// which it was made: use that of `list` only for `list`. [`Cursor::at_ms`] is for both.
+    /// which it was made: use that of `list` only for `list`. [`MessageCursor::at_ms`] is for both.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::State;
+    /// use dueq::MessageState;
     ///
     /// delivery.bury("the bank is closed").await?;
-    /// let last_died = orders.list_newest(State::Dead, None, 10).await?;
+    /// let last_died = orders.list_newest(MessageState::Dead, None, 10).await?;
     /// assert_eq!(last_died.messages[0].error, "the bank is closed");
     /// # });
     /// ```
     pub async fn list_newest(
         &self,
-        state: State,
-        cursor: Option<&Cursor>,
+        state: MessageState,
+        cursor: Option<&MessageCursor>,
         limit: usize,
-    ) -> Result<Page, Error> {
+    ) -> Result<MessagePage, Error> {
         self.page(state, true, cursor, limit).await
     }
 
     async fn page(
         &self,
-        state: State,
+        state: MessageState,
         newest: bool,
-        cursor: Option<&Cursor>,
+        cursor: Option<&MessageCursor>,
         limit: usize,
-    ) -> Result<Page, Error> {
+    ) -> Result<MessagePage, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(
                 "a page of {limit} messages: a page has 1 to {MAX_ITEMS}"
@@ -139,7 +140,7 @@ impl<C: Codec> Queue<C> {
     /// assert_eq!((stats.scheduled, stats.dead, stats.pushed), (1, 0, 1));
     /// # });
     /// ```
-    pub async fn stats(&self) -> Result<Stats, Error> {
+    pub async fn stats(&self) -> Result<QueueStats, Error> {
         stats_of(self.read_all(Verb::Stats, &[]).await?)
     }
 
@@ -159,7 +160,7 @@ impl<C: Codec> Queue<C> {
     /// # assert!(stats.unread.is_empty());
     /// # });
     /// ```
-    pub async fn stats_reached(&self) -> Result<Reached<Stats>, Error> {
+    pub async fn stats_reached(&self) -> Result<PartialRead<QueueStats>, Error> {
         let reached = self.reach_all(Verb::Stats, &[]).await?;
         reached.map(stats_of)
     }
@@ -175,13 +176,13 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Limits;
+    /// use dueq::QueueLimits;
     ///
-    /// orders.configure(Limits::new().max_attempts(5).max_messages(Some(1_000_000))).await?;
+    /// orders.configure(QueueLimits::new().max_attempts(5).max_messages(Some(1_000_000))).await?;
     /// assert_eq!(orders.stats().await?.max_attempts, 5);
     /// # });
     /// ```
-    pub async fn configure(&self, limits: Limits) -> Result<(), Error> {
+    pub async fn configure(&self, limits: QueueLimits) -> Result<(), Error> {
         let mut known = self.router.current();
         if limits.needs_partitions() {
             // Before the first write: too many partitions refuse it.
@@ -198,8 +199,8 @@ impl<C: Codec> Queue<C> {
 }
 
 /// The sum over partitions.
-fn stats_of(replies: Vec<Reply>) -> Result<Stats, Error> {
-    let mut stats: Option<Stats> = None;
+fn stats_of(replies: Vec<Reply>) -> Result<QueueStats, Error> {
+    let mut stats: Option<QueueStats> = None;
     for mut reply in replies {
         let part = inspect::stats(&mut reply)?;
         match &mut stats {

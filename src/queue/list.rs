@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::model::outcomes::State;
-use crate::model::stored::{Cursor, Listed, Page};
+use crate::model::outcomes::MessageState;
+use crate::model::stored::{MessageCursor, MessageEntry, MessagePage};
 use crate::partition::Partition;
 use crate::protocol::results::inspect;
 use crate::protocol::verbs::Verb;
@@ -18,7 +18,7 @@ const MIN_READ: usize = 16;
 /// What a page has.
 #[derive(Clone, Copy)]
 pub(super) struct Listing {
-    pub(super) state: State,
+    pub(super) state: MessageState,
     /// Whether the message with the latest time comes first.
     pub(super) newest: bool,
     pub(super) limit: usize,
@@ -28,8 +28,8 @@ pub(super) struct Listing {
 pub(super) async fn page(
     router: &Router,
     listing: Listing,
-    cursor: Option<&Cursor>,
-) -> Result<Page, Error> {
+    cursor: Option<&MessageCursor>,
+) -> Result<MessagePage, Error> {
     let mut partitions = Box::pin(router.learned()).await;
     loop {
         let result = merged(&partitions, listing, cursor).await;
@@ -55,8 +55,8 @@ pub(super) async fn page(
 async fn merged(
     partitions: &Partitions,
     listing: Listing,
-    cursor: Option<&Cursor>,
-) -> Result<(Page, Option<u64>), Error> {
+    cursor: Option<&MessageCursor>,
+) -> Result<(MessagePage, Option<u64>), Error> {
     let (list, limit) = (partitions.list(), listing.limit);
     if let [only] = list {
         let cursor = cursor.map_or(&b""[..], |cursor| &cursor.0);
@@ -95,7 +95,7 @@ async fn merged(
     }
     let ended = sources.iter().all(Source::has_ended);
     let next = (!ended).then(|| Source::cursor(partitions.epoch(), &sources));
-    Ok((Page { messages, next }, epoch))
+    Ok((MessagePage { messages, next }, epoch))
 }
 
 /// Reads a page of one partition, and the epoch that it has.
@@ -118,7 +118,7 @@ struct Source<'a> {
     /// The cursor after the last message that was taken; empty at the start.
     taken: Vec<u8>,
     /// What was read and not taken.
-    read: VecDeque<Listed>,
+    read: VecDeque<MessageEntry>,
     /// Where the next read begins; `None` at the end.
     next: Option<Vec<u8>>,
 }
@@ -156,7 +156,7 @@ impl<'a> Source<'a> {
         Some((first.time_ms, &first.id))
     }
 
-    fn take(&mut self, listing: Listing) -> Option<Listed> {
+    fn take(&mut self, listing: Listing) -> Option<MessageEntry> {
         let message = self.read.pop_front()?;
         let (state, newest) = (listing.state, listing.newest);
         self.taken = inspect::cursor_after(state, newest, &self.taken, &message);
@@ -169,7 +169,7 @@ impl<'a> Source<'a> {
 
     /// The cursor of a merged page: `EPOCH` and, for each partition, `/` if it is at its end, or
     /// `LENGTH:` and its own cursor.
-    fn cursor(epoch: Option<u64>, sources: &[Self]) -> Cursor {
+    fn cursor(epoch: Option<u64>, sources: &[Self]) -> MessageCursor {
         let mut bytes = epoch.unwrap_or(0).to_string().into_bytes();
         for source in sources {
             bytes.push(b'/');
@@ -178,10 +178,10 @@ impl<'a> Source<'a> {
                 bytes.extend(&source.taken);
             }
         }
-        Cursor(bytes)
+        MessageCursor(bytes)
     }
 
-    fn resume(partitions: &'a Partitions, cursor: &Cursor) -> Result<Vec<Self>, Error> {
+    fn resume(partitions: &'a Partitions, cursor: &MessageCursor) -> Result<Vec<Self>, Error> {
         let unread = || {
             Error::invalid(format!(
                 "the cursor {:?} is not of this queue, or its partitions have changed: begin without one",

@@ -6,10 +6,10 @@ mod change;
 mod claim;
 mod declare;
 mod delete;
+mod end;
 mod held;
 mod inspect;
 mod list;
-mod outcome;
 mod overview;
 mod produce;
 mod push;
@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use claim::{refuse_held, refuse_other_grants};
-pub use held::Held;
+pub use held::HeldClaim;
 pub use push::Push;
 pub use remote::RemoteDelivery;
 pub use schedule::ScheduleHandle;
@@ -32,7 +32,7 @@ pub use steps::BulkSteps;
 
 use crate::batch::{Answered, BatchVerb, Batcher, Item};
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec};
+use crate::model::codec::{Codec, RawBytes};
 use crate::model::durability::Durability;
 use crate::partition::Producers;
 use crate::protocol::replies::Reply;
@@ -52,7 +52,7 @@ use crate::telemetry::metrics::Metrics;
 /// for room, without a time limit, and its 10 s begin then. A dropped future may or may not have
 /// taken effect.
 #[derive(Clone)]
-pub struct Queue<C = Bytes> {
+pub struct Queue<C = RawBytes> {
     router: Arc<Router>,
     durability: Durability,
     codec: C,
@@ -103,10 +103,10 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Count;
+    /// use dueq::metrics::Counter;
     ///
     /// orders.push("rate it").await?;
-    /// assert_eq!(orders.metrics().count(Count::PushCreated), 1);
+    /// assert_eq!(orders.metrics().count(Counter::PushCreated), 1);
     /// # });
     /// ```
     pub fn metrics(&self) -> Metrics {

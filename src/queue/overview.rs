@@ -3,9 +3,9 @@
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::history::{History, Resolution, points};
-use crate::model::reached::Reached;
-use crate::model::stats::{Dues, NodeInfo, PartitionInfo};
+use crate::model::history::{HistoryResolution, QueueHistory, points};
+use crate::model::reached::PartialRead;
+use crate::model::stats::{DueCounts, NodeInfo, PartitionInfo};
 use crate::protocol::counts::MAX_DUES;
 use crate::protocol::keys::slot_of;
 use crate::protocol::limits;
@@ -41,7 +41,7 @@ impl<C: Codec> Queue<C> {
     /// assert!(dues.last_ms > Some(now_ms + 80_000));
     /// # });
     /// ```
-    pub async fn dues(&self, times_ms: &[u64]) -> Result<Dues, Error> {
+    pub async fn dues(&self, times_ms: &[u64]) -> Result<DueCounts, Error> {
         dues_of(self.read_all(Verb::Dues, &texts(times_ms)?).await?)
     }
 
@@ -58,14 +58,14 @@ impl<C: Codec> Queue<C> {
     /// # assert!(dues.unread.is_empty());
     /// # });
     /// ```
-    pub async fn dues_reached(&self, times_ms: &[u64]) -> Result<Reached<Dues>, Error> {
+    pub async fn dues_reached(&self, times_ms: &[u64]) -> Result<PartialRead<DueCounts>, Error> {
         let reached = self.reach_all(Verb::Dues, &texts(times_ms)?).await?;
         reached.map(dues_of)
     }
 
     /// The live nodes of the queue, sorted by their ids: those that reported within 3 s, or
     /// announced a silence. A node is the machinery of one worker. At most 1,000 of each partition:
-    /// [`Stats::nodes`](crate::Stats::nodes) says how many there are.
+    /// [`QueueStats::nodes`](crate::QueueStats::nodes) says how many there are.
     ///
     /// It changes nothing, so it can be repeated and dropped. The rights are those of a consumer.
     ///
@@ -97,7 +97,7 @@ impl<C: Codec> Queue<C> {
     /// # assert!(nodes.unread.is_empty());
     /// # });
     /// ```
-    pub async fn nodes_reached(&self) -> Result<Reached<Vec<NodeInfo>>, Error> {
+    pub async fn nodes_reached(&self) -> Result<PartialRead<Vec<NodeInfo>>, Error> {
         self.reach_all(Verb::Nodes, &[]).await?.map(nodes_of)
     }
 }
@@ -128,8 +128,8 @@ fn texts(times_ms: &[u64]) -> Result<Vec<Vec<u8>>, Error> {
     Ok(texts.collect())
 }
 
-fn dues_of(replies: Vec<Reply>) -> Result<Dues, Error> {
-    let mut sum: Option<Dues> = None;
+fn dues_of(replies: Vec<Reply>) -> Result<DueCounts, Error> {
+    let mut sum: Option<DueCounts> = None;
     for reply in replies {
         let part = inspect::dues(reply)?;
         match &mut sum {
@@ -155,15 +155,15 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Resolution;
+    /// use dueq::inspect::HistoryResolution;
     ///
-    /// for point in orders.history(Resolution::Hours).await?.points {
+    /// for point in orders.history(HistoryResolution::Hours).await?.points {
     ///     let late_us = point.lateness.quantile_us(0.99).unwrap_or(0);
     ///     println!("{}: {} pushed, {late_us} us late", point.start_ms, point.pushed);
     /// }
     /// # });
     /// ```
-    pub async fn history(&self, resolution: Resolution) -> Result<History, Error> {
+    pub async fn history(&self, resolution: HistoryResolution) -> Result<QueueHistory, Error> {
         let word = resolution.word().as_bytes().to_vec();
         merged(resolution, self.read_all(Verb::History, &[word]).await?)
     }
@@ -176,25 +176,28 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Resolution;
+    /// use dueq::inspect::HistoryResolution;
     ///
-    /// let history = orders.history_reached(Resolution::Hours).await?;
+    /// let history = orders.history_reached(HistoryResolution::Hours).await?;
     /// println!("{} hours, without {} partitions", history.value.points.len(), history.unread.len());
     /// # });
     /// ```
-    pub async fn history_reached(&self, resolution: Resolution) -> Result<Reached<History>, Error> {
+    pub async fn history_reached(
+        &self,
+        resolution: HistoryResolution,
+    ) -> Result<PartialRead<QueueHistory>, Error> {
         let word = resolution.word().as_bytes().to_vec();
         let reached = self.reach_all(Verb::History, &[word]).await?;
         reached.map(|replies| merged(resolution, replies))
     }
 }
 
-fn merged(resolution: Resolution, mut replies: Vec<Reply>) -> Result<History, Error> {
+fn merged(resolution: HistoryResolution, mut replies: Vec<Reply>) -> Result<QueueHistory, Error> {
     let now_us = replies.iter().map(|reply| reply.header.now_us).max();
     let now_ms = u64::try_from(now_us.unwrap_or(0) / 1_000).unwrap_or(0);
     let partitions = replies.iter_mut().map(inspect::records);
     let partitions = partitions.collect::<Result<Vec<_>, _>>()?;
-    Ok(History {
+    Ok(QueueHistory {
         resolution,
         now_ms,
         points: points(resolution, now_ms, &partitions),

@@ -11,7 +11,7 @@ use crate::queue::bulk::{Bulk, Refused, Slot, new_id_in};
 use crate::queue::submit;
 use crate::queue::{Push, Queue};
 use crate::router::Routing;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 impl<C: Codec> Queue<C> {
     /// A push of this value, encoded by the queue's codec. It is sent when it is awaited. The
@@ -76,13 +76,14 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Message, Pushed, State};
+    /// use dueq::{Message, MessageState};
+    /// use dueq::outcomes::PushOutcome;
     /// use std::time::Duration;
     ///
     /// let message = Message::new("rate it").id("order:42").due(Duration::from_secs(60));
-    /// assert_eq!(orders.push_message(message.clone()).await?.outcome(), Pushed::Created);
+    /// assert_eq!(orders.push_message(message.clone()).await?.outcome(), PushOutcome::Created);
     /// let repeated = orders.push_message(message).await?;
-    /// assert_eq!(repeated.outcome(), Pushed::Exists(State::Scheduled));
+    /// assert_eq!(repeated.outcome(), PushOutcome::Exists(MessageState::Scheduled));
     /// # });
     /// ```
     pub async fn push_message(&self, mut message: Message) -> Result<Receipt, Error> {
@@ -192,7 +193,7 @@ impl<C: Codec> Queue<C> {
 
     /// The item of a push. A message out of range counts as refused although it is not sent.
     fn push_item(&self, message: Message) -> Result<Item, Error> {
-        push_item(message).inspect_err(|_| self.router.meters().add(Count::PushRefused))
+        push_item(message).inspect_err(|_| self.router.meters().add(Counter::PushRefused))
     }
 }
 

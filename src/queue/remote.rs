@@ -9,7 +9,9 @@ use crate::error::{Applied, Error};
 use crate::model::codec::Codec;
 use crate::model::due::Due;
 use crate::model::message::Message;
-use crate::model::outcomes::{Extended, Followed, Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{
+    AckPushOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
 use crate::model::receipt::Receipt;
 use crate::partition::Partition;
 use crate::queue::Queue;
@@ -28,12 +30,12 @@ use crate::server::patience::patiently;
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders, delivery| {
-/// use dueq::Retried;
+/// use dueq::outcomes::RetryOutcome;
 /// use std::time::Duration;
 ///
 /// let handle = delivery.into_handle();
 /// let retried = orders.delivery(handle).retry(Duration::from_secs(60), "the bank is closed").await?;
-/// assert!(matches!(retried, Retried::Scheduled(_)));
+/// assert!(matches!(retried, RetryOutcome::Scheduled(_)));
 /// # });
 /// ```
 #[derive(Clone)]
@@ -48,11 +50,12 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::{DeliveryHandle, Settled};
+    /// use dueq::claims::DeliveryHandle;
+    /// use dueq::outcomes::SettleOutcome;
     ///
     /// let text = delivery.handle().to_string();
     /// let remote = orders.delivery(text.parse()?);
-    /// assert_eq!(remote.ack().await?, Settled::Done);
+    /// assert_eq!(remote.ack().await?, SettleOutcome::Done);
     /// # });
     /// ```
     pub fn delivery(&self, handle: DeliveryHandle) -> RemoteDelivery {
@@ -80,14 +83,14 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Settled;
+    /// use dueq::outcomes::SettleOutcome;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
-    /// assert_eq!(remote.ack().await?, Settled::Done);
-    /// assert_eq!(remote.ack().await?, Settled::Gone);
+    /// assert_eq!(remote.ack().await?, SettleOutcome::Done);
+    /// assert_eq!(remote.ack().await?, SettleOutcome::Gone);
     /// # });
     /// ```
-    pub async fn ack(&self) -> Result<Settled, Error> {
+    pub async fn ack(&self) -> Result<SettleOutcome, Error> {
         self.calls(&*self.partition().await?).ack().await
     }
 
@@ -99,17 +102,18 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::{Followed, Message};
+    /// use dueq::Message;
+    /// use dueq::outcomes::AckPushOutcome;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
     /// let followed = remote.ack_push([Message::new("ship")]).await?;
-    /// assert!(matches!(followed, Followed::Done(receipts) if receipts[0].id() == "{order:42}/1"));
+    /// assert!(matches!(followed, AckPushOutcome::Done(receipts) if receipts[0].id() == "{order:42}/1"));
     /// # });
     /// ```
     pub async fn ack_push(
         &self,
         messages: impl IntoIterator<Item = Message>,
-    ) -> Result<Followed, Error> {
+    ) -> Result<AckPushOutcome, Error> {
         let messages: Vec<_> = messages.into_iter().collect();
         let mut routing = Routing::new(&self.router);
         loop {
@@ -135,7 +139,7 @@ impl RemoteDelivery {
     /// assert_eq!(orders.stats().await?.scheduled, 1);
     /// # });
     /// ```
-    pub async fn again(&self, due: impl Into<Due>) -> Result<Settled, Error> {
+    pub async fn again(&self, due: impl Into<Due>) -> Result<SettleOutcome, Error> {
         let due = due.into();
         self.calls(&*self.partition().await?).again(due).await
     }
@@ -148,15 +152,16 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, orders, delivery| {
-    /// use dueq::{Due, Retried};
+    /// use dueq::Due;
+    /// use dueq::outcomes::RetryOutcome;
     ///
     /// let at_ms = client.server_time().await?.unix_us / 1_000 + 60_000;
     /// let remote = orders.delivery(delivery.into_handle());
     /// let retried = remote.retry(Due::at_ms(at_ms), "the bank is closed").await?;
-    /// assert!(matches!(retried, Retried::Scheduled(due_ms) if due_ms >= at_ms));
+    /// assert!(matches!(retried, RetryOutcome::Scheduled(due_ms) if due_ms >= at_ms));
     /// # });
     /// ```
-    pub async fn retry(&self, due: impl Into<Due>, error: &str) -> Result<Retried, Error> {
+    pub async fn retry(&self, due: impl Into<Due>, error: &str) -> Result<RetryOutcome, Error> {
         let (due, partition) = (due.into(), self.partition().await?);
         let after_ms = match due {
             Due::AfterMs(ms) => ms,
@@ -171,13 +176,13 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Settled;
+    /// use dueq::outcomes::SettleOutcome;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
-    /// assert_eq!(remote.release().await?, Settled::Done);
+    /// assert_eq!(remote.release().await?, SettleOutcome::Done);
     /// # });
     /// ```
-    pub async fn release(&self) -> Result<Settled, Error> {
+    pub async fn release(&self) -> Result<SettleOutcome, Error> {
         self.calls(&*self.partition().await?).release().await
     }
 
@@ -190,7 +195,7 @@ impl RemoteDelivery {
     /// assert_eq!(orders.stats().await?.dead, 1);
     /// # });
     /// ```
-    pub async fn bury(&self, reason: &str) -> Result<Settled, Error> {
+    pub async fn bury(&self, reason: &str) -> Result<SettleOutcome, Error> {
         self.calls(&*self.partition().await?).bury(reason).await
     }
 
@@ -199,15 +204,15 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Snoozed;
+    /// use dueq::outcomes::SnoozeOutcome;
     /// use std::time::Duration;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
     /// let snoozed = remote.snooze(Duration::from_secs(600)).await?;
-    /// assert!(matches!(snoozed, Snoozed::Scheduled(_)));
+    /// assert!(matches!(snoozed, SnoozeOutcome::Scheduled(_)));
     /// # });
     /// ```
-    pub async fn snooze(&self, due: impl Into<Due>) -> Result<Snoozed, Error> {
+    pub async fn snooze(&self, due: impl Into<Due>) -> Result<SnoozeOutcome, Error> {
         let due = due.into();
         self.calls(&*self.partition().await?).snooze(due).await
     }
@@ -220,18 +225,18 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Throttled;
+    /// use dueq::outcomes::ThrottleOutcome;
     /// use std::time::Duration;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
     /// let throttled = remote.throttle(Duration::from_secs(3)).await?;
-    /// assert!(matches!(throttled, Throttled::Until(_)));
+    /// assert!(matches!(throttled, ThrottleOutcome::Until(_)));
     /// # });
     /// ```
-    pub async fn throttle(&self, duration: Duration) -> Result<Throttled, Error> {
+    pub async fn throttle(&self, duration: Duration) -> Result<ThrottleOutcome, Error> {
         let partition = self.partition().await?;
         let (outcome, wait_ms) = self.calls(&partition).throttle(duration).await?;
-        if matches!(outcome, Throttled::Until(_)) {
+        if matches!(outcome, ThrottleOutcome::Until(_)) {
             partition.close_others(wait_ms).await?;
         }
         Ok(outcome)
@@ -242,15 +247,15 @@ impl RemoteDelivery {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {
-    /// use dueq::Extended;
+    /// use dueq::outcomes::ExtendOutcome;
     /// use std::time::Duration;
     ///
     /// let remote = orders.delivery(delivery.into_handle());
     /// let extended = remote.extend(Duration::from_secs(600)).await?;
-    /// assert!(matches!(extended, Extended::Until(_)));
+    /// assert!(matches!(extended, ExtendOutcome::Until(_)));
     /// # });
     /// ```
-    pub async fn extend(&self, lease: Duration) -> Result<Extended, Error> {
+    pub async fn extend(&self, lease: Duration) -> Result<ExtendOutcome, Error> {
         self.calls(&*self.partition().await?).extend(lease).await
     }
 
@@ -301,16 +306,17 @@ impl<C: Codec> Queue<C> {
     ///
     /// The two steps are not atomic, since the queues may be on different servers: for messages of
     /// the same queue [`Delivery::ack_push`] is. But forwarding takes effect once. If the process
-    /// dies between the steps, or the lease is lost, a later execution pushes the same id again, and
-    /// this queue remembers it: for 24 h, unless the message has a
-    /// [`window`](Message::window) of its own. Then the push stores nothing, and the receipt says
-    /// [`Exists`](crate::Pushed::Exists) or [`Remembered`](crate::Pushed::Remembered).
+    /// dies between the steps, or the lease is lost, a later execution pushes the same id again,
+    /// and this queue remembers it: for 24 h, unless the message has a [`window`](Message::window)
+    /// of its own. Then the push stores nothing, and the receipt says
+    /// [`Exists`](crate::outcomes::PushOutcome::Exists) or
+    /// [`Remembered`](crate::outcomes::PushOutcome::Remembered).
     ///
     /// A message without an id gets that of the delivery after the name of its queue, such as
     /// `orders/order:42`. So set an id if a handler forwards two messages, or if the delivery's id
     /// comes again within the window, as after [`Delivery::again`]: otherwise the second
     /// message is not stored. The window counts towards this queue's
-    /// [`Limits::max_remembered`](crate::Limits::max_remembered).
+    /// [`QueueLimits::max_remembered`](crate::QueueLimits::max_remembered).
     ///
     /// A dropped future may have pushed the message without the ack: then the delivery is executed
     /// again.
@@ -322,19 +328,20 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client, orders, delivery| {
-    /// use dueq::{Message, Settled};
+    /// use dueq::Message;
+    /// use dueq::outcomes::SettleOutcome;
     ///
     /// let invoices = client.queue("invoices")?;
     /// let (receipt, settled) = invoices.forward(&delivery, Message::new("order 42")).await?;
     /// assert_eq!(receipt.id(), "orders/order:42");
-    /// assert_eq!(settled, Settled::Done);
+    /// assert_eq!(settled, SettleOutcome::Done);
     /// # });
     /// ```
     pub async fn forward(
         &self,
         delivery: &Delivery,
         mut message: Message,
-    ) -> Result<(Receipt, Settled), Error> {
+    ) -> Result<(Receipt, SettleOutcome), Error> {
         if message.id.is_none() {
             let source = delivery.partition().queue_name().as_bytes();
             message = message.id([source, b"/", delivery.id_bytes()].concat());

@@ -5,14 +5,16 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::model::due::Due;
-use crate::model::schedule::{Backfilled, Fire, Schedule, ScheduleInfo, Triggered, check_name};
+use crate::model::schedule::{
+    BackfillOutcome, Fire, Schedule, ScheduleInfo, TriggerOutcome, check_name,
+};
 use crate::partition::Partition;
 use crate::protocol::counts::BACKFILL;
 use crate::protocol::results::schedules;
 use crate::protocol::verbs::Verb;
 use crate::queue::declare::Declaration;
 use crate::server::patience::Repeat;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// One schedule of a queue: see [`Queue::schedule`](crate::Queue::schedule). Cheap to clone.
 #[derive(Clone)]
@@ -30,7 +32,7 @@ impl ScheduleHandle {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Schedule, ScheduleState};
+    /// use dueq::schedules::{Schedule, ScheduleState};
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -47,7 +49,7 @@ impl ScheduleHandle {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -62,33 +64,33 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick now. It obeys the schedule's [`Overlap`](crate::Overlap), and moves no fire. Not
-    /// repeated when the reply is lost. The caller needs the rights of an operator, as for the
-    /// following calls.
+    /// Makes a tick now. It obeys the schedule's
+    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy), and moves no fire. Not repeated when the
+    /// reply is lost. The caller needs the rights of an operator, as for the following calls.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Schedule, Triggered};
+    /// use dueq::schedules::{Schedule, TriggerOutcome};
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
     /// match orders.schedule("sync").trigger().await? {
-    ///     Triggered::Created(id) => assert!(id.starts_with("sync@")),
+    ///     TriggerOutcome::Created(id) => assert!(id.starts_with("sync@")),
     ///     other => println!("no tick: {other:?}"),
     /// }
     /// # });
     /// ```
-    pub async fn trigger(&self) -> Result<Triggered, Error> {
+    pub async fn trigger(&self) -> Result<TriggerOutcome, Error> {
         check_name(&self.name)?;
         let args = [self.name.as_bytes(), b"now"];
         let mut reply = self.home.call(Verb::Trigger, &args, Repeat::Unsafe).await?;
         let results = schedules::triggered(&mut reply.body)?;
         let result = results.map(|mut results| results.pop());
         match result {
-            None => Ok(Triggered::Gone),
+            None => Ok(TriggerOutcome::Gone),
             Some(Some(result)) => {
-                if matches!(result, Ok(Triggered::Created(_))) {
-                    self.home.meters().add(Count::Triggered);
+                if matches!(result, Ok(TriggerOutcome::Created(_))) {
+                    self.home.meters().add(Counter::Triggered);
                 }
                 result
             }
@@ -96,9 +98,10 @@ impl ScheduleHandle {
         }
     }
 
-    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100 a
-    /// call, the oldest first. Ticks whose message is there already are not made again. It ignores
-    /// [`Overlap`](crate::Overlap) and the limit. If it fails halfway, the same call does the rest.
+    /// Makes a tick of each fire from `from` to `to` (both inclusive, and none that is ahead), 100
+    /// a call, the oldest first. Ticks whose message is there already are not made again. It
+    /// ignores [`OverlapPolicy`](crate::schedules::OverlapPolicy) and the limit. If it fails
+    /// halfway, the same call does the rest.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if there is no such schedule, or if
@@ -106,7 +109,7 @@ impl ScheduleHandle {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -115,7 +118,11 @@ impl ScheduleHandle {
     /// assert_eq!((made.created, made.existing), (60, 0));
     /// # });
     /// ```
-    pub async fn backfill(&self, from: SystemTime, to: SystemTime) -> Result<Backfilled, Error> {
+    pub async fn backfill(
+        &self,
+        from: SystemTime,
+        to: SystemTime,
+    ) -> Result<BackfillOutcome, Error> {
         let Some(info) = self.get().await? else {
             return Err(self.gone());
         };
@@ -125,7 +132,7 @@ impl ScheduleHandle {
             limit: None,
             ..info.schedule
         };
-        let mut done = Backfilled::default();
+        let mut done = BackfillOutcome::default();
         let mut fires = schedule.fires(from_ms.saturating_sub(1))?;
         loop {
             let times = fires.by_ref().map(|fire| fire.nominal_ms);
@@ -146,7 +153,11 @@ impl ScheduleHandle {
     }
 
     /// Makes the ticks of these nominal times. Returns whether they reach beyond the present.
-    async fn backfill_some(&self, times: &[u64], done: &mut Backfilled) -> Result<bool, Error> {
+    async fn backfill_some(
+        &self,
+        times: &[u64],
+        done: &mut BackfillOutcome,
+    ) -> Result<bool, Error> {
         let texts: Vec<_> = times.iter().map(u64::to_string).collect();
         let mut args = vec![self.name.as_bytes()];
         args.extend(texts.iter().map(String::as_bytes));
@@ -160,8 +171,8 @@ impl ScheduleHandle {
         };
         for (time, result) in times.iter().zip(results) {
             match result {
-                Ok(Triggered::Created(_)) => {
-                    self.home.meters().add(Count::Triggered);
+                Ok(TriggerOutcome::Created(_)) => {
+                    self.home.meters().add(Counter::Triggered);
                     done.created += 1;
                 }
                 Ok(_) => done.existing += 1,
@@ -183,7 +194,7 @@ impl ScheduleHandle {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Schedule, ScheduleState};
+    /// use dueq::schedules::{Schedule, ScheduleState};
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -238,11 +249,11 @@ impl ScheduleHandle {
     }
 
     /// Removes the schedule; returns whether there was one of this name. Ticks that it has made stay.
-    /// The next [`apply`](crate::ScheduleSet::apply) that declares it creates it again.
+    /// The next [`apply`](crate::schedules::ScheduleSet::apply) that declares it creates it again.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;

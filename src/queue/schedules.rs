@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::model::codec::Codec;
 use crate::model::schedule::{
-    Refilled, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
+    RefillOutcome, Schedule, ScheduleChanges, ScheduleCursor, SchedulePage, check_name, check_set,
 };
 use crate::partition::{Lists, Partition};
 use crate::protocol::counts::MAX_ITEMS;
@@ -24,7 +24,7 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(900)).name("sync").payload("all");
@@ -62,7 +62,7 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -94,14 +94,15 @@ impl<C: Codec> Queue<C> {
     /// once an hour if no such worker runs: `dueq schedule keep`. The caller needs the rights of a
     /// consumer. Cheap if nothing is to be done.
     ///
-    /// A schedule whose list was dry fires again, by its policy of [missed](crate::Missed) fires.
+    /// A schedule whose list was dry fires again, by its policy of
+    /// [missed](crate::schedules::MissedPolicy) fires.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// assert_eq!(orders.refill_schedules().await?.lists, 0);
     /// # });
     /// ```
-    pub async fn refill_schedules(&self) -> Result<Refilled, Error> {
+    pub async fn refill_schedules(&self) -> Result<RefillOutcome, Error> {
         let known = self.router().current();
         known.home().refill(Lists::All, &mut HashSet::new()).await
     }
@@ -142,7 +143,7 @@ impl ScheduleSet {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// orders.schedules("billing").apply([Schedule::every(Duration::from_secs(60)).name("sync")]).await?;
@@ -175,7 +176,7 @@ impl ScheduleSet {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let daily = Schedule::every(Duration::from_secs(86_400)).name("report");
@@ -192,7 +193,7 @@ impl ScheduleSet {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let daily = Schedule::every(Duration::from_secs(86_400)).name("report");
@@ -230,12 +231,12 @@ impl ScheduleSet {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Missed, Overlap, Schedule};
+    /// use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule};
     /// use std::time::Duration;
     ///
     /// let set = || [
-    ///     Schedule::every(Duration::from_millis(500)).name("heartbeat").missed(Missed::Skip),
-    ///     Schedule::every(Duration::from_secs(3_600)).name("sync").overlap(Overlap::Skip),
+    ///     Schedule::every(Duration::from_millis(500)).name("heartbeat").missed(MissedPolicy::Skip),
+    ///     Schedule::every(Duration::from_secs(3_600)).name("sync").overlap(OverlapPolicy::Skip),
     /// ];
     /// assert_eq!(orders.schedules("billing").apply(set()).await?.created.len(), 2);
     /// assert_eq!(orders.schedules("billing").apply(set()).await?.kept.len(), 2);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::outcomes::State;
+use crate::model::outcomes::MessageState;
 use crate::model::stats::{BulkEnd, BulkProgress};
 use crate::partition::Partition;
 use crate::protocol::counts::MAX_ITEMS;
@@ -21,14 +21,14 @@ use crate::server::patience::{Repeat, patiently};
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Bulk {
     Requeue,
-    Purge(State),
+    Purge(MessageState),
 }
 
 impl Bulk {
     /// The state of the messages.
-    fn state(self) -> State {
+    fn state(self) -> MessageState {
         match self {
-            Self::Requeue => State::Dead,
+            Self::Requeue => MessageState::Dead,
             Self::Purge(state) => state,
         }
     }
@@ -127,15 +127,15 @@ impl<C: Codec> Queue<C> {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Due, State};
+    /// use dueq::{Due, MessageState};
     ///
     /// orders.push("rate it").due(Due::at_ms(2_000_000_000_000)).await?;
-    /// let mut steps = orders.purge_steps(State::Scheduled, 2_000_000_000_000)?;
+    /// let mut steps = orders.purge_steps(MessageState::Scheduled, 2_000_000_000_000)?;
     /// let progress = steps.step(100).await?;
     /// assert_eq!((progress.done, progress.left), (1, Some(0)));
     /// # });
     /// ```
-    pub fn purge_steps(&self, state: State, unix_ms: u64) -> Result<BulkSteps, Error> {
+    pub fn purge_steps(&self, state: MessageState, unix_ms: u64) -> Result<BulkSteps, Error> {
         refuse_leased(state)?;
         Ok(BulkSteps::new(self.router(), Bulk::Purge(state), unix_ms))
     }
@@ -174,7 +174,7 @@ impl BulkSteps {
     /// # });
     /// ```
     pub fn since(mut self, unix_ms: u64) -> Result<Self, Error> {
-        if self.bulk.state() != State::Dead {
+        if self.bulk.state() != MessageState::Dead {
             let reason = "only the times at which messages died can have a beginning";
             return Err(Error::invalid(reason));
         }

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::error::{Error, ErrorKind};
 use crate::model::codec::Codec;
-use crate::model::reached::{Reached, Unread};
+use crate::model::reached::{PartialRead, UnreadPart};
 use crate::partition::Partition;
 use crate::protocol::replies::Reply;
 use crate::protocol::verbs::Verb;
@@ -35,7 +35,7 @@ impl<C: Codec> Queue<C> {
         &self,
         verb: Verb,
         args: &[Vec<u8>],
-    ) -> Result<Reached<Vec<Reply>>, Error> {
+    ) -> Result<PartialRead<Vec<Reply>>, Error> {
         let end = Instant::now() + REACH_LIMIT;
         let known = timeout(MAP_LIMIT, Box::pin(self.router.learned())).await;
         let known = known.unwrap_or_else(|_| self.router.current());
@@ -50,7 +50,7 @@ impl<C: Codec> Queue<C> {
         verb: Verb,
         args: &[Vec<u8>],
         end: Option<Instant>,
-    ) -> Result<Reached<Vec<Reply>>, Error> {
+    ) -> Result<PartialRead<Vec<Reply>>, Error> {
         let left = |end: Instant| end.saturating_duration_since(Instant::now());
         loop {
             let calls = partitions.list().iter().map(|partition| {
@@ -191,14 +191,14 @@ impl<C: Codec> Queue<C> {
 fn reached(
     partitions: &Partitions,
     results: Vec<Result<Reply, Error>>,
-) -> Result<Reached<Vec<Reply>>, Error> {
+) -> Result<PartialRead<Vec<Reply>>, Error> {
     let (mut value, mut unread) = (Vec::new(), Vec::new());
     for (result, partition) in results.into_iter().zip(partitions.list()) {
         match result.map_err(Error::of_read) {
             Ok(reply) => value.push(reply),
             // Another partition would refuse it as well.
             Err(error) if error.kind() == ErrorKind::InvalidInput => return Err(error),
-            Err(error) => unread.push(Unread {
+            Err(error) => unread.push(UnreadPart {
                 name: format!("partition {} ({})", partition.index(), partition.tag()),
                 error,
             }),
@@ -206,7 +206,7 @@ fn reached(
     }
     match unread.first() {
         Some(first) if value.is_empty() => Err(first.error.clone()),
-        _ => Ok(Reached {
+        _ => Ok(PartialRead {
             value,
             unread,
             parts: partitions.list().len(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::limits::Limits;
-use crate::model::stats::Stats;
+use crate::model::limits::QueueLimits;
+use crate::model::stats::QueueStats;
 use crate::partition::{Partition, StoredMap, Take};
 use crate::protocol::partition_map::{MAX_PARTITIONS, PartitionMap, Tag};
 use crate::protocol::placement::place;
@@ -69,7 +69,7 @@ impl Router {
             refuse_messages(&self.queue_name, &stats)?;
             if partition.tag() == Tag::Home {
                 // A rate or max_leased that is less than the new number of partitions.
-                Limits::of_stats(&stats, known.list().len() as u64).of_partition(count)?;
+                QueueLimits::of_stats(&stats, known.list().len() as u64).of_partition(count)?;
             }
             if partition.tag() != Tag::Home {
                 let memory = partition.remembers_until_ms(now_ms).await?;
@@ -184,7 +184,7 @@ impl Router {
         // While a partition has the map of the change, the home may have only its part of the old
         // limits. Later only the home has the limits: a partition that was lost has the defaults.
         let (stats, _) = stats(source.unwrap_or(known.home())).await?;
-        let mut limits = Limits::of_stats(&stats, 1).of_partition(1)?;
+        let mut limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
         known.home().configure_as(&limits, &stats).await?;
         for partition in &known.list()[1..] {
@@ -235,7 +235,7 @@ impl Router {
 /// queue is. Users without the right to do so leave that to an operator's `dueq partitions`.
 pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result<(), Error> {
     let (stats, _) = stats(from).await?;
-    let limits = Limits::of_stats(&stats, 1).of_partition(1)?;
+    let limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
     match lost.configure_as(&limits, &stats).await {
         Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
         restored => restored,
@@ -248,19 +248,19 @@ pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result
 async fn limits_of(
     known: &Partitions,
     map: &PartitionMap,
-    of_home: &Stats,
-) -> Result<Limits, Error> {
+    of_home: &QueueStats,
+) -> Result<QueueLimits, Error> {
     let old = map.old.len() as u64;
     if map.new.len() > 1 {
-        return Ok(Limits::of_stats(of_home, old));
+        return Ok(QueueLimits::of_stats(of_home, old));
     }
     for partition in &known.list()[1..map.old.len()] {
         if partition.stored_map().await?.map.is_some() {
             let (stats, _) = stats(partition).await?;
-            return Ok(Limits::of_stats(&stats, old));
+            return Ok(QueueLimits::of_stats(&stats, old));
         }
     }
-    Ok(Limits::of_stats(of_home, 1))
+    Ok(QueueLimits::of_stats(of_home, 1))
 }
 
 /// An epoch that no map of this queue has had, even if the queue was deleted since.
@@ -270,7 +270,7 @@ pub(super) async fn next_epoch(home: &Partition, epoch: u64) -> Result<u64, Erro
 }
 
 /// The stats of one partition, and its server's time in Unix milliseconds.
-async fn stats(partition: &Partition) -> Result<(Stats, u64), Error> {
+async fn stats(partition: &Partition) -> Result<(QueueStats, u64), Error> {
     let mut reply = partition.call(Verb::Stats, &[], Repeat::Harmless).await?;
     let now_ms = u64::try_from(reply.header.now_us / 1_000).unwrap_or(0);
     Ok((inspect::stats(&mut reply)?, now_ms))
@@ -278,7 +278,7 @@ async fn stats(partition: &Partition) -> Result<(Stats, u64), Error> {
 
 impl Partition {
     /// Sets these limits, and pauses or closes the partition as its queue is.
-    async fn configure_as(&self, limits: &[Vec<u8>], of_queue: &Stats) -> Result<(), Error> {
+    async fn configure_as(&self, limits: &[Vec<u8>], of_queue: &QueueStats) -> Result<(), Error> {
         let args: Vec<&[u8]> = limits.iter().map(Vec::as_slice).collect();
         self.call(Verb::Configure, &args, Repeat::Harmless).await?;
         if of_queue.paused {
@@ -329,7 +329,7 @@ async fn wait_for_memory(queue_name: &str, ms: u64, until: Instant) -> Result<()
     Ok(())
 }
 
-fn refuse_messages(queue_name: &str, stats: &Stats) -> Result<(), Error> {
+fn refuse_messages(queue_name: &str, stats: &QueueStats) -> Result<(), Error> {
     match stats.scheduled + stats.ready + stats.leased + stats.dead {
         0 => Ok(()),
         messages => Err(has(queue_name, messages)),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::outcomes::{Deleted, Unused};
+use crate::model::outcomes::{DeleteOutcome, UnusedOutcome};
 use crate::protocol::keys::Keys;
 use crate::protocol::results::administer;
 use crate::protocol::verbs::{UNLINK_IF, UNLINK_UNUSED, Verb};
@@ -167,12 +167,12 @@ impl RoutedLane {
         &self,
         keys: &Keys,
         incarnation: &str,
-    ) -> Result<Deleted, Error> {
+    ) -> Result<DeleteOutcome, Error> {
         Ok(match self.unlink_if(keys, incarnation, "").await? {
-            0 => Deleted::Absent,
-            1.. => Deleted::Deleted,
-            _ if self.has(keys.meta()).await.is_ok_and(|has| !has) => Deleted::Absent,
-            _ => Deleted::Changed,
+            0 => DeleteOutcome::Absent,
+            1.. => DeleteOutcome::Deleted,
+            _ if self.has(keys.meta()).await.is_ok_and(|has| !has) => DeleteOutcome::Absent,
+            _ => DeleteOutcome::Changed,
         })
     }
 
@@ -188,7 +188,7 @@ impl RoutedLane {
         keys: &Keys,
         idle_ms: u128,
         is_deletion: bool,
-    ) -> Result<Unused, Error> {
+    ) -> Result<UnusedOutcome, Error> {
         let mut unlink = redis::cmd("EVAL");
         unlink.arg(UNLINK_UNUSED).arg(keys.vector.len() + 1);
         unlink.arg(&keys.vector[..]).arg(&keys.wake);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::timeout;
 
 use crate::error::{Applied, Error, ErrorKind};
-use crate::model::reached::{Reached, Unread};
+use crate::model::reached::{PartialRead, UnreadPart};
 use crate::protocol::keys;
 use crate::protocol::keys::partition_of_key;
 use crate::protocol::partition_map::Tag;
@@ -17,7 +17,9 @@ use crate::server::patience::REACH_LIMIT;
 use crate::server::servers::Servers;
 
 /// The names on the servers that reply. One that fails halfway is named among those that do not.
-pub(crate) async fn names_reached(servers: &Arc<Servers>) -> Result<Reached<Vec<String>>, Error> {
+pub(crate) async fn names_reached(
+    servers: &Arc<Servers>,
+) -> Result<PartialRead<Vec<String>>, Error> {
     let reached = servers.reached_links().await;
     let (parts, mut unread) = (reached.parts, reached.unread);
     let mut scan = QueueScan::over(servers, keys::meta_glob("*"), reached.value);
@@ -27,14 +29,14 @@ pub(crate) async fn names_reached(servers: &Arc<Servers>) -> Result<Reached<Vec<
         match step.unwrap_or_else(|_| Err(failure::silent(&address, REACH_LIMIT))) {
             Ok(found) => names.extend(found.into_iter().flatten()),
             Err(error) => {
-                unread.push(Unread::master(&address, error));
+                unread.push(UnreadPart::master(&address, error));
                 scan.leave_server();
             }
         }
     }
     match unread.first() {
         Some(first) if unread.len() == parts => Err(first.error.clone()),
-        _ => Ok(Reached {
+        _ => Ok(PartialRead {
             value: names.into_iter().collect(),
             unread,
             parts,

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::error::{Applied, ConnectionFault, Error, ErrorKind};
-use crate::model::reached::{Reached, Unread};
+use crate::model::reached::{PartialRead, UnreadPart};
 use crate::protocol::keys::Keys;
 use crate::protocol::keys::{SLOTS, slot_of};
 use crate::server::cluster;
@@ -140,7 +140,7 @@ impl Servers {
     }
 
     /// A link to each server that replies within 2 s, and why the others do not.
-    pub(crate) async fn reached_links(&self) -> Reached<Vec<Arc<ServerLink>>> {
+    pub(crate) async fn reached_links(&self) -> PartialRead<Vec<Arc<ServerLink>>> {
         let links = match self {
             Self::One(link) => vec![Arc::clone(link)],
             Self::Cluster(cluster) => cluster.all_links(),
@@ -155,11 +155,11 @@ impl Servers {
         for (link, reply) in links.iter().zip(replies) {
             match reply {
                 Ok(_) => value.push(Arc::clone(link)),
-                Err(error) => unread.push(Unread::master(&link.connector().address(), error)),
+                Err(error) => unread.push(UnreadPart::master(&link.connector().address(), error)),
             }
         }
         let parts = links.len();
-        Reached {
+        PartialRead {
             value,
             unread,
             parts,

@@ -185,7 +185,7 @@ pub struct InBatches<H> {
 ///
 /// let pages = client.queue("pages")?;
 /// let index = in_batches(100, Duration::from_millis(200), index);
-/// let worker = client.worker().queue(&pages, index).spawn();
+/// let worker = client.worker().queue(&pages, index).spawn()?;
 /// # worker.shutdown().await?;
 /// # });
 /// ```

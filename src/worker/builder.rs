@@ -57,7 +57,7 @@ use crate::worker::settings::{Defaults, QueueSettings};
 ///     .lease(Duration::from_secs(30))
 ///     .queue(&orders, rate)
 ///     .queue(&mails, mail)
-///     .spawn();
+///     .spawn()?;
 /// // The program does other things, and at its end:
 /// worker.shutdown().await?;
 /// # });
@@ -118,7 +118,7 @@ impl Worker {
     ///     .queue(&orders, |delivery: dueq::Delivery| async move {
     ///         println!("{} is due", delivery.id());
     ///     })
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -146,7 +146,7 @@ impl Worker {
     ///     .concurrency(64)
     ///     .queue_with(&orders, Share::weight(6).reserve(2), rate)
     ///     .queue_with(&mails, Share::weight(1).max(16), mail)
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -193,7 +193,7 @@ impl Worker {
     ///     .layer(ConcurrencyLimitLayer::new(8))
     ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
     ///     .queue(&orders, rate)
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -208,9 +208,12 @@ impl Worker {
         self
     }
 
-    /// Starts the worker in a task of this runtime. If a setting is out of its range, the worker
-    /// starts nothing, and [`wait`](WorkerHandle::wait) and [`shutdown`](WorkerHandle::shutdown)
-    /// return the error.
+    /// Starts the worker in a task of this runtime.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a setting is out of its range,
+    /// if a queue was added twice or none was: then nothing starts. What a worker finds out from the
+    /// server, such as a missing right, [`WorkerHandle::wait`] returns.
     ///
     /// # Panics
     /// Outside of a tokio runtime, as `tokio::spawn`.
@@ -219,18 +222,19 @@ impl Worker {
     /// # dueq_testkit::doctest!(|client| {
     /// # async fn rate(_: dueq::Delivery) {}
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().queue(&orders, rate).spawn();
+    /// let worker = client.worker().queue(&orders, rate).spawn()?;
     /// // The program does other things, and at its end:
     /// worker.shutdown().await?;
     /// # });
     /// ```
-    pub fn spawn(self) -> WorkerHandle {
+    pub fn spawn(self) -> Result<WorkerHandle, Error> {
         let (defaults, layers, servers) = (
             self.defaults.clone(),
             self.layers.clone(),
             Arc::clone(&self.servers),
         );
-        handle::spawn(self.checked(), defaults, layers, servers)
+        let settings = self.checked()?;
+        Ok(handle::spawn(settings, defaults, layers, servers))
     }
 
     /// Handles messages until `stop` completes. Its output is dropped, also an `Err`. To stop for

@@ -15,7 +15,7 @@ use crate::queue::Queue;
 use crate::server::servers::Servers;
 use crate::worker::assemble::{Added, Layers};
 use crate::worker::handler::IntoHandler;
-use crate::worker::health::Health;
+use crate::worker::health::WorkerHealth;
 use crate::worker::settings::{Defaults, QueueSettings};
 
 /// A running [`Worker`](crate::Worker). Cheap to clone: clones are handles of the same worker.
@@ -25,7 +25,7 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// # dueq_testkit::doctest!(|client| {
 /// # async fn rate(_: dueq::Delivery) {}
 /// let orders = client.queue("orders")?;
-/// let worker = client.worker().queue(&orders, rate).spawn();
+/// let worker = client.worker().queue(&orders, rate).spawn()?;
 /// // The program does other things, and at its end:
 /// worker.shutdown().await?;
 /// assert!(!worker.health().is_running());
@@ -58,7 +58,7 @@ pub(crate) async fn run<T>(settings: Settings, stop: impl Future<Output = T>) ->
 
 /// Runs a worker in a task of its own.
 pub(crate) fn spawn(
-    settings: Result<Settings, Error>,
+    settings: Settings,
     defaults: Defaults,
     layers: Layers,
     servers: Arc<Servers>,
@@ -66,30 +66,20 @@ pub(crate) fn spawn(
     let (commands, received) = mpsc::unbounded_channel();
     let stop = CancellationToken::new();
     let (report, result) = watch::channel(None);
-    let (mut abort, mut health) = (CancellationToken::new(), Arc::default());
-    match settings {
-        Ok(settings) => {
-            abort = settings.abort.clone();
-            health = Arc::clone(&settings.health);
-            let (stopped, aborted) = (stop.clone(), abort.clone());
-            let kept = commands.clone();
-            tokio::spawn(async move {
-                let stop = async {
-                    tokio::select! {
-                        () = stopped.cancelled() => {}
-                        () = aborted.cancelled() => {}
-                    }
-                };
-                let result = node::run(settings, received, stop).await;
-                // Also without any handle, the node must not find the channel closed.
-                drop(kept);
-                report.send_replace(Some(result));
-            });
-        }
-        Err(error) => {
-            report.send_replace(Some(Err(error)));
-        }
-    }
+    let (abort, health) = (settings.abort.clone(), Arc::clone(&settings.health));
+    let (stopped, aborted, kept) = (stop.clone(), abort.clone(), commands.clone());
+    tokio::spawn(async move {
+        let stop = async {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                () = aborted.cancelled() => {}
+            }
+        };
+        let result = node::run(settings, received, stop).await;
+        // Also without any handle, the node must not find the channel closed.
+        drop(kept);
+        report.send_replace(Some(result));
+    });
     WorkerHandle(Arc::new(Inner {
         commands,
         stop,
@@ -169,9 +159,9 @@ impl WorkerHandle {
     /// # assert!(status == 200 || status == 503);
     /// # });
     /// ```
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> WorkerHealth {
         let is_running = self.0.result.borrow().is_none() && self.0.result.has_changed().is_ok();
-        Health::new(&self.0.health, is_running)
+        WorkerHealth::new(&self.0.health, is_running)
     }
 
     /// Adds a queue while the worker runs, with the settings and layers of the worker.

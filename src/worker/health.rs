@@ -23,7 +23,7 @@ const CONNECTED_FOR: Duration = Duration::from_secs(3);
 /// ```
 #[derive(Debug, Clone)]
 #[must_use]
-pub struct Health {
+pub struct WorkerHealth {
     is_running: bool,
     free_handlers: usize,
     queues: BTreeMap<String, QueueHealth>,
@@ -38,7 +38,7 @@ pub struct QueueHealth {
     error: Option<Error>,
 }
 
-impl Health {
+impl WorkerHealth {
     pub(crate) fn new(shared: &SharedHealth, is_running: bool) -> Self {
         let states = shared.snapshot();
         let now = Instant::now();

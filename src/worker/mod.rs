@@ -18,7 +18,7 @@ pub use batch::{Batch, InBatches, IntoSettlements, in_batches};
 pub use builder::Worker;
 pub use handle::WorkerHandle;
 pub use handler::{Handler, IntoHandler};
-pub use health::{Health, QueueHealth};
+pub use health::{QueueHealth, WorkerHealth};
 pub use layer::{HandlerFuture, HandlerService};
 pub use pattern::QueuePattern;
 pub use puller::Puller;

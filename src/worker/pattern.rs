@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Client;
 use crate::error::Error;
-use crate::model::codec::{Bytes, Codec, Json};
+use crate::model::codec::{Codec, Json, RawBytes};
 use crate::protocol::pattern::Pattern;
 use crate::server::new_queues::{self, NewQueue};
 use crate::worker::assemble::{Added, AddedPattern};
@@ -30,7 +30,7 @@ use crate::worker::settings::QueueSettings;
 /// # });
 /// ```
 #[derive(Clone)]
-pub struct QueuePattern<C = Bytes> {
+pub struct QueuePattern<C = RawBytes> {
     client: Client,
     pattern: Pattern,
     codec: C,
@@ -50,12 +50,12 @@ impl Client {
     /// }
     ///
     /// let mails = client.pattern("mail-*")?;
-    /// let worker = client.worker().pattern(&mails, send).spawn();
+    /// let worker = client.worker().pattern(&mails, send).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
-        self.pattern_with(pattern, Bytes)
+        self.pattern_with(pattern, RawBytes)
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
@@ -68,7 +68,7 @@ impl Client {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// use dueq::NewQueue;
+    /// use dueq::admin::NewQueue;
     ///
     /// let (sender, mut reports) = tokio::sync::mpsc::unbounded_channel();
     /// let mails = [client.pattern("mail-*")?];
@@ -102,7 +102,7 @@ impl Client {
     /// }
     ///
     /// let orders = client.pattern_of::<u64>("orders-*")?;
-    /// let worker = client.worker().pattern(&orders, rate).spawn();
+    /// let worker = client.worker().pattern(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -155,7 +155,7 @@ impl Worker {
     ///     .pattern(&mails, |delivery: dueq::Delivery| async move {
     ///         println!("{} of {}", delivery.id(), delivery.queue());
     ///     })
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -179,7 +179,7 @@ impl Worker {
     /// let worker = client
     ///     .worker()
     ///     .pattern_with(&mails, Share::weight(1).max(4), mail)
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```

@@ -180,7 +180,7 @@ impl Puller {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::LeaseToken;
+    /// use dueq::claims::LeaseToken;
     /// use std::time::Duration;
     ///
     /// let puller = orders.puller();

@@ -19,7 +19,7 @@ use crate::router::Router;
 use crate::server::servers::Servers;
 use crate::worker::assemble::Layers;
 use crate::worker::handle::{self, WorkerHandle};
-use crate::worker::health::Health;
+use crate::worker::health::WorkerHealth;
 use crate::worker::puller::Puller;
 use crate::worker::settings::Defaults;
 
@@ -94,12 +94,7 @@ impl Pullers {
             health: Arc::default(),
             abort: CancellationToken::new(),
         };
-        let worker = handle::spawn(
-            Ok(settings),
-            defaults,
-            Layers::default(),
-            Arc::clone(servers),
-        );
+        let worker = handle::spawn(settings, defaults, Layers::default(), Arc::clone(servers));
         Self(Arc::new(Node {
             _stop: worker.stop_on_drop(),
             worker,
@@ -170,7 +165,7 @@ impl Pullers {
     /// # pullers.shutdown().await?;
     /// # });
     /// ```
-    pub fn health(&self) -> Health {
+    pub fn health(&self) -> WorkerHealth {
         self.0.worker.health()
     }
 }

@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::codec::{BoxError, Bytes, Codec};
+use crate::model::codec::{BoxError, Codec, RawBytes};
 use crate::model::retry::Retry;
 use crate::model::settlement::Settlement;
 use crate::node::coordinator::settings::Settings;
@@ -48,7 +48,7 @@ use crate::worker::settings::{Defaults, QueueSettings};
 /// ```
 #[derive(Clone)]
 #[must_use = "a worker does nothing until `spawn` or `run`"]
-pub struct QueueWorker<C = Bytes> {
+pub struct QueueWorker<C = RawBytes> {
     queue: Queue<C>,
     defaults: Defaults,
     layers: Layers,
@@ -88,7 +88,7 @@ impl<C: Codec> QueueWorker<C> {
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// # async fn rate(_: dueq::Delivery) {}
-    /// let worker = orders.worker().concurrency(16).spawn(rate);
+    /// let worker = orders.worker().concurrency(16).spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -106,7 +106,7 @@ impl<C: Codec> QueueWorker<C> {
     /// # async fn rate(_: dueq::Delivery) {}
     /// use std::time::Duration;
     ///
-    /// let worker = orders.worker().lease(Duration::from_secs(5)).spawn(rate);
+    /// let worker = orders.worker().lease(Duration::from_secs(5)).spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -120,7 +120,8 @@ impl<C: Codec> QueueWorker<C> {
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
-    /// [`Limits::max_attempts`](crate::Limits::max_attempts) for a queue. It is 20 by default.
+    /// [`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts) for a queue. It is 20 by
+    /// default.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -128,7 +129,7 @@ impl<C: Codec> QueueWorker<C> {
     /// use dueq::Retry;
     /// use std::time::Duration;
     ///
-    /// let worker = orders.worker().retry(Retry::fixed(Duration::from_secs(10))).spawn(rate);
+    /// let worker = orders.worker().retry(Retry::fixed(Duration::from_secs(10))).spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -146,7 +147,7 @@ impl<C: Codec> QueueWorker<C> {
     /// # async fn rate(_: dueq::Delivery) {}
     /// use std::time::Duration;
     ///
-    /// let worker = orders.worker().time_limit(Duration::from_secs(60)).spawn(rate);
+    /// let worker = orders.worker().time_limit(Duration::from_secs(60)).spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -163,7 +164,7 @@ impl<C: Codec> QueueWorker<C> {
     /// # async fn rate(_: dueq::Delivery) {}
     /// use std::time::Duration;
     ///
-    /// let worker = orders.worker().grace(Duration::from_secs(5)).spawn(rate);
+    /// let worker = orders.worker().grace(Duration::from_secs(5)).spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -195,7 +196,7 @@ impl<C: Codec> QueueWorker<C> {
     ///     .worker()
     ///     .layer(ConcurrencyLimitLayer::new(8))
     ///     .layer(TimeoutLayer::new(Duration::from_secs(10)))
-    ///     .spawn(rate);
+    ///     .spawn(rate)?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -271,18 +272,23 @@ impl<C: Codec> QueueWorker<C> {
 
     /// Starts the worker in a task of this runtime: see [`Worker::spawn`](crate::Worker::spawn).
     ///
+    /// # Errors
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if a setting is out of its range:
+    /// then nothing starts.
+    ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
     /// # async fn rate(_: dueq::Delivery) {}
-    /// let worker = orders.worker().concurrency(16).spawn(rate);
+    /// let worker = orders.worker().concurrency(16).spawn(rate)?;
     /// // The program does other things, and at its end:
     /// worker.shutdown().await?;
     /// # });
     /// ```
-    pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> WorkerHandle {
+    pub fn spawn<M>(self, handler: impl IntoHandler<C::Value, M>) -> Result<WorkerHandle, Error> {
         let (defaults, layers) = (self.defaults.clone(), self.layers.clone());
         let servers = Arc::clone(self.queue.router().servers());
-        handle::spawn(self.checked(handler), defaults, layers, servers)
+        let settings = self.checked(handler)?;
+        Ok(handle::spawn(settings, defaults, layers, servers))
     }
 
     /// The settings of the node, if all are in their ranges.

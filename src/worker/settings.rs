@@ -43,7 +43,7 @@ impl Worker {
     /// # dueq_testkit::doctest!(|client| {
     /// # async fn rate(_: dueq::Delivery) {}
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().concurrency(16).queue(&orders, rate).spawn();
+    /// let worker = client.worker().concurrency(16).queue(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -62,7 +62,7 @@ impl Worker {
     /// use std::time::Duration;
     ///
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().lease(Duration::from_secs(5)).queue(&orders, rate).spawn();
+    /// let worker = client.worker().lease(Duration::from_secs(5)).queue(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -76,7 +76,8 @@ impl Worker {
     ///
     /// The number of attempts is not set here, but by
     /// [`Push::max_attempts`](crate::Push::max_attempts) for a message and
-    /// [`Limits::max_attempts`](crate::Limits::max_attempts) for a queue. It is 20 by default.
+    /// [`QueueLimits::max_attempts`](crate::QueueLimits::max_attempts) for a queue. It is 20 by
+    /// default.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -85,7 +86,7 @@ impl Worker {
     /// use std::time::Duration;
     ///
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().retry(Retry::fixed(Duration::from_secs(10))).queue(&orders, rate).spawn();
+    /// let worker = client.worker().retry(Retry::fixed(Duration::from_secs(10))).queue(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -104,7 +105,7 @@ impl Worker {
     /// use std::time::Duration;
     ///
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().time_limit(Duration::from_secs(60)).queue(&orders, rate).spawn();
+    /// let worker = client.worker().time_limit(Duration::from_secs(60)).queue(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -122,7 +123,7 @@ impl Worker {
     /// use std::time::Duration;
     ///
     /// let orders = client.queue("orders")?;
-    /// let worker = client.worker().grace(Duration::from_secs(5)).queue(&orders, rate).spawn();
+    /// let worker = client.worker().grace(Duration::from_secs(5)).queue(&orders, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -147,7 +148,7 @@ impl Worker {
     ///     .strict(Duration::from_secs(10))
     ///     .queue(&urgent, rate)
     ///     .queue(&bulk, rate)
-    ///     .spawn();
+    ///     .spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -167,7 +168,7 @@ impl Worker {
     /// use std::time::Duration;
     ///
     /// let mails = client.pattern("mail-*")?;
-    /// let worker = client.worker().parking(Duration::from_secs(5)).pattern(&mails, rate).spawn();
+    /// let worker = client.worker().parking(Duration::from_secs(5)).pattern(&mails, rate).spawn()?;
     /// # worker.shutdown().await?;
     /// # });
     /// ```
@@ -196,7 +197,7 @@ impl Worker {
 ///     .worker()
 ///     .queue_with(&orders, Share::weight(6), rate)
 ///     .queue_with(&reports, slow, report)
-///     .spawn();
+///     .spawn()?;
 /// # worker.shutdown().await?;
 /// # });
 /// ```

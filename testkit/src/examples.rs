@@ -77,7 +77,7 @@ macro_rules! doctest {
         }
     }};
     (@worker $client:ident) => {
-        $client.worker().queue(&$client.queue("orders")?, |_: ::dueq::Delivery| async {}).spawn()
+        $client.worker().queue(&$client.queue("orders")?, |_: ::dueq::Delivery| async {}).spawn()?
     };
 }
 

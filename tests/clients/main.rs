@@ -213,7 +213,7 @@ async fn claim_all(queue: &Queue, count: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)
         );
         for delivery in queue.claim(count, LIMIT).await? {
             found.push((delivery.id_bytes().to_vec(), delivery.payload().to_vec()));
-            assert_eq!(delivery.ack().await?, dueq::Settled::Done);
+            assert_eq!(delivery.ack().await?, dueq::outcomes::SettleOutcome::Done);
         }
     }
     Ok(found)

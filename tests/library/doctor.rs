@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
-use dueq::{Cancelled, Delivery, Message, Pushed, Retry};
+use dueq::outcomes::{CancelOutcome, PushOutcome};
+use dueq::{Delivery, Message, Retry};
 
 use super::support::*;
 
@@ -19,9 +20,9 @@ async fn produce(queue: dueq::Queue, name: &'static str) -> Result<usize> {
     for number in 0..EACH {
         let id = format!("{name}-{number}");
         let delay = Duration::from_millis(number as u64 * 7 % 300);
-        ensure!(queue.push("payload").id(&id).due(delay).await? == Pushed::Created);
+        ensure!(queue.push("payload").id(&id).due(delay).await? == PushOutcome::Created);
         match number % 10 {
-            3 => cancelled += usize::from(queue.cancel(&id).await? == Cancelled::Cancelled),
+            3 => cancelled += usize::from(queue.cancel(&id).await? == CancelOutcome::Cancelled),
             5 => drop(queue.run_now(&id).await?),
             7 => drop(queue.reschedule(&id, Duration::from_millis(50)).await?),
             _ => {}
@@ -208,8 +209,8 @@ async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {
             let _ = sender.send(delivery.id().into_owned());
             std::future::ready(())
         })
-        .spawn();
-    let is_parked = |health: &dueq::Health| {
+        .spawn()?;
+    let is_parked = |health: &dueq::WorkerHealth| {
         let queue = health.queue("orders");
         queue.is_some_and(dueq::QueueHealth::is_parked)
     };
@@ -245,7 +246,9 @@ async fn doctor_names_limits_that_do_not_hold() -> Result<()> {
         ensure!(checkup.findings.is_empty(), "{checkup:#?}");
         Ok(checkup.remarks.iter().map(|one| one.code).collect())
     };
-    queue.configure(dueq::Limits::new().max_leased(1)).await?;
+    queue
+        .configure(dueq::QueueLimits::new().max_leased(1))
+        .await?;
     let (worker, mut held) = crate::support::holding(queue.worker());
     for id in ["one", "two"] {
         queue.push("").id(id).await?;

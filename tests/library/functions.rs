@@ -2,7 +2,9 @@
 //! Rust library works without it.
 
 use anyhow::{Context, Result};
-use dueq::{Client, Functions, Pushed};
+use dueq::Client;
+use dueq::admin::FunctionsStatus;
+use dueq::outcomes::PushOutcome;
 use dueq_testkit::cluster::Cluster;
 
 use super::support::*;
@@ -10,10 +12,10 @@ use super::support::*;
 /// The Functions library as another release would have it.
 fn of_version(version: u64) -> String {
     let (ours, theirs) = (
-        format!("return {}\n", dueq::functions_version()),
+        format!("return {}\n", dueq::admin::functions_version()),
         format!("return {version}\n"),
     );
-    let code = dueq::functions_code();
+    let code = dueq::admin::functions_code();
     assert_eq!(code.matches(&ours).count(), 1);
     code.replace(&ours, &theirs)
 }
@@ -43,12 +45,15 @@ async fn push(setup: &Setup, id: &str) -> Result<String> {
 #[tokio::test]
 async fn the_library_is_there_after_a_restart() -> Result<()> {
     let mut setup = setup_with(&["--appendonly", "yes", "--appendfsync", "always"]).await?;
-    assert_eq!(setup.client.functions().await?, Functions::Absent);
-    assert_eq!(setup.client.load_functions().await?, Functions::Absent);
+    assert_eq!(setup.client.functions().await?, FunctionsStatus::Absent);
+    assert_eq!(
+        setup.client.load_functions().await?,
+        FunctionsStatus::Absent
+    );
     assert_eq!(push(&setup, "before").await?, "CREATED");
 
     setup.server.restart()?;
-    assert_eq!(setup.client.functions().await?, Functions::Current);
+    assert_eq!(setup.client.functions().await?, FunctionsStatus::Current);
     assert_eq!(push(&setup, "before").await?, "EXISTS scheduled");
     assert_eq!(push(&setup, "after").await?, "CREATED");
     let mut claimed: Vec<_> = claim(&setup.queue, 2)
@@ -64,18 +69,18 @@ async fn the_library_is_there_after_a_restart() -> Result<()> {
 #[tokio::test]
 async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
     let setup = setup().await?;
-    let current = dueq::functions_version();
+    let current = dueq::admin::functions_version();
     for (version, found, then) in [
         (
             current - 1,
-            Functions::Older(current - 1),
-            Functions::Current,
+            FunctionsStatus::Older(current - 1),
+            FunctionsStatus::Current,
         ),
-        (current, Functions::Current, Functions::Current),
+        (current, FunctionsStatus::Current, FunctionsStatus::Current),
         (
             current + 1,
-            Functions::Newer(current + 1),
-            Functions::Newer(current + 1),
+            FunctionsStatus::Newer(current + 1),
+            FunctionsStatus::Newer(current + 1),
         ),
     ] {
         let _: String = setup
@@ -92,7 +97,7 @@ async fn an_older_library_is_replaced_and_a_newer_one_is_not() -> Result<()> {
 async fn the_client_does_not_need_the_library() -> Result<()> {
     let setup = setup().await?;
     setup.client.load_functions().await?;
-    assert_eq!(setup.queue.push("1").id("one").await?, Pushed::Created);
+    assert_eq!(setup.queue.push("1").id("one").await?, PushOutcome::Created);
 
     let _: String = setup.command(&["FUNCTION", "FLUSH", "SYNC"]).await?;
     assert!(
@@ -100,8 +105,8 @@ async fn the_client_does_not_need_the_library() -> Result<()> {
             .await
             .is_err_and(|error| format!("{error:#}").contains("Function not found"))
     );
-    assert_eq!(setup.queue.push("2").id("two").await?, Pushed::Created);
-    assert_eq!(setup.client.functions().await?, Functions::Absent);
+    assert_eq!(setup.queue.push("2").id("two").await?, PushOutcome::Created);
+    assert_eq!(setup.client.functions().await?, FunctionsStatus::Absent);
     assert_eq!(claim(&setup.queue, 2).await?.len(), 2);
     Ok(())
 }
@@ -123,7 +128,7 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
             .unwrap_or(0))
     };
     until("the replica's library", read, |version: &u64| {
-        *version == dueq::functions_version()
+        *version == dueq::admin::functions_version()
     })
     .await?;
 
@@ -143,17 +148,17 @@ async fn a_replica_that_takes_over_has_the_library() -> Result<()> {
 async fn every_primary_of_a_cluster_gets_the_library() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let client = Client::connect(&cluster.url()).await?;
-    assert_eq!(client.load_functions().await?, Functions::Absent);
+    assert_eq!(client.load_functions().await?, FunctionsStatus::Absent);
     for master in [0, 1] {
         let call = ["FCALL", "dueq_version", "0"];
         let version: u64 = cluster.command(master, &call).await?;
-        assert_eq!(version, dueq::functions_version());
+        assert_eq!(version, dueq::admin::functions_version());
     }
     let flush = ["FUNCTION", "FLUSH", "SYNC"];
     cluster.command::<()>(1, &flush).await?;
     assert_eq!(
         client.functions().await?,
-        Functions::Absent,
+        FunctionsStatus::Absent,
         "one of the primaries has none"
     );
     Ok(())

@@ -49,7 +49,10 @@ async fn types_with_a_connection_hide_its_password() -> Result<()> {
     silent("queue", &queue);
     silent("worker", &queue.worker());
     silent("delivery", &delivery);
-    silent("page", &queue.list(dueq::State::Leased, None, 10).await?);
+    silent(
+        "page",
+        &queue.list(dueq::MessageState::Leased, None, 10).await?,
+    );
     silent("checkup", &client.examine().await?);
     silent("checkup", &queue.examine(false).await?);
     let (worker, _) = acking(queue.worker());

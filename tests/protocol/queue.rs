@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 use dueq_testkit::Server;
 use redis::{Cmd, Connection, ConnectionLike};
 
@@ -39,7 +39,7 @@ pub(crate) enum Calls {
 }
 
 /// The role that a verb belongs to.
-pub(crate) fn role_of(verb: &str) -> Role {
+pub(crate) fn role_of(verb: &str) -> AclRole {
     scripts::verb(verb).role
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Queue {
     frozen: BTreeMap<String, Text>,
     calls: Calls,
     /// A connection of each role, for `Calls::ByRole` and `Calls::ByRoleOf01`.
-    users: Vec<(Role, Connection)>,
+    users: Vec<(AclRole, Connection)>,
     /// Whether release 0.1 answered the last call.
     pub(crate) was_frozen: bool,
     /// Number of calls so far, for the turns.
@@ -131,13 +131,13 @@ impl Queue {
         if calls != Calls::Evalsha {
             let code = match calls {
                 Calls::BesideFrozen => frozen::functions()?,
-                _ => dueq::functions_code(),
+                _ => dueq::admin::functions_code(),
             };
             let loaded = self.command(words!["FUNCTION", "LOAD", "REPLACE", code])?;
             ensure!(loaded.text()? == "dueq");
         }
         if [Calls::ByRole, Calls::ByRoleOf01].contains(&calls) {
-            for role in [Role::Producer, Role::Consumer, Role::Operator] {
+            for role in [AclRole::Producer, AclRole::Consumer, AclRole::Operator] {
                 let connection = match calls {
                     Calls::ByRole => self.user(role, "q")?,
                     _ => user_of_0_1(self, role)?,
@@ -161,9 +161,11 @@ impl Queue {
     }
 
     /// A connection of a user who has this role in this queue and no other right.
-    pub(crate) fn user(&mut self, role: Role, queue: &str) -> Result<Connection> {
+    pub(crate) fn user(&mut self, role: AclRole, queue: &str) -> Result<Connection> {
         let name = format!("{role:?}-{queue}");
-        let rules = dueq::acl_rules(queue, role)?.into_iter().map(Text::from);
+        let rules = dueq::admin::acl_rules(queue, role)?
+            .into_iter()
+            .map(Text::from);
         let words = [
             words!["ACL", "SETUSER", &name],
             rules.collect(),
@@ -263,7 +265,7 @@ impl Queue {
         words.extend(keys);
         let is_of_operators = verb == "reap" && argv.get(1) == Some(&"ids".into());
         let role = if is_of_operators {
-            Role::Operator
+            AclRole::Operator
         } else {
             role_of(verb)
         };

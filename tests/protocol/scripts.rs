@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use dueq::Role;
+use dueq::admin::AclRole;
 
 use crate::queue::{HOUR, SECOND, T0, token};
 use crate::reply::{Text, words};
@@ -12,7 +12,7 @@ use crate::reply::{Text, words};
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
     /// The role that it belongs to.
-    pub(crate) role: Role,
+    pub(crate) role: AclRole,
     /// Keys that it does not read in the queue of `seed`: it does not notice a wrong type under
     /// them.
     pub(crate) unneeded: &'static [&'static str],
@@ -52,7 +52,7 @@ macro_rules! verbs {
         /// Every verb. All lists of verbs in these tests follow from this table.
         pub(crate) const VERBS: &[Verb] = &[$(Verb {
             name: $name,
-            role: Role::$role,
+            role: AclRole::$role,
             unneeded: &$unneeded,
             has_row: $has_row,
             plausible: || $plausible,

@@ -11,7 +11,6 @@ const CIRCLES: &[&str] = &[
     "batch/{call,supervise}",
     "doctor/{audit,queue}",
     "model/schedule/{builder,check,fires,info,mod,options,text}",
-    "model/{expiry,message,uniqueness}",
     "model/{outcomes,receipt}",
     "partition/{closing,mod,remap,roles,schedules}",
     "queue/{administer,claim,held,mod,push,remote,schedules,steps}",

@@ -11,7 +11,7 @@ const TYPES: [&str; 11] = [
     "Worker",
     "QueueWorker",
     "WorkerHandle",
-    "Health",
+    "WorkerHealth",
     "Batch",
     "ScheduleSet",
     "ScheduleHandle",
@@ -23,6 +23,9 @@ fn every_public_method_of_the_api_has_an_example() {
     for (name, text) in files("src", "rs") {
         let (mut is_of_api, mut doc) = (false, String::new());
         for line in text.lines() {
+            if line.starts_with("macro_rules! push_options") {
+                is_of_api = true; // of `Push` and `Message`
+            }
             if line.starts_with("impl") {
                 is_of_api = !line.contains(" for ") && TYPES.contains(&type_name(line));
             }

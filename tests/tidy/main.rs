@@ -4,6 +4,7 @@ mod circles;
 mod examples;
 mod format;
 mod imports;
+mod names;
 mod pages;
 mod program;
 mod scripts;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use dueq::{Message, Queue, Settled};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Message, Queue};
 use dueq_testkit::Server;
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -174,7 +175,7 @@ impl Contestant {
             .map(|delivery| async move { delivery.ack().await })
             .collect();
         while let Some(acked) = acks.join_next().await {
-            let _: Settled = acked??;
+            let _: SettleOutcome = acked??;
         }
         Ok(())
     }

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use dueq::harness::{self, Observer, Reply};
-use dueq::{Applied, Client, Delivery, Due, Message, Pushed, Queue};
+use dueq::outcomes::PushOutcome;
+use dueq::{Applied, Client, Delivery, Due, Message, Queue};
 use dueq_bench_driver::unix_us;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -195,7 +196,7 @@ async fn push(queue: &Queue, nodes: u64, rate: u64, seconds: u64) -> Result<usiz
             next += 1;
         }
         for pushed in queue.push_many(messages).await {
-            if pushed? != Pushed::Created {
+            if pushed? != PushOutcome::Created {
                 bail!("an id was there already");
             }
         }

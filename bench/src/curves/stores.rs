@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use dueq::{Cancelled, Client, Delivery, Due, Pushed, Queue, Settled};
+use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
+use dueq::{Client, Delivery, Due, Queue};
 use dueq_bench_driver::Message;
 use tokio::task::JoinSet;
 
@@ -69,7 +70,7 @@ impl Store for Queue {
             };
             let mut cancels: JoinSet<_> = ids.iter().map(cancel).collect();
             while let Some(cancelled) = cancels.join_next().await {
-                if cancelled?? != Cancelled::Cancelled {
+                if cancelled?? != CancelOutcome::Cancelled {
                     bail!("a message did not wait any more");
                 }
             }
@@ -87,7 +88,7 @@ impl Store for Queue {
             .map(|delivery| async move { delivery.ack().await })
             .collect();
         while let Some(settled) = acks.join_next().await {
-            if settled?? != Settled::Done {
+            if settled?? != SettleOutcome::Done {
                 bail!("a delivery was lost");
             }
         }
@@ -107,7 +108,7 @@ async fn push(queue: &Queue, messages: impl Iterator<Item = dueq::Message>) -> R
             .push_many(messages.by_ref().take(BATCH as usize))
             .await
         {
-            if pushed? != Pushed::Created {
+            if pushed? != PushOutcome::Created {
                 bail!("a message was there before");
             }
         }

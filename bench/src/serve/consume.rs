@@ -180,12 +180,15 @@ async fn by_http(address: SocketAddr) -> Result<Duration> {
 async fn by_worker(queue: &Queue) -> Result<Duration> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let begin = Instant::now();
-    let worker = queue.worker().concurrency(BATCH).spawn(move |_: Delivery| {
-        let sender = sender.clone();
-        async move {
-            let _ = sender.send(());
-        }
-    });
+    let worker = queue
+        .worker()
+        .concurrency(BATCH)
+        .spawn(move |_: Delivery| {
+            let sender = sender.clone();
+            async move {
+                let _ = sender.send(());
+            }
+        })?;
     for _ in 0..MESSAGES {
         receiver.recv().await.context("the worker ended")?;
     }

@@ -3,7 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use dueq::{Client, Message, Queue, Schedule, Settled};
+use dueq::outcomes::SettleOutcome;
+use dueq::schedules::Schedule;
+use dueq::{Client, Message, Queue};
 use dueq_bench_driver::unix_us;
 use redis::Value;
 use tokio::task::JoinSet;
@@ -112,7 +114,7 @@ async fn other_states(queue: &Queue) -> Result<()> {
         buried.spawn(async move { delivery.bury(&reason).await });
     }
     while let Some(settled) = buried.join_next().await {
-        ensure!(settled?? == Settled::Done, "a delivery was lost");
+        ensure!(settled?? == SettleOutcome::Done, "a delivery was lost");
     }
     // The leases must outlive the deliveries.
     leased.into_iter().for_each(std::mem::forget);

@@ -48,7 +48,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         .spawn(move |delivery: Delivery| {
             add(&of_worker, delivery.due_ms());
             async {}
-        });
+        })?;
     let queues = [client.queue(POLLED)?, queue];
     let mut consumers: JoinSet<_> = (0..CONSUMERS)
         .map(|_| poll(serve.address, Arc::clone(&polled)))

@@ -38,7 +38,7 @@ pub fn shown(bytes: &[u8]) {
         value
     );
 
-    let word = dueq::shell_word(bytes);
+    let word = dueq::admin::shell_word(bytes);
     assert!(!word.contains(steers), "{word:?}");
     assert_eq!(unquoted(&word), bytes, "{word}");
 }

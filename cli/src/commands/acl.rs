@@ -2,7 +2,7 @@
 //! more.
 
 use clap::{Args, ValueEnum};
-use dueq::Role;
+use dueq::admin::AclRole;
 
 use crate::output::{Outcome, Usage};
 use crate::shown::steers;
@@ -52,11 +52,11 @@ enum RoleName {
 impl Acl {
     pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (role, word) = match self.role {
-            RoleName::Producer => (Role::Producer, "producer"),
-            RoleName::Consumer => (Role::Consumer, "consumer"),
-            RoleName::Operator => (Role::Operator, "operator"),
+            RoleName::Producer => (AclRole::Producer, "producer"),
+            RoleName::Consumer => (AclRole::Consumer, "consumer"),
+            RoleName::Operator => (AclRole::Operator, "operator"),
         };
-        let rules = dueq::acl_rules(&self.queue, role)?;
+        let rules = dueq::admin::acl_rules(&self.queue, role)?;
         let user = self
             .user
             .unwrap_or_else(|| format!("{}-{word}", self.queue));

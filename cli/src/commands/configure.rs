@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use dueq::Limits;
+use dueq::QueueLimits;
 
 use crate::commands::limits::{self, Starts};
 use crate::output::Outcome;
@@ -85,7 +85,7 @@ fn number_or_none(text: &str) -> Result<MaxMessages, String> {
 
 impl Configure {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let (flags, mut limits) = (self.limits, Limits::new());
+        let (flags, mut limits) = (self.limits, QueueLimits::new());
         if flags.are_none() {
             return show(&self.queue, common).await;
         }

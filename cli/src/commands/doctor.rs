@@ -4,7 +4,8 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use dueq::{Checkup, Client, ErrorKind, Finding};
+use dueq::admin::{Checkup, Finding};
+use dueq::{Client, ErrorKind};
 
 use crate::output::Outcome;
 use crate::{Common, failure, output};

@@ -5,7 +5,7 @@ use std::io;
 
 use clap::{Args, CommandFactory, Subcommand};
 use clap_complete::Shell;
-use dueq::Functions as Found;
+use dueq::admin::FunctionsStatus as Found;
 
 use crate::output::Outcome;
 use crate::{Cli, Common, output};
@@ -50,7 +50,7 @@ impl Functions {
                 Ok(outcome)
             }
             Command::Print => {
-                output::text_as_it_is(&dueq::functions_code())?;
+                output::text_as_it_is(&dueq::admin::functions_code())?;
                 Ok(Outcome::Done)
             }
             Command::Status => {
@@ -70,7 +70,7 @@ impl Functions {
 
 /// Prints the word, this program's version, and under `name` the version that the server had.
 fn print(json: bool, word: &str, found: Found, name: &str) -> io::Result<()> {
-    let ours = dueq::functions_version();
+    let ours = dueq::admin::functions_version();
     let theirs = match found {
         Found::Absent => None,
         Found::Current => Some(ours),

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use dueq::{HistoryPoint, Resolution, Times};
+use dueq::inspect::{HistoryPoint, HistoryResolution, TimeHistogram};
 use serde_json::{Map, Value};
 
 use crate::output::Outcome;
@@ -40,9 +40,9 @@ impl History {
         let queue = common.queue_of(&client, &self.queue)?;
         existing::require(&client, &queue).await?;
         let resolution = match (self.hours, self.days) {
-            (true, _) => Resolution::Hours,
-            (_, true) => Resolution::Days,
-            _ => Resolution::Minutes,
+            (true, _) => HistoryResolution::Hours,
+            (_, true) => HistoryResolution::Days,
+            _ => HistoryResolution::Minutes,
         };
         let points = queue.history(resolution).await?.points;
         if common.json {
@@ -73,7 +73,7 @@ const HEADER: [&str; 12] = [
     "dead",
 ];
 
-fn table(resolution: Resolution, points: &[HistoryPoint]) -> String {
+fn table(resolution: HistoryResolution, points: &[HistoryPoint]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(HEADER);
@@ -97,19 +97,19 @@ fn table(resolution: Resolution, points: &[HistoryPoint]) -> String {
 }
 
 /// The row in the place of the slots in which nothing happened.
-fn gap(resolution: Resolution, missing: u64) -> String {
+fn gap(resolution: HistoryResolution, missing: u64) -> String {
     let unit = match resolution {
-        Resolution::Minutes => "min",
-        Resolution::Hours => "h",
-        Resolution::Days => "d",
+        HistoryResolution::Minutes => "min",
+        HistoryResolution::Hours => "h",
+        HistoryResolution::Days => "d",
     };
     format!("... {missing} {unit} of nothing")
 }
 
-fn row(resolution: Resolution, point: &HistoryPoint) -> [String; 12] {
+fn row(resolution: HistoryResolution, point: &HistoryPoint) -> [String; 12] {
     let moment = output::moment(point.start_ms);
     let from = match resolution {
-        Resolution::Days => moment.get(..10),
+        HistoryResolution::Days => moment.get(..10),
         _ => moment.get(..16),
     };
     let late = |part| {
@@ -166,7 +166,7 @@ fn object(queue: &str, point: &HistoryPoint) -> Value {
 }
 
 /// `null` for a quantile of no times.
-fn times(times: &Times) -> Value {
+fn times(times: &TimeHistogram) -> Value {
     serde_json::json!({
         "count": times.count(),
         "p50_us": times.quantile_us(0.5),
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn minutes_of_nothing_are_shown_as_a_gap() {
         let shown = table(
-            Resolution::Minutes,
+            HistoryResolution::Minutes,
             &[point(0, 5), point(1, 6), point(26, 7)],
         );
         let words: Vec<Vec<_>> = shown

@@ -4,7 +4,9 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::{ArgGroup, Args};
-use dueq::{Cancelled, Lease, Queue, Requeued, Retried, RunNow as Ran, State};
+use dueq::inspect::LeaseInfo;
+use dueq::outcomes::{CancelOutcome, RequeueOutcome, RetryOutcome, RunNowOutcome as Ran};
+use dueq::{MessageState, Queue};
 use jiff::tz::TimeZone;
 
 use crate::commands::inspect::PAGE;
@@ -48,16 +50,16 @@ impl Cancel {
                 queue.cancel(&id).await?
             };
             let word = match cancelled {
-                Cancelled::Cancelled => "cancelled",
-                Cancelled::Next => "next",
-                Cancelled::Leased => "leased",
-                Cancelled::Dead => "dead",
-                Cancelled::Absent => "absent",
+                CancelOutcome::Cancelled => "cancelled",
+                CancelOutcome::Next => "next",
+                CancelOutcome::Leased => "leased",
+                CancelOutcome::Dead => "dead",
+                CancelOutcome::Absent => "absent",
                 _ => "unknown",
             };
             output::message(common.json, &id, word, "", &[])?;
-            outcome = outcome.and(Outcome::done_if(cancelled == Cancelled::Cancelled));
-            absent |= cancelled == Cancelled::Absent;
+            outcome = outcome.and(Outcome::done_if(cancelled == CancelOutcome::Cancelled));
+            absent |= cancelled == CancelOutcome::Absent;
         }
         if absent {
             existing::note(common, &client, &queue).await;
@@ -165,9 +167,9 @@ impl Requeue {
         }
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let (word, state) = match queue.requeue(&id).await? {
-                Requeued::Requeued => ("requeued", None),
-                Requeued::NotDead(state) => ("not_dead", Some(state.as_str())),
-                Requeued::Absent => ("absent", None),
+                RequeueOutcome::Requeued => ("requeued", None),
+                RequeueOutcome::NotDead(state) => ("not_dead", Some(state.as_str())),
+                RequeueOutcome::Absent => ("absent", None),
                 _ => ("unknown", None),
             };
             output::message(
@@ -227,7 +229,10 @@ impl EndLease {
             let mut ended = 0;
             for (id, lease) in leases_of(&queue, node).await? {
                 let result = queue.end_lease(&id, &lease.name).await?;
-                ended += u64::from(matches!(result, Retried::Scheduled(_) | Retried::Dead));
+                ended += u64::from(matches!(
+                    result,
+                    RetryOutcome::Scheduled(_) | RetryOutcome::Dead
+                ));
             }
             output::queue(common.json, &self.queue, "ended", Some(ended))?;
             return Ok(Outcome::done_if(ended > 0));
@@ -235,16 +240,17 @@ impl EndLease {
         let (mut outcome, mut absent) = (Outcome::Done, false);
         for id in self.ids.into_iter().map(OsString::into_vec) {
             let stored = queue.get_up_to(&id, 0).await?;
-            let is_meant = |lease: &Lease| self.lease.as_ref().is_none_or(|it| *it == lease.name);
+            let is_meant =
+                |lease: &LeaseInfo| self.lease.as_ref().is_none_or(|it| *it == lease.name);
             let result = match stored.map(|stored| stored.lease.filter(is_meant)) {
-                None => Retried::Gone,
-                Some(None) => Retried::Lost,
+                None => RetryOutcome::Gone,
+                Some(None) => RetryOutcome::Lost,
                 Some(Some(lease)) => queue.end_lease(&id, &lease.name).await?,
             };
             let (word, due_ms) = match result {
-                Retried::Scheduled(due_ms) => ("ended", Some(due_ms)),
-                Retried::Dead => ("died", None),
-                Retried::Gone => ("absent", None),
+                RetryOutcome::Scheduled(due_ms) => ("ended", Some(due_ms)),
+                RetryOutcome::Dead => ("died", None),
+                RetryOutcome::Gone => ("absent", None),
                 _ => ("not_leased", None),
             };
             let due = due_ms.map_or_else(String::new, |ms| format!("due {}", output::moment(ms)));
@@ -260,13 +266,16 @@ impl EndLease {
 }
 
 /// The messages that this node has, and their leases.
-async fn leases_of(queue: &Queue, node: &str) -> anyhow::Result<Vec<(Vec<u8>, Lease)>> {
+async fn leases_of(queue: &Queue, node: &str) -> anyhow::Result<Vec<(Vec<u8>, LeaseInfo)>> {
     let node = node.rsplit_once('#').map_or(node, |(unique, _)| unique);
     let (mut found, mut cursor) = (Vec::new(), None);
     loop {
-        let page = queue.list(State::Leased, cursor.as_ref(), PAGE).await?;
+        let page = queue
+            .list(MessageState::Leased, cursor.as_ref(), PAGE)
+            .await?;
         for listed in page.messages {
-            let is_its = |lease: &Lease| lease.node.as_ref().is_some_and(|end| node.ends_with(end));
+            let is_its =
+                |lease: &LeaseInfo| lease.node.as_ref().is_some_and(|end| node.ends_with(end));
             found.extend(listed.lease.filter(is_its).map(|lease| (listed.id, lease)));
         }
         cursor = page.next;

@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use dueq::{Cursor, Lease, Listed, OnExpire, State, Stored};
+use dueq::inspect::{LeaseInfo, MessageCursor, MessageEntry};
+use dueq::{MessageState, OnExpire, StoredMessage};
 use jiff::tz::TimeZone;
 
 use crate::output::{Outcome, Usage};
@@ -53,17 +54,17 @@ impl Show {
                     output::visible(&id)
                 );
             }
-            if let Some(outcome) = queue.outcome(&id).await? {
-                let word = outcome.ended.as_str();
+            if let Some(end) = queue.end_of(&id).await? {
+                let word = end.kind.as_str();
                 let fields = [
-                    ("ended_at_ms", outcome.ended_at_ms.into()),
-                    ("remembered_until_ms", outcome.remembered_until_ms.into()),
+                    ("ended_at_ms", end.ended_at_ms.into()),
+                    ("remembered_until_ms", end.remembered_until_ms.into()),
                 ];
                 output::message(
                     common.json,
                     &id,
                     word,
-                    &output::moment(outcome.ended_at_ms),
+                    &output::moment(end.ended_at_ms),
                     &fields,
                 )?;
                 return Ok(Outcome::Refused);
@@ -142,7 +143,7 @@ impl Show {
                 table.add_row([name, &format!("{} ({ms})", output::moment(ms))]);
             }
         }
-        if let Some(Lease { name, node, .. }) = &stored.lease {
+        if let Some(LeaseInfo { name, node, .. }) = &stored.lease {
             table.add_row(["lease", name]);
             table.add_row(["node", node.as_deref().unwrap_or("unknown")]);
         }
@@ -201,17 +202,20 @@ pub(crate) struct Ls {
 impl Ls {
     pub(crate) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let state = match self.state {
-            Listable::Scheduled => State::Scheduled,
-            Listable::Ready => State::Ready,
-            Listable::Leased => State::Leased,
-            Listable::Dead => State::Dead,
+            Listable::Scheduled => MessageState::Scheduled,
+            Listable::Ready => MessageState::Ready,
+            Listable::Leased => MessageState::Leased,
+            Listable::Dead => MessageState::Dead,
         };
         let mut cursor = match &self.cursor {
             Some(text) => Some(decode(text)?),
             None => None,
         };
         if let Some(text) = &self.from {
-            cursor = Some(Cursor::at_ms(flags::moment_ms(text, self.tz.as_ref())?));
+            cursor = Some(MessageCursor::at_ms(flags::moment_ms(
+                text,
+                self.tz.as_ref(),
+            )?));
         }
         let (queue, mut left) = (
             common.existing_queue_to_read(&self.queue).await?,
@@ -241,7 +245,7 @@ impl Ls {
     }
 }
 
-fn decode(text: &str) -> Result<Cursor, Usage> {
+fn decode(text: &str) -> Result<MessageCursor, Usage> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok().filter(|bytes| {
         let digits = bytes
             .iter()
@@ -255,10 +259,10 @@ fn decode(text: &str) -> Result<Cursor, Usage> {
             "--cursor {text:?} is no cursor: paste the cursor at the end of another page"
         ))
     };
-    bytes.map(Cursor::from_bytes).ok_or_else(reason)
+    bytes.map(MessageCursor::from_bytes).ok_or_else(reason)
 }
 
-fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
+fn write_page(json: bool, state: MessageState, messages: &[MessageEntry]) -> io::Result<()> {
     if messages.is_empty() {
         return Ok(());
     }
@@ -292,7 +296,7 @@ fn write_page(json: bool, state: State, messages: &[Listed]) -> io::Result<()> {
 }
 
 /// The lease of a leased message.
-fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: Option<Lease>) {
+fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: Option<LeaseInfo>) {
     if let Some(lease) = lease {
         object.insert("lease".to_owned(), lease.name.into());
         object.insert("node".to_owned(), lease.node.into());
@@ -300,7 +304,7 @@ fn lease_fields(object: &mut serde_json::Map<String, serde_json::Value>, lease: 
 }
 
 /// When the message expires and what becomes of it then, for people.
-fn expiry(stored: &Stored) -> String {
+fn expiry(stored: &StoredMessage) -> String {
     let fate = match stored.on_expire {
         OnExpire::Drop => "removed then",
         _ => "dead then",
@@ -316,11 +320,11 @@ fn expiry(stored: &Stored) -> String {
 }
 
 /// The name of the time that a message in this state has.
-fn time_name(state: State) -> &'static str {
+fn time_name(state: MessageState) -> &'static str {
     match state {
-        State::Scheduled | State::Ready => "due",
-        State::Leased => "leased_until",
-        State::Dead => "died",
+        MessageState::Scheduled | MessageState::Ready => "due",
+        MessageState::Leased => "leased_until",
+        MessageState::Dead => "died",
     }
 }
 

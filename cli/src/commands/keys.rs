@@ -24,7 +24,7 @@ pub(crate) struct Keys {
 
 impl Keys {
     pub(crate) fn run(self, common: &Common) -> anyhow::Result<Outcome> {
-        let keys = dueq::queue_keys(&self.queue)?;
+        let keys = dueq::admin::queue_keys(&self.queue)?;
         if let Some(lang) = self.lang {
             let redis_cli = common.remedy("redis-cli -u \"$REDIS_URL\"");
             output::text_as_it_is(&snippet(lang, &self.queue, &redis_cli))?;
@@ -33,7 +33,7 @@ impl Keys {
         } else {
             let words: Vec<String> = keys
                 .iter()
-                .map(|key| dueq::shell_word(key.as_bytes()))
+                .map(|key| dueq::admin::shell_word(key.as_bytes()))
                 .collect();
             output::line(&words.join(" "))?;
         }
@@ -65,7 +65,7 @@ pub(crate) fn snippet(lang: Lang, queue: &str, redis_cli: &str) -> String {
         return one_push(queue, redis_cli);
     };
     let name = match lang {
-        Lang::Sh => dueq::shell_word(queue.as_bytes()),
+        Lang::Sh => dueq::admin::shell_word(queue.as_bytes()),
         // A string of JSON is a string in each of these languages.
         _ => output::json(&queue.into()),
     };
@@ -77,10 +77,10 @@ pub(crate) fn snippet(lang: Lang, queue: &str, redis_cli: &str) -> String {
 
 /// A push of the README, ready to paste: the ten keys, then the arguments of `dueq_push`.
 fn one_push(queue: &str, redis_cli: &str) -> String {
-    let keys = dueq::queue_keys(queue).unwrap_or_default();
+    let keys = dueq::admin::queue_keys(queue).unwrap_or_default();
     let keys: Vec<String> = keys
         .iter()
-        .map(|key| dueq::shell_word(key.as_bytes()))
+        .map(|key| dueq::admin::shell_word(key.as_bytes()))
         .collect();
     format!(
         "{redis_cli} FCALL dueq_push 10 {} '' '' order:42 +2000 'rate order 42' ''\n",

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use dueq::{Limits, Stats};
+use dueq::{QueueLimits, QueueStats};
 use dueq_input::{Rate, rate};
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ impl Starts {
     }
 
     /// Adds these limits to the others.
-    pub(crate) fn add_to(&self, mut limits: Limits) -> Result<Limits, Usage> {
+    pub(crate) fn add_to(&self, mut limits: QueueLimits) -> Result<QueueLimits, Usage> {
         if let Some(Rate { starts, window }) = self.rate {
             limits = limits.rate(starts, window);
             if let Some(burst) = self.burst.filter(|burst| *burst > starts) {
@@ -107,7 +107,7 @@ pub(crate) struct Row {
 }
 
 /// The limits of the queue, in the order of the table.
-pub(crate) fn rows(stats: &Stats) -> Vec<Row> {
+pub(crate) fn rows(stats: &QueueStats) -> Vec<Row> {
     let number = |name, value: Option<u64>, meaning| Row {
         name,
         shown: value.map_or("none".to_owned(), |value| value.to_string()),
@@ -183,7 +183,7 @@ pub(crate) fn rows(stats: &Stats) -> Vec<Row> {
 }
 
 /// Why the queue delivers nothing at this moment, as one word.
-pub(crate) fn stop(stats: &Stats) -> Option<&'static str> {
+pub(crate) fn stop(stats: &QueueStats) -> Option<&'static str> {
     let is_of_rate = |closed_ms: u64| {
         // The rate closes a queue for one window at most, so anything longer has another cause.
         let window = stats.rate.map(|rate| rate.window);
@@ -191,17 +191,17 @@ pub(crate) fn stop(stats: &Stats) -> Option<&'static str> {
     };
     match *stats {
         _ if stats.is_paused_in_part() => Some("paused in part"),
-        Stats { paused: true, .. } => Some("paused"),
-        Stats { full: true, .. } => Some("full"),
-        Stats { closed_ms: 0, .. } => None,
-        Stats { closed_ms, .. } if is_of_rate(closed_ms) => Some("rate"),
+        QueueStats { paused: true, .. } => Some("paused"),
+        QueueStats { full: true, .. } => Some("full"),
+        QueueStats { closed_ms: 0, .. } => None,
+        QueueStats { closed_ms, .. } if is_of_rate(closed_ms) => Some("rate"),
         _ => Some("closed"),
     }
 }
 
 /// The line below the counts that explains why the queue delivers nothing; empty if it does.
-pub(crate) fn stop_line(name: &str, stats: &Stats) -> String {
-    let resume = format!("`dueq resume {}`", dueq::shell_word(name.as_bytes()));
+pub(crate) fn stop_line(name: &str, stats: &QueueStats) -> String {
+    let resume = format!("`dueq resume {}`", dueq::admin::shell_word(name.as_bytes()));
     let open = Duration::from_millis(stats.closed_ms);
     match (stop(stats), stats.rate) {
         (Some("paused"), _) => format!("paused: nothing is claimed until {resume}\n"),

@@ -2,7 +2,7 @@
 
 use clap::{Args, value_parser};
 use comfy_table::{CellAlignment, Table, presets};
-use dueq::PartitionInfo;
+use dueq::inspect::PartitionInfo;
 
 use crate::output::Outcome;
 use crate::{Common, existing, output};

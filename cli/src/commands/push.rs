@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStringExt;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use dueq::{Client, Message, OnConflict, Pushed, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Message, MessageState, OnConflict};
 use dueq_input::{Defaults, ServerClock, Wording, expiring};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -128,9 +129,9 @@ pub(crate) struct Push {
 }
 
 /// Why the server neither moved nor replaced the message, and what to do.
-pub(crate) fn refusal(queue: &str, id: &[u8], state: State) -> String {
+pub(crate) fn refusal(queue: &str, id: &[u8], state: MessageState) -> String {
     let (queue, shown) = (queue.as_bytes(), output::visible(id));
-    if state != State::Dead {
+    if state != MessageState::Dead {
         return format!(
             "nothing was changed: a worker has {shown}; push it again when the worker is done, or under another id"
         );
@@ -237,8 +238,8 @@ impl Push {
             })?
             .outcome();
         let (word, state) = match pushed {
-            Pushed::Next => ("next", None),
-            Pushed::Remembered(until_ms) => {
+            PushOutcome::Next => ("next", None),
+            PushOutcome::Remembered(until_ms) => {
                 let detail = format!("until {}", output::moment(until_ms));
                 let fields = [
                     ("state", Value::Null),
@@ -247,10 +248,10 @@ impl Push {
                 output::message(common.json, &id, "remembered", &detail, &fields)?;
                 return Ok(Outcome::Done);
             }
-            Pushed::Created => ("created", None),
-            Pushed::Exists(state) => ("exists", Some(state.as_str())),
-            Pushed::Moved => ("moved", None),
-            Pushed::Finished => ("finished", None),
+            PushOutcome::Created => ("created", None),
+            PushOutcome::Exists(state) => ("exists", Some(state.as_str())),
+            PushOutcome::Moved => ("moved", None),
+            PushOutcome::Finished => ("finished", None),
             _ => ("unknown", None),
         };
         output::message(
@@ -261,7 +262,7 @@ impl Push {
             &[("state", state.into())],
         )?;
         match pushed {
-            Pushed::Exists(state) if self.on_conflict != Conflict::Keep => {
+            PushOutcome::Exists(state) if self.on_conflict != Conflict::Keep => {
                 common.remark(&refusal(&self.queue, &id, state));
                 Ok(Outcome::Refused)
             }

@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Pushed, Queue, Receipt, shell_word};
+use dueq::admin::shell_word;
+use dueq::outcomes::PushOutcome;
+use dueq::{Applied, Error, ErrorKind, Message, OnConflict, Queue, Receipt};
 use dueq_input::Defaults;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::sync::mpsc;
@@ -215,8 +217,8 @@ impl Push<'_> {
         for (sent, result) in sent.iter().zip(results) {
             let number = sent.number;
             match result.map(|receipt| receipt.outcome()) {
-                Ok(Pushed::Created) => self.counts.created += 1,
-                Ok(Pushed::Exists(state)) => {
+                Ok(PushOutcome::Created) => self.counts.created += 1,
+                Ok(PushOutcome::Exists(state)) => {
                     self.counts.exists += 1;
                     if sent.on_conflict == OnConflict::Keep {
                         self.counts.repeated += u64::from(!sent.own_id);
@@ -229,9 +231,9 @@ impl Push<'_> {
                     }
                 }
                 // `Next`: it waits for the worker that has its id.
-                Ok(Pushed::Moved | Pushed::Next) => self.counts.moved += 1,
+                Ok(PushOutcome::Moved | PushOutcome::Next) => self.counts.moved += 1,
                 // It, or another push of the id, and the message has ended.
-                Ok(Pushed::Remembered(_)) => {
+                Ok(PushOutcome::Remembered(_)) => {
                     self.counts.finished += 1;
                     self.counts.repeated += u64::from(!sent.own_id);
                 }

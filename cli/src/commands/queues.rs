@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
-use dueq::{State, Unused};
+use dueq::MessageState;
+use dueq::outcomes::UnusedOutcome;
 use jiff::tz::TimeZone;
 
 use crate::output::Outcome;
@@ -158,15 +159,15 @@ impl Purge {
         let after_ms = self.after.as_ref().map(ms).transpose()?;
         let queue = common.existing_queue(&self.queue).await?;
         let state = match self.state {
-            Purgeable::Scheduled => State::Scheduled,
-            Purgeable::Ready => State::Ready,
-            Purgeable::Dead => State::Dead,
+            Purgeable::Scheduled => MessageState::Scheduled,
+            Purgeable::Ready => MessageState::Ready,
+            Purgeable::Dead => MessageState::Dead,
         };
         if !self.yes {
             let stats = queue.stats().await?;
             let count = match state {
-                State::Scheduled => stats.scheduled,
-                State::Ready => stats.ready,
+                MessageState::Scheduled => stats.scheduled,
+                MessageState::Ready => stats.ready,
                 _ => stats.dead,
             };
             let name = output::visible(self.queue.as_bytes());
@@ -271,9 +272,9 @@ impl DeleteQueue {
                 }
             };
             let (word, since_ms, why) = match found {
-                Unused::Since(ms) if self.yes => ("deleted", Some(ms), None),
-                Unused::Since(ms) => ("unused", Some(ms), None),
-                Unused::Kept(why) => ("kept", None, Some(why.as_str())),
+                UnusedOutcome::Since(ms) if self.yes => ("deleted", Some(ms), None),
+                UnusedOutcome::Since(ms) => ("unused", Some(ms), None),
+                UnusedOutcome::Kept(why) => ("kept", None, Some(why.as_str())),
                 _ => ("absent", None, None),
             };
             count += u64::from(since_ms.is_some());

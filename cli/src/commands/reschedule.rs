@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
-use dueq::Rescheduled;
+use dueq::outcomes::RescheduleOutcome;
 
 use crate::flags::Durable;
 use crate::flags::{WhenFlags, resolve, timing};
@@ -63,11 +63,11 @@ impl Reschedule {
             None => queue.reschedule(&id, due).await?,
         };
         let (word, due_ms) = match rescheduled {
-            Rescheduled::Moved(due_ms) => ("moved", Some(due_ms)),
-            Rescheduled::Conflict(due_ms) => ("conflict", Some(due_ms)),
-            Rescheduled::Leased => ("leased", None),
-            Rescheduled::Dead => ("dead", None),
-            Rescheduled::Absent => ("absent", None),
+            RescheduleOutcome::Moved(due_ms) => ("moved", Some(due_ms)),
+            RescheduleOutcome::Conflict(due_ms) => ("conflict", Some(due_ms)),
+            RescheduleOutcome::Leased => ("leased", None),
+            RescheduleOutcome::Dead => ("dead", None),
+            RescheduleOutcome::Absent => ("absent", None),
             _ => ("unknown", None),
         };
         let detail = due_ms
@@ -80,7 +80,7 @@ impl Reschedule {
             &detail,
             &[("due_ms", due_ms.into())],
         )?;
-        if rescheduled == Rescheduled::Absent {
+        if rescheduled == RescheduleOutcome::Absent {
             existing::note(common, &client, &queue).await;
         }
         Ok(Outcome::done_if(word == "moved"))

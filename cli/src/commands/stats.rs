@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
-use dueq::{Client, Error, Queue, Reached, Stats as Counts};
+use dueq::inspect::PartialRead;
+use dueq::{Client, Error, Queue, QueueStats as Counts};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::limits;
@@ -185,7 +186,7 @@ fn unread(name: &str, error: &Error, common: &Common) -> String {
     let reason = common.remedy(&failure::with_queue(&error.to_string(), Some(name)));
     format!(
         "{name} cannot be read: {reason}; run dueq doctor {}",
-        dueq::shell_word(name.as_bytes())
+        dueq::admin::shell_word(name.as_bytes())
     )
 }
 
@@ -197,7 +198,7 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-fn object(name: &str, reached: &Reached<Counts>) -> String {
+fn object(name: &str, reached: &PartialRead<Counts>) -> String {
     let stats = &reached.value;
     let mut object: serde_json::Map<_, _> = counts(stats)
         .into_iter()

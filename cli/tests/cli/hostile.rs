@@ -65,7 +65,10 @@ pub(crate) async fn planted(server: &Server) -> Result<dueq::Delivery> {
     queue
         .push_message(Message::new(TEXT).id(format!("dead{NAME}")))
         .await?;
-    assert_eq!(claim().await?.bury(TEXT).await?, dueq::Settled::Done);
+    assert_eq!(
+        claim().await?.bury(TEXT).await?,
+        dueq::outcomes::SettleOutcome::Done
+    );
     queue
         .push_message(Message::new(TEXT).id(format!("leased{NAME}")))
         .await?;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Result;
-use dueq::Stats;
+use dueq::QueueStats;
 use hdrhistogram::Histogram;
 use rusqlite::Connection;
 use serde::Serialize;
@@ -51,7 +51,7 @@ pub(crate) fn audit(
     books: &Connection,
     orders: &[Order],
     tally: &Tally,
-    stats: &Stats,
+    stats: &QueueStats,
 ) -> Result<Audit> {
     let number = |sql: &str| {
         books
@@ -152,7 +152,7 @@ fn wrong(books: &Connection, orders: &[Order]) -> Result<u64> {
 }
 
 /// The equations that must hold but fail.
-fn imbalances(report: &Report, orders: &[Order], stats: &Stats) -> Vec<String> {
+fn imbalances(report: &Report, orders: &[Order], stats: &QueueStats) -> Vec<String> {
     let cases = |wanted: fn(Case) -> bool| {
         orders.iter().filter(|order| wanted(order.case())).count() as u64
     };
@@ -236,7 +236,7 @@ mod tests {
     use crate::input::{Review, WINDOW_S};
 
     /// One order of each case; the review within 48 h lost its race.
-    fn balanced() -> (Report, Vec<Order>, Stats) {
+    fn balanced() -> (Report, Vec<Order>, QueueStats) {
         let order = |id: &str, after_s: Option<i64>| Order {
             id: id.to_owned(),
             delivered_s: 0,
@@ -268,7 +268,7 @@ mod tests {
                 max: 0.0,
             },
         };
-        let mut stats = Stats::default();
+        let mut stats = QueueStats::default();
         (stats.pushed, stats.claimed, stats.acked) = (3, 3, 3);
         (report, orders, stats)
     }
@@ -303,7 +303,7 @@ mod tests {
                 "figure {number}"
             );
         }
-        let counts: [fn(&mut Stats) -> &mut u64; 6] = [
+        let counts: [fn(&mut QueueStats) -> &mut u64; 6] = [
             |stats| &mut stats.pushed,
             |stats| &mut stats.cancelled,
             |stats| &mut stats.acked,

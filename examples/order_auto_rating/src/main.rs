@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
-use dueq::{Client, Limits, Queue};
+use dueq::{Client, Queue, QueueLimits};
 
 use crate::input::Order;
 use crate::progress::Progress;
@@ -136,7 +136,7 @@ async fn demo(args: &Args, orders: &[Order]) -> Result<ExitCode> {
     let queue = connect()
         .await?
         .queue(&format!("order-auto-rating-{run}"))?;
-    queue.configure(Limits::new().max_attempts(5)).await?;
+    queue.configure(QueueLimits::new().max_attempts(5)).await?;
     let database = Database::new(args.database.as_deref(), &run)?;
     let tally = Arc::new(Tally::default());
     let mut staff = Staff::hire(args.workers, queue.name(), &database.path, &progress);

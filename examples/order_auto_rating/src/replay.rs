@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Cancelled, Pushed, Queue, State};
+use dueq::outcomes::{CancelOutcome, PushOutcome};
+use dueq::{MessageState, Queue};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
@@ -97,7 +98,7 @@ impl Shop {
         let push = self.queue.push(order.id.as_str()).id(message_id(order));
         let outcome = push.delay(delay).await?.outcome();
         ensure!(
-            outcome == Pushed::Created,
+            outcome == PushOutcome::Created,
             "the queue is new, and yet a push found {outcome:?}"
         );
         count(&self.tally.pushed);
@@ -111,7 +112,7 @@ impl Shop {
     /// stored review.)
     async fn review_in_time(&self, order: &Order, review: Review) -> Result<()> {
         match self.queue.cancel(message_id(order)).await? {
-            Cancelled::Cancelled => {
+            CancelOutcome::Cancelled => {
                 self.tally.waiting().remove(&order.id);
                 count(&self.tally.cancelled_in_time);
             }
@@ -131,7 +132,7 @@ impl Shop {
             .queue
             .get(message_id(order))
             .await?
-            .is_some_and(|message| message.state != State::Dead)
+            .is_some_and(|message| message.state != MessageState::Dead)
         {
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_millis(50));

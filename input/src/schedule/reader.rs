@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use dueq::{Missed, OnExpire, Overlap, Schedule};
+use dueq::OnExpire;
+use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule};
 
 use crate::error::quoted;
 use crate::schedule::values;
@@ -223,9 +224,9 @@ impl Reader {
         }
         let max = max.map_or(USUAL_MAX, |(_, max)| max);
         let missed = [
-            ("one", Missed::One),
-            ("skip", Missed::Skip),
-            ("all", Missed::All { max }),
+            ("one", MissedPolicy::One),
+            ("skip", MissedPolicy::Skip),
+            ("all", MissedPolicy::All { max }),
         ];
         if let Some((place, missed)) = self.get(table, "missed", |key, value| {
             values::word(key, value, &missed)
@@ -233,9 +234,9 @@ impl Reader {
             add(place, Box::new(move |it| it.missed(missed)));
         }
         let overlap = [
-            ("allow", Overlap::Allow),
-            ("skip", Overlap::Skip),
-            ("replace", Overlap::Replace),
+            ("allow", OverlapPolicy::Allow),
+            ("skip", OverlapPolicy::Skip),
+            ("replace", OverlapPolicy::Replace),
         ];
         if let Some((place, overlap)) = self.get(table, "overlap", |key, value| {
             values::word(key, value, &overlap)

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Limits};
+use dueq::{Client, QueueLimits};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -107,7 +107,7 @@ pub async fn run(mut options: Options) -> Result<Ran> {
     for planned in served_queues(ON_CLUSTER) {
         let (queue, limits) = (
             client.queue(planned.name)?,
-            Limits::new().max_attempts(MAX_ATTEMPTS),
+            QueueLimits::new().max_attempts(MAX_ATTEMPTS),
         );
         if is_partitioned(planned.name) {
             queue.partition_into(options.partitions).await?;

@@ -150,7 +150,7 @@ pub(super) async fn function_flush(stage: &Stage, mark: &Mark<'_>) -> Result<()>
             .command::<u64>(&["FCALL", "dueq_version", "0"])
             .await
     };
-    let code = dueq::functions_code();
+    let code = dueq::admin::functions_code();
     let load = async || {
         stage
             .store()

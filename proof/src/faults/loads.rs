@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Message, State};
+use dueq::{Client, Message, MessageState};
 use tokio::net::TcpStream;
 
 use super::{LIMIT, Mark, NoTarget};
@@ -118,7 +118,7 @@ pub(super) async fn purge_beside(stage: &Stage, mark: &Mark<'_>) -> Result<()> {
         let messages =
             (0..PURGED).map(|number| Message::new("").id(format!("a-{number}")).due(hour));
         aside.push_many(messages).await;
-        let purged = aside.purge(State::Scheduled).await?;
+        let purged = aside.purge(MessageState::Scheduled).await?;
         Ok((purged > 0).then_some(purged))
     });
     mark.trace(&format!(

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use dueq::{Message, Queue, Stats};
+use dueq::{Message, Queue, QueueStats};
 use dueq_testkit::report::Report;
 
 /// How many messages one pipeline pushes.
@@ -72,12 +72,12 @@ pub(crate) async fn push(
 }
 
 /// How many messages are not dead.
-pub(crate) fn alive(stats: &Stats) -> u64 {
+pub(crate) fn alive(stats: &QueueStats) -> u64 {
     stats.scheduled + stats.ready + stats.leased
 }
 
 /// Waits until the queue holds nothing but dead messages.
-pub(crate) async fn until_empty(queue: &Queue) -> Result<Stats> {
+pub(crate) async fn until_empty(queue: &Queue) -> Result<QueueStats> {
     loop {
         let stats = queue.stats().await?;
         if alive(&stats) == 0 {

@@ -77,7 +77,7 @@ pub async fn waiting(
 /// The keys of a queue, or of a partition: `orders/17`.
 fn keys_of(queue: &str) -> Result<Vec<String>> {
     let whole = queue.split('/').next().unwrap_or(queue);
-    let keys = dueq::queue_keys(whole)?.into_iter();
+    let keys = dueq::admin::queue_keys(whole)?.into_iter();
     let (of_whole, of_partition) = (format!("{{{whole}}}"), format!("{{{queue}}}"));
     Ok(keys
         .map(|key| key.replace(&of_whole, &of_partition))

@@ -44,14 +44,17 @@ async fn a_sound_queue_is_listed_and_each_fault_is_named() -> Result<()> {
     push("c", 3).await?;
     push("d", 4_000_000_000_000).await?;
     let claimed = queue.claim(2, std::time::Duration::from_secs(60)).await?;
-    assert_eq!(claimed[0].bury("done for").await?, dueq::Settled::Done);
+    assert_eq!(
+        claimed[0].bury("done for").await?,
+        dueq::outcomes::SettleOutcome::Done
+    );
     // As a worker does: a claim by hand leaves the other messages in the scheduled set.
     client.load_functions().await?;
     let mut promote = redis::cmd("FCALL");
     promote
         .arg("dueq_promote")
         .arg(10)
-        .arg(&dueq::queue_keys("q")?)
+        .arg(&dueq::admin::queue_keys("q")?)
         .arg(&["", "1000"]);
     promote.query_async::<redis::Value>(&mut connection).await?;
     let (left, broken) = scanned(&mut connection).await?;

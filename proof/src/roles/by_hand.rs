@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dueq::{Delivery, Extended, Queue};
+use dueq::outcomes::ExtendOutcome;
+use dueq::{Delivery, Queue};
 use tokio::task::JoinSet;
 
 use super::worker::Notes;
@@ -93,9 +94,9 @@ async fn extend(notes: &Notes, delivery: &Delivery, lease: Duration) {
         vec![delivery.id().into_owned()],
     );
     let told = outcome(delivery.extend(lease).await, |extended| match extended {
-        Extended::Until(deadline_ms) => format!("OK {deadline_ms}"),
-        Extended::Gone => "GONE".to_owned(),
-        Extended::Lost => "LOST".to_owned(),
+        ExtendOutcome::Until(deadline_ms) => format!("OK {deadline_ms}"),
+        ExtendOutcome::Gone => "GONE".to_owned(),
+        ExtendOutcome::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     });
     notes.diary.told(op, vec![told]);

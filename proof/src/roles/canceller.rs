@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cancelled, Cursor, Due, Listed, Queue, Requeued, Rescheduled, RunNow, State};
+use dueq::inspect::{MessageCursor, MessageEntry};
+use dueq::outcomes::{CancelOutcome, RequeueOutcome, RescheduleOutcome, RunNowOutcome};
+use dueq::{Due, MessageState, Queue};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 
@@ -60,24 +62,24 @@ struct Canceller {
     diary: Diary,
     rng: Rng,
     /// Its position in the scheduled set.
-    scheduled: Option<Cursor>,
+    scheduled: Option<MessageCursor>,
 }
 
 impl Canceller {
     async fn look(&mut self, pace: &mut Pace) {
         let owed = usize::try_from(pace.owed(LEAST).await).unwrap_or(1);
         let state = match self.rng.u32(0..20) {
-            0..9 => State::Ready,
-            9..17 => State::Scheduled,
-            17 | 18 => State::Dead,
-            _ => State::Leased,
+            0..9 => MessageState::Ready,
+            9..17 => MessageState::Scheduled,
+            17 | 18 => MessageState::Dead,
+            _ => MessageState::Leased,
         };
-        let cursor = if state == State::Scheduled {
+        let cursor = if state == MessageState::Scheduled {
             self.scheduled.take()
         } else {
             None
         };
-        let limit = if state == State::Ready {
+        let limit = if state == MessageState::Ready {
             READY_PAGE
         } else {
             PAGE
@@ -86,11 +88,11 @@ impl Canceller {
             Ok(page) => page,
             Err(error) => return tracing::warn!(%error, "looking failed"),
         };
-        if state == State::Scheduled {
+        if state == MessageState::Scheduled {
             self.scheduled = page.next;
         }
         let mut found = page.messages;
-        if state == State::Ready {
+        if state == MessageState::Ready {
             // The first ones are claimed while this process chooses; the last ones wait longest.
             found.drain(..found.len() / 2);
         }
@@ -114,14 +116,18 @@ impl Canceller {
         while changes.join_next().await.is_some() {}
     }
 
-    fn change(&mut self, state: State, message: Listed) -> impl Future<Output = ()> + use<> {
+    fn change(
+        &mut self,
+        state: MessageState,
+        message: MessageEntry,
+    ) -> impl Future<Output = ()> + use<> {
         let id = String::from_utf8_lossy(&message.id).into_owned();
         let due = self.due();
         let chosen = match (state, self.rng.u32(0..10)) {
             // A requeued poison message would kill six more workers.
-            (State::Dead, 0..7) if !id.ends_with(POISON) => Change::Requeue,
-            (State::Dead, _) => Change::CancelDead,
-            (State::Leased, 9) => Change::Requeue,
+            (MessageState::Dead, 0..7) if !id.ends_with(POISON) => Change::Requeue,
+            (MessageState::Dead, _) => Change::CancelDead,
+            (MessageState::Leased, 9) => Change::Requeue,
             (_, 0..4) => Change::Cancel,
             (_, 4 | 5) => Change::Reschedule(due),
             (_, 6 | 7) => Change::RescheduleIf(due, message.time_ms),
@@ -144,8 +150,12 @@ impl Canceller {
     async fn purge(&mut self) {
         let state = *self
             .rng
-            .choice(&[State::Scheduled, State::Ready, State::Dead])
-            .unwrap_or(&State::Scheduled);
+            .choice(&[
+                MessageState::Scheduled,
+                MessageState::Ready,
+                MessageState::Dead,
+            ])
+            .unwrap_or(&MessageState::Scheduled);
         if let Err(error) = self.queue.purge(state).await {
             tracing::warn!(%error, "purging failed");
         }
@@ -188,43 +198,43 @@ async fn change(queue: Queue, diary: Diary, id: String, change: Change) {
     }
 }
 
-pub(super) fn cancelled(cancelled: Cancelled) -> String {
+pub(super) fn cancelled(cancelled: CancelOutcome) -> String {
     match cancelled {
-        Cancelled::Cancelled => "CANCELLED".to_owned(),
-        Cancelled::Leased => "LEASED".to_owned(),
-        Cancelled::Dead => "DEAD".to_owned(),
-        Cancelled::Absent => "ABSENT".to_owned(),
+        CancelOutcome::Cancelled => "CANCELLED".to_owned(),
+        CancelOutcome::Leased => "LEASED".to_owned(),
+        CancelOutcome::Dead => "DEAD".to_owned(),
+        CancelOutcome::Absent => "ABSENT".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn rescheduled(rescheduled: Rescheduled) -> String {
+fn rescheduled(rescheduled: RescheduleOutcome) -> String {
     match rescheduled {
-        Rescheduled::Moved(due_ms) => format!("MOVED {due_ms}"),
-        Rescheduled::Conflict(due_ms) => format!("CONFLICT {due_ms}"),
-        Rescheduled::Leased => "LEASED".to_owned(),
-        Rescheduled::Dead => "DEAD".to_owned(),
-        Rescheduled::Absent => "ABSENT".to_owned(),
+        RescheduleOutcome::Moved(due_ms) => format!("MOVED {due_ms}"),
+        RescheduleOutcome::Conflict(due_ms) => format!("CONFLICT {due_ms}"),
+        RescheduleOutcome::Leased => "LEASED".to_owned(),
+        RescheduleOutcome::Dead => "DEAD".to_owned(),
+        RescheduleOutcome::Absent => "ABSENT".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn run_now(run_now: RunNow) -> String {
+fn run_now(run_now: RunNowOutcome) -> String {
     match run_now {
-        RunNow::Moved => "MOVED".to_owned(),
-        RunNow::Already => "ALREADY".to_owned(),
-        RunNow::Leased => "LEASED".to_owned(),
-        RunNow::Dead => "DEAD".to_owned(),
-        RunNow::Absent => "ABSENT".to_owned(),
+        RunNowOutcome::Moved => "MOVED".to_owned(),
+        RunNowOutcome::Already => "ALREADY".to_owned(),
+        RunNowOutcome::Leased => "LEASED".to_owned(),
+        RunNowOutcome::Dead => "DEAD".to_owned(),
+        RunNowOutcome::Absent => "ABSENT".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn requeued(requeued: Requeued) -> String {
+fn requeued(requeued: RequeueOutcome) -> String {
     match requeued {
-        Requeued::Requeued => "REQUEUED".to_owned(),
-        Requeued::NotDead(state) => format!("NOT_DEAD {state}"),
-        Requeued::Absent => "ABSENT".to_owned(),
+        RequeueOutcome::Requeued => "REQUEUED".to_owned(),
+        RequeueOutcome::NotDead(state) => format!("NOT_DEAD {state}"),
+        RequeueOutcome::Absent => "ABSENT".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Due, Message, Queue, State};
+use dueq::{Client, Due, Message, MessageState, Queue};
 
 use super::Options;
 use crate::history::Event;
@@ -136,7 +136,7 @@ async fn change_with_messages(options: &Options, operator: &Queue, diary: &Diary
 
 /// Empties the queue and changes its map while the home remembers a cancelled id.
 async fn change_with_memory(operator: &Queue) -> Result<()> {
-    for state in [State::Scheduled, State::Ready] {
+    for state in [MessageState::Scheduled, MessageState::Ready] {
         operator.purge(state).await?;
     }
     let keys = operator.keys();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Error, Limits, Queue, State};
+use dueq::{Error, MessageState, Queue, QueueLimits};
 use fastrand::Rng;
 
 use super::{Options, Stop};
@@ -98,27 +98,27 @@ enum Act {
     Close,
     LimitMessages,
     LimitPayloads,
-    Purge(State),
+    Purge(MessageState),
     RequeueOldest,
     Examine,
     Repair,
-    Read(State),
+    Read(MessageState),
 }
 
 impl Act {
     const ALL: [Self; 12] = [
         Self::LimitMessages,
         Self::LimitPayloads,
-        Self::Purge(State::Scheduled),
-        Self::Purge(State::Ready),
-        Self::Purge(State::Dead),
+        Self::Purge(MessageState::Scheduled),
+        Self::Purge(MessageState::Ready),
+        Self::Purge(MessageState::Dead),
         Self::RequeueOldest,
         Self::Examine,
         Self::Repair,
-        Self::Read(State::Scheduled),
-        Self::Read(State::Ready),
-        Self::Read(State::Leased),
-        Self::Read(State::Dead),
+        Self::Read(MessageState::Scheduled),
+        Self::Read(MessageState::Ready),
+        Self::Read(MessageState::Leased),
+        Self::Read(MessageState::Dead),
     ];
 }
 
@@ -142,7 +142,7 @@ impl Operator {
         {
             self.queue
                 .configure(
-                    Limits::new()
+                    QueueLimits::new()
                         .max_messages(None)
                         .max_payload_bytes(PAYLOAD_LIMIT),
                 )
@@ -179,7 +179,7 @@ impl Operator {
                     stats.scheduled + stats.ready + stats.leased + stats.dead + self.rng.u64(1..50);
                 self.queue
                     .configure(
-                        Limits::new()
+                        QueueLimits::new()
                             .max_messages(Some(most))
                             .max_attempts(MAX_ATTEMPTS),
                     )
@@ -188,14 +188,16 @@ impl Operator {
                 self.restore().await
             }
             Act::LimitPayloads => {
-                let limits = Limits::new()
+                let limits = QueueLimits::new()
                     .max_payload_bytes(self.rng.u32(200..20_000))
                     .max_crashes(MAX_CRASHES);
                 self.queue.configure(limits).await?;
                 self.shortly().await;
                 self.restore().await
             }
-            Act::Purge(State::Scheduled) if self.queue.stats().await?.scheduled > PURGED_BELOW => {
+            Act::Purge(MessageState::Scheduled)
+                if self.queue.stats().await?.scheduled > PURGED_BELOW =>
+            {
                 Ok(())
             }
             Act::Purge(state) => self.queue.purge(state).await.map(drop),
@@ -217,7 +219,10 @@ impl Operator {
     async fn cancel_poison(&self) -> Result<(), Error> {
         let mut cursor = None;
         loop {
-            let page = self.queue.list(State::Dead, cursor.as_ref(), 1_000).await?;
+            let page = self
+                .queue
+                .list(MessageState::Dead, cursor.as_ref(), 1_000)
+                .await?;
             for message in page
                 .messages
                 .iter()
@@ -242,7 +247,7 @@ impl Operator {
 
     /// Reads some messages of a state, which may have changed meanwhile, and one that does not
     /// exist.
-    async fn read(&mut self, state: State) -> Result<(), Error> {
+    async fn read(&mut self, state: MessageState) -> Result<(), Error> {
         let mut found = self.queue.list(state, None, PAGE).await?.messages;
         self.rng.shuffle(&mut found);
         let ids = found

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Due, Durability, Message, Pushed, Queue, Receipt};
+use dueq::outcomes::PushOutcome;
+use dueq::{Due, Durability, Message, Queue, Receipt};
 use fastrand::Rng;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -207,10 +208,10 @@ impl Producer {
 
 pub(super) fn word(receipt: Receipt) -> String {
     match receipt.outcome() {
-        Pushed::Created => "CREATED".to_owned(),
-        Pushed::Exists(state) => format!("EXISTS {state}"),
-        Pushed::Moved => "MOVED".to_owned(),
-        Pushed::Finished => "FINISHED".to_owned(),
+        PushOutcome::Created => "CREATED".to_owned(),
+        PushOutcome::Exists(state) => format!("EXISTS {state}"),
+        PushOutcome::Moved => "MOVED".to_owned(),
+        PushOutcome::Finished => "FINISHED".to_owned(),
         other => format!("{other:?}"),
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use dueq::{Due, Error, ErrorKind, Queue, ScheduleState};
+use dueq::schedules::ScheduleState;
+use dueq::{Due, Error, ErrorKind, Queue};
 use fastrand::Rng;
 use tokio::task::JoinSet;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dueq::{Delivery, Due, Queue, Retried, Settled, Snoozed, Throttled};
+use dueq::outcomes::{RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome};
+use dueq::{Delivery, Due, Queue};
 
 use super::worker::Notes;
 use crate::history::Verb;
@@ -49,42 +50,42 @@ pub(super) fn short() -> Duration {
     Duration::from_millis(fastrand::u64(1..120))
 }
 
-fn settled(settled: Settled) -> String {
+fn settled(settled: SettleOutcome) -> String {
     match settled {
-        Settled::Done => "OK".to_owned(),
-        Settled::Gone => "GONE".to_owned(),
-        Settled::Lost => "LOST".to_owned(),
+        SettleOutcome::Done => "OK".to_owned(),
+        SettleOutcome::Gone => "GONE".to_owned(),
+        SettleOutcome::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn retried(retried: Retried) -> String {
+fn retried(retried: RetryOutcome) -> String {
     match retried {
-        Retried::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
-        Retried::Dead => "DEAD".to_owned(),
-        Retried::Dropped => "DROPPED".to_owned(),
-        Retried::Gone => "GONE".to_owned(),
-        Retried::Lost => "LOST".to_owned(),
+        RetryOutcome::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
+        RetryOutcome::Dead => "DEAD".to_owned(),
+        RetryOutcome::Dropped => "DROPPED".to_owned(),
+        RetryOutcome::Gone => "GONE".to_owned(),
+        RetryOutcome::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn snoozed(snoozed: Snoozed) -> String {
+fn snoozed(snoozed: SnoozeOutcome) -> String {
     match snoozed {
-        Snoozed::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
-        Snoozed::Dead => "DEAD".to_owned(),
-        Snoozed::Dropped => "DROPPED".to_owned(),
-        Snoozed::Gone => "GONE".to_owned(),
-        Snoozed::Lost => "LOST".to_owned(),
+        SnoozeOutcome::Scheduled(due_ms) => format!("SCHEDULED {due_ms}"),
+        SnoozeOutcome::Dead => "DEAD".to_owned(),
+        SnoozeOutcome::Dropped => "DROPPED".to_owned(),
+        SnoozeOutcome::Gone => "GONE".to_owned(),
+        SnoozeOutcome::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     }
 }
 
-fn throttled(throttled: Throttled) -> String {
+fn throttled(throttled: ThrottleOutcome) -> String {
     match throttled {
-        Throttled::Until(until_ms) => format!("OK {until_ms}"),
-        Throttled::Gone => "GONE".to_owned(),
-        Throttled::Lost => "LOST".to_owned(),
+        ThrottleOutcome::Until(until_ms) => format!("OK {until_ms}"),
+        ThrottleOutcome::Gone => "GONE".to_owned(),
+        ThrottleOutcome::Lost => "LOST".to_owned(),
         other => format!("{other:?}"),
     }
 }

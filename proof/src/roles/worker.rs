@@ -82,7 +82,7 @@ pub(super) async fn run(
         worker = worker.pattern_with(&pattern, share, handler_of(Arc::new(notes)));
     }
     diary.write(&serves(options, planned));
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     let mut changed = 0;
     loop {
         tokio::select! {

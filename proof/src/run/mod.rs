@@ -14,7 +14,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Limits};
+use dueq::{Client, QueueLimits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::faults::Kind;
@@ -282,7 +282,7 @@ async fn create(options: &Options, store: &Store) -> Result<()> {
     for queue in options.served() {
         client
             .queue(queue.name)?
-            .configure(Limits::new().max_attempts(MAX_ATTEMPTS))
+            .configure(QueueLimits::new().max_attempts(MAX_ATTEMPTS))
             .await?;
     }
     Ok(())

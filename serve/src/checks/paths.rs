@@ -3,7 +3,7 @@
 use axum::http::Uri;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dueq::State;
+use dueq::MessageState;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::edge::auth::front::no_token_in;
@@ -35,7 +35,7 @@ pub fn http_path(bytes: &[u8]) {
     }
     match queue_named(segment) {
         Ok(name) => {
-            assert!(dueq::queue_keys(&name).is_ok(), "{name:?}");
+            assert!(dueq::admin::queue_keys(&name).is_ok(), "{name:?}");
             assert!(segment.starts_with('~') || name == segment);
         }
         Err(problem) => check_problem(&problem),
@@ -84,7 +84,7 @@ pub fn http_operation(bytes: &[u8]) {
     };
     assert!(plan.is_wished_by(&again));
     assert!((1..=100_000).contains(&plan.pace) && plan.ids.count <= 10_000);
-    if plan.selected() != State::Scheduled {
+    if plan.selected() != MessageState::Scheduled {
         assert!(plan.before_ms.is_none_or(|before_ms| before_ms <= NOW_MS));
     }
     let canary = plan.canary.map(|canary| (canary.messages, canary.wait_ms));

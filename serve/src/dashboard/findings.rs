@@ -1,6 +1,6 @@
 //! What the doctor found, the worst first.
 
-use dueq::Checkup;
+use dueq::admin::Checkup;
 
 use crate::dashboard::show;
 use crate::wire::about::Finding;

@@ -9,7 +9,7 @@ use axum::http::Uri;
 use axum::http::request::Parts;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dueq::Schedule;
+use dueq::schedules::Schedule;
 use dueq_input::Wording;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -101,7 +101,7 @@ pub(crate) fn queue_in(parts: &Parts) -> Result<Option<QueueName>, Problem> {
     let name = String::from_utf8(bytes)
         .map_err(|_| wrong(format!("queue {}: the name is not UTF-8", quoted(raw))))?;
     // The library knows which names are valid.
-    dueq::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
+    dueq::admin::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
     Ok(Some(QueueName(name.into())))
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn queue_named(spelled: &str) -> Result<String, Problem> {
             String::from_utf8(bytes).map_err(not_text)?
         }
     };
-    dueq::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
+    dueq::admin::queue_keys(&name).map_err(|error| wrong(error.to_string()))?;
     Ok(name)
 }
 

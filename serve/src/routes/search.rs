@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use dueq::{Client, Stored};
+use dueq::{Client, StoredMessage};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use utoipa::IntoParams;
@@ -110,7 +110,7 @@ async fn look_up(
     client: Client,
     name: Arc<str>,
     id: Arc<[u8]>,
-) -> (Arc<str>, Result<Option<Stored>, dueq::Error>) {
+) -> (Arc<str>, Result<Option<StoredMessage>, dueq::Error>) {
     let result = match client.queue(&name) {
         Ok(queue) => queue.get_up_to(&*id, 0).await,
         Err(error) => Err(error),

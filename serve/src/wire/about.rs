@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dueq::{Checkup, Stored};
+use dueq::StoredMessage;
+use dueq::admin::Checkup;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -98,7 +99,7 @@ pub(crate) struct Session {
 }
 
 impl Hit {
-    pub(crate) fn new(queue: &str, stored: Stored) -> Self {
+    pub(crate) fn new(queue: &str, stored: StoredMessage) -> Self {
         Self {
             queue: queue.to_owned(),
             state: stored.state.as_str().to_owned(),
@@ -134,7 +135,7 @@ impl Examination {
 }
 
 impl Finding {
-    pub(crate) fn new(finding: &dueq::Finding) -> Self {
+    pub(crate) fn new(finding: &dueq::admin::Finding) -> Self {
         Self {
             code: finding.code.to_owned(),
             subject: String::from_utf8_lossy(&finding.subject).into_owned(),

@@ -2,7 +2,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{OnExpire, Pushed, Receipt, State, Stored};
+use dueq::outcomes::PushOutcome;
+use dueq::{MessageState, OnExpire, Receipt, StoredMessage};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -41,18 +42,18 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn new(state: State, time_ms: u64) -> Self {
+    pub(crate) fn new(state: MessageState, time_ms: u64) -> Self {
         let time = Some(time_ms);
         match state {
-            State::Scheduled | State::Ready => Self {
+            MessageState::Scheduled | MessageState::Ready => Self {
                 due_ms: time,
                 ..Self::default()
             },
-            State::Leased => Self {
+            MessageState::Leased => Self {
                 leased_until_ms: time,
                 ..Self::default()
             },
-            State::Dead => Self {
+            MessageState::Dead => Self {
                 died_ms: time,
                 ..Self::default()
             },
@@ -92,8 +93,8 @@ impl PushedMessage {
     pub(crate) fn new(receipt: &Receipt) -> Self {
         let (mut state, mut until) = (None, None);
         match receipt.outcome() {
-            Pushed::Exists(found) => state = Some(found.as_str().to_owned()),
-            Pushed::Remembered(until_ms) => until = Some(until_ms),
+            PushOutcome::Exists(found) => state = Some(found.as_str().to_owned()),
+            PushOutcome::Remembered(until_ms) => until = Some(until_ms),
             _ => {}
         }
         Self {
@@ -106,7 +107,7 @@ impl PushedMessage {
     }
 
     /// The same with state and time of the message that exists.
-    pub(crate) fn existing(mut self, stored: &Stored) -> Self {
+    pub(crate) fn existing(mut self, stored: &StoredMessage) -> Self {
         self.state = Some(stored.state.as_str().to_owned());
         self.times = Times::new(stored.state, stored.time_ms);
         self
@@ -114,14 +115,14 @@ impl PushedMessage {
 }
 
 /// The word of an outcome.
-pub(crate) fn word(outcome: Pushed) -> &'static str {
+pub(crate) fn word(outcome: PushOutcome) -> &'static str {
     match outcome {
-        Pushed::Created => "created",
-        Pushed::Exists(_) => "exists",
-        Pushed::Moved => "moved",
-        Pushed::Next => "next",
-        Pushed::Remembered(_) => "remembered",
-        Pushed::Finished => "finished",
+        PushOutcome::Created => "created",
+        PushOutcome::Exists(_) => "exists",
+        PushOutcome::Moved => "moved",
+        PushOutcome::Next => "next",
+        PushOutcome::Remembered(_) => "remembered",
+        PushOutcome::Finished => "finished",
         // An outcome that a later release of the library adds is a defect of this match.
         _ => "unknown",
     }
@@ -231,7 +232,7 @@ impl Payload {
 }
 
 impl Message {
-    pub(crate) fn new(id: &[u8], stored: Stored, is_withheld: bool) -> Self {
+    pub(crate) fn new(id: &[u8], stored: StoredMessage, is_withheld: bool) -> Self {
         let lease = stored.lease.map(|lease| (lease.name, lease.node));
         let (lease, node) = lease.unzip();
         Self {

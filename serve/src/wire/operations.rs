@@ -177,7 +177,7 @@ impl Kind {
 }
 
 impl Progress {
-    pub(crate) fn found(&mut self, findings: Vec<dueq::Finding>) {
+    pub(crate) fn found(&mut self, findings: Vec<dueq::admin::Finding>) {
         let audit = self.audit.get_or_insert_default();
         for finding in findings {
             audit.found += 1;

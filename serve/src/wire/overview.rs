@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::HistoryPoint;
+use dueq::inspect::HistoryPoint;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -150,7 +150,7 @@ impl HistoryTimes {
         Some([self.p50_us?, self.p90_us?, self.p99_us?, self.p100_us?])
     }
 
-    fn new(times: &dueq::Times) -> Self {
+    fn new(times: &dueq::inspect::TimeHistogram) -> Self {
         Self {
             count: times.count(),
             p50_us: times.quantile_us(0.5),

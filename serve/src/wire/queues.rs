@@ -80,8 +80,8 @@ pub(crate) struct Counts {
     pub(crate) cancelled: u64,
 }
 
-impl From<&dueq::Stats> for Counts {
-    fn from(stats: &dueq::Stats) -> Self {
+impl From<&dueq::QueueStats> for Counts {
+    fn from(stats: &dueq::QueueStats) -> Self {
         Self {
             paused: stats.paused,
             full: stats.full,
@@ -219,7 +219,7 @@ pub(crate) struct Unread {
 }
 
 impl Queue {
-    pub(crate) fn new(queue: &str, reached: &dueq::Reached<dueq::Stats>) -> Self {
+    pub(crate) fn new(queue: &str, reached: &dueq::inspect::PartialRead<dueq::QueueStats>) -> Self {
         let stats = &reached.value;
         Self {
             queue: queue.to_owned(),
@@ -280,7 +280,7 @@ impl Queue {
 }
 
 impl Limits {
-    pub(crate) fn new(stats: &dueq::Stats) -> Self {
+    pub(crate) fn new(stats: &dueq::QueueStats) -> Self {
         let limited = |most: u64| Some(most).filter(|most| *most > 0);
         let rate = stats.rate;
         let window_ms = |rate: dueq::Rate| u64::try_from(rate.window.as_millis());
@@ -302,7 +302,7 @@ impl Limits {
 }
 
 /// The parts that could not be read.
-pub(crate) fn unread<T>(reached: &dueq::Reached<T>) -> Vec<Unread> {
+pub(crate) fn unread<T>(reached: &dueq::inspect::PartialRead<T>) -> Vec<Unread> {
     let unread = reached.unread.iter().map(|one| Unread {
         name: one.name.clone(),
         error: shown(&one.error.to_string()),

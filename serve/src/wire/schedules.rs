@@ -1,6 +1,6 @@
 //! Schedules: lists, and one of them.
 
-use dueq::ScheduleInfo;
+use dueq::schedules::ScheduleInfo;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dueq::{Checkup, Client, Error, Queue};
+use dueq::admin::Checkup;
+use dueq::{Client, Error, Queue};
 use tokio::sync::watch;
 
 use crate::edge::problem::{Code, Problem};

@@ -31,8 +31,8 @@ const MAX_WAIT_MS: u64 = 15 * 24 * 3_600_000;
 /// - The end of a range is closed already: `09:00-18:00` ends with 17:59:59.999.
 ///
 /// The rules of the zones are those compiled into the program, as for crons: see
-/// [`Schedule::zone`](crate::Schedule::zone). Programs with different rules compute different
-/// openings.
+/// [`Schedule::zone`](crate::schedules::Schedule::zone). Programs with different rules compute
+/// different openings.
 ///
 /// ```
 /// use dueq::BusinessHours;

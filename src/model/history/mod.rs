@@ -4,11 +4,11 @@ pub(crate) mod times;
 
 use std::collections::BTreeMap;
 
-pub use times::Times;
+pub use times::TimeHistogram;
 
 /// The length of the slots of a [history](crate::Queue::history), by Redis's clock in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Resolution {
+pub enum HistoryResolution {
     /// The last 60 minutes.
     Minutes,
     /// The last 168 hours: a week.
@@ -17,7 +17,7 @@ pub enum Resolution {
     Days,
 }
 
-impl Resolution {
+impl HistoryResolution {
     /// The length of a slot in milliseconds.
     pub fn slot_ms(self) -> u64 {
         match self {
@@ -40,9 +40,9 @@ impl Resolution {
 /// What a queue has done, slot by slot. See [`Queue::history`](crate::Queue::history).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct History {
+pub struct QueueHistory {
     /// The length of the slots.
-    pub resolution: Resolution,
+    pub resolution: HistoryResolution,
     /// Redis's clock at the call, in Unix milliseconds. It is within the present slot.
     pub now_ms: u64,
     /// The slots in which something happened, in order of time. The last one may be the present
@@ -50,14 +50,14 @@ pub struct History {
     pub points: Vec<HistoryPoint>,
 }
 
-impl History {
+impl QueueHistory {
     /// All points that begin in this range of Unix milliseconds as one; `None` if there are none.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Resolution;
+    /// use dueq::inspect::HistoryResolution;
     ///
-    /// let days = orders.history(Resolution::Days).await?;
+    /// let days = orders.history(HistoryResolution::Days).await?;
     /// if let Some(all) = days.sum(0..u64::MAX) {
     ///     println!("{} pushed, {} died", all.pushed, all.died);
     /// }
@@ -101,9 +101,9 @@ macro_rules! points {
             pub dead: u64,
             /// The time from the due time to the start of the handler, for each message that a
             /// worker took.
-            pub lateness: Times,
+            pub lateness: TimeHistogram,
             /// How long handlers ran.
-            pub handling: Times,
+            pub handling: TimeHistogram,
         }
 
         impl HistoryPoint {
@@ -121,7 +121,7 @@ macro_rules! points {
             /// The counts by name, always in the same order. Later releases may add some.
             ///
             /// ```
-            /// let counts = dueq::HistoryPoint::default().counts();
+            /// let counts = dueq::inspect::HistoryPoint::default().counts();
             /// assert!(counts.contains(&("pushed", 0)));
             /// ```
             pub fn counts(&self) -> Vec<(&'static str, u64)> {
@@ -181,9 +181,9 @@ impl HistoryPoint {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Resolution;
+    /// use dueq::inspect::HistoryResolution;
     ///
-    /// for point in orders.history(Resolution::Hours).await?.points {
+    /// for point in orders.history(HistoryResolution::Hours).await?.points {
     ///     println!("{} pushes a second", point.per_second(point.pushed));
     /// }
     /// # });
@@ -198,8 +198,8 @@ impl HistoryPoint {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) counters: [u64; COUNTERS],
-    pub(crate) lateness: Times,
-    pub(crate) handling: Times,
+    pub(crate) lateness: TimeHistogram,
+    pub(crate) handling: TimeHistogram,
 }
 
 /// The state of a partition at some time.
@@ -229,7 +229,7 @@ impl Counted {
 
 /// The points of a queue from the records of its partitions, each in order of time.
 pub(crate) fn points(
-    resolution: Resolution,
+    resolution: HistoryResolution,
     now_ms: u64,
     partitions: &[Vec<Record>],
 ) -> Vec<HistoryPoint> {
@@ -274,8 +274,8 @@ mod tests {
             at_ms,
             counted: Counted {
                 counters,
-                lateness: Times::parse(lateness).expect("a histogram"),
-                handling: Times::default(),
+                lateness: TimeHistogram::parse(lateness).expect("a histogram"),
+                handling: TimeHistogram::default(),
             },
             states: [scheduled, 0, 0, 3],
         }
@@ -290,7 +290,7 @@ mod tests {
             record(125_000, 13, 9, "2 5"),
             record(600_000, 14, 4, "2 5 1"),
         ];
-        let points = points(Resolution::Minutes, 615_000, &[records]);
+        let points = points(HistoryResolution::Minutes, 615_000, &[records]);
         let shown: Vec<_> = points
             .iter()
             .map(|point| (point.start_ms, point.end_ms, point.pushed, point.scheduled))
@@ -307,7 +307,7 @@ mod tests {
         let busy = vec![record(0, 0, 0, ""), record(3_600_000, 5, 7, "0 5")];
         let quiet = vec![record(0, 2, 100, ""), record(7_200_000, 2, 100, "")];
         let late = vec![record(3_600_001, 9, 50, ""), record(7_200_000, 10, 60, "")];
-        let points = points(Resolution::Hours, 7_200_000, &[busy, quiet, late]);
+        let points = points(HistoryResolution::Hours, 7_200_000, &[busy, quiet, late]);
         let shown: Vec<_> = points
             .iter()
             .map(|point| (point.start_ms, point.pushed, point.scheduled, point.dead))
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn counters_that_a_failover_undid_count_nothing() {
         let records = vec![record(0, 10, 0, "0 9"), record(60_000, 7, 0, "0 5")];
-        assert_eq!(points(Resolution::Minutes, 60_000, &[records]), []);
+        assert_eq!(points(HistoryResolution::Minutes, 60_000, &[records]), []);
     }
 
     #[test]
@@ -329,10 +329,10 @@ mod tests {
             record(120_000, 3, 6, "0 3"),
             record(180_000, 7, 8, "0 7"),
         ];
-        let history = History {
-            resolution: Resolution::Minutes,
+        let history = QueueHistory {
+            resolution: HistoryResolution::Minutes,
             now_ms: 200_000,
-            points: points(Resolution::Minutes, 200_000, &[records]),
+            points: points(HistoryResolution::Minutes, 200_000, &[records]),
         };
         let sum = history.sum(60_000..180_000).expect("two points");
         assert_eq!((sum.start_ms, sum.end_ms), (60_000, 180_000));

@@ -12,9 +12,9 @@ const FIRST: u32 = 7;
 ///
 /// ```
 /// # dueq_testkit::doctest!(|orders| {
-/// use dueq::Resolution;
+/// use dueq::inspect::HistoryResolution;
 ///
-/// for point in orders.history(Resolution::Minutes).await?.points {
+/// for point in orders.history(HistoryResolution::Minutes).await?.points {
 ///     if let Some(late_us) = point.lateness.quantile_us(0.99) {
 ///         println!("{} messages, 99 of 100 at most {late_us} us late", point.lateness.count());
 ///     }
@@ -22,11 +22,11 @@ const FIRST: u32 = 7;
 /// # });
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Times {
+pub struct TimeHistogram {
     counts: Box<[u64; BUCKETS]>,
 }
 
-impl Default for Times {
+impl Default for TimeHistogram {
     fn default() -> Self {
         Self {
             counts: Box::new([0; BUCKETS]),
@@ -34,7 +34,7 @@ impl Default for Times {
     }
 }
 
-impl Times {
+impl TimeHistogram {
     /// The number of times.
     pub fn count(&self) -> u64 {
         self.counts
@@ -128,8 +128,8 @@ fn end_us(bucket: usize) -> u64 {
 mod tests {
     use super::*;
 
-    fn of(times_us: impl IntoIterator<Item = u64>) -> Times {
-        let mut times = Times::default();
+    fn of(times_us: impl IntoIterator<Item = u64>) -> TimeHistogram {
+        let mut times = TimeHistogram::default();
         for us in times_us {
             times.counts[bucket_of(us)] += 1;
         }
@@ -174,10 +174,10 @@ mod tests {
     #[test]
     fn histogram_text_parses_back_to_the_same_counts() {
         for times in [of([]), of([0]), of([200, 200, 90_000]), of([1 << 50])] {
-            let text = Times::text(&times.counts);
-            assert_eq!(Times::parse(&text), Some(times), "{text:?}");
+            let text = TimeHistogram::text(&times.counts);
+            assert_eq!(TimeHistogram::parse(&text), Some(times), "{text:?}");
         }
-        assert_eq!(Times::text(&of([129, 300]).counts), "1 1 0 1");
+        assert_eq!(TimeHistogram::text(&of([129, 300]).counts), "1 1 0 1");
         for bad in [
             "x",
             "68 1",
@@ -186,7 +186,7 @@ mod tests {
             "1 99999999999999999999",
             "-1 1",
         ] {
-            assert_eq!(Times::parse(bad), None, "{bad}");
+            assert_eq!(TimeHistogram::parse(bad), None, "{bad}");
         }
     }
 

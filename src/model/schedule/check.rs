@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::model::due::MAX_DELAY_MS;
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 use crate::model::schedule::builder::unix_ms;
-use crate::model::schedule::{Missed, Rule, Schedule};
+use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 
 /// The largest time that scripts take, in Unix milliseconds.
 const MAX_TIME_MS: u64 = (1 << 53) - 1;
@@ -16,14 +16,14 @@ const GAPS: usize = 512;
 const TEN_YEARS_MS: u64 = 10 * 366 * 86_400_000;
 
 impl Schedule {
-    /// Refuses what [`apply`](crate::ScheduleSet::apply) would refuse without asking the server. `now`
-    /// is the time after which the fires are looked at.
+    /// Refuses what [`apply`](crate::schedules::ScheduleSet::apply) would refuse without asking the
+    /// server. `now` is the time after which the fires are looked at.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput), which names the option and its range.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::{Duration, SystemTime};
     ///
     /// let schedule = Schedule::every(Duration::from_millis(9)).name("too-fast");
@@ -106,7 +106,7 @@ impl Schedule {
         if let Some(within) = self.within {
             in_range("within", within, 1)?;
         }
-        if let Missed::All { max } = self.missed {
+        if let MissedPolicy::All { max } = self.missed {
             check_count("max of missed=all", Some(max), 100_000)?;
         }
         check_count("max_attempts", self.max_attempts.map(u64::from), 1_000_000)?;

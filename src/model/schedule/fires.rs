@@ -55,7 +55,7 @@ impl Schedule {
     /// was read from a queue, and the program has not the cargo feature `schedules`.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let minutely = Schedule::every(Duration::from_secs(60)).limit(3);

@@ -31,15 +31,16 @@ pub struct ScheduleInfo {
     pub since_ms: u64,
     /// Fires that made a tick.
     pub made: u64,
-    /// Fires that were dropped because they were [missed](crate::Missed).
+    /// Fires that were dropped because they were [missed](crate::schedules::MissedPolicy).
     pub missed: u64,
-    /// Fires that made no tick because an earlier one was there: see [`Overlap`](crate::Overlap).
+    /// Fires that made no tick because an earlier one was there: see
+    /// [`OverlapPolicy`](crate::schedules::OverlapPolicy).
     pub overlapped: u64,
     /// Fires while the schedule was paused.
     pub paused: u64,
-    /// Ticks made by hand: by [`trigger`](crate::ScheduleHandle::trigger),
-    /// [`backfill`](crate::ScheduleHandle::backfill) and
-    /// [`fire_now`](crate::ScheduleSet::fire_now).
+    /// Ticks made by hand: by [`trigger`](crate::schedules::ScheduleHandle::trigger),
+    /// [`backfill`](crate::schedules::ScheduleHandle::backfill) and
+    /// [`fire_now`](crate::schedules::ScheduleSet::fire_now).
     pub triggered: u64,
     /// Changes with each change of the schedule.
     pub version: u64,
@@ -121,7 +122,7 @@ impl ScheduleCursor {
     /// the last set and name of the page.
     ///
     /// ```
-    /// use dueq::ScheduleCursor;
+    /// use dueq::schedules::ScheduleCursor;
     ///
     /// let cursor = ScheduleCursor::from_bytes("billing nightly");
     /// assert_eq!(cursor.as_bytes(), b"billing nightly");
@@ -148,9 +149,10 @@ impl ScheduleInfo {
         option_words(&self.schedule)
     }
 
-    /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them computed
-    /// ones. None if the schedule is paused or has ended. If workers are behind, or a list was dry,
-    /// fires that are over come first: of them the policy of [missed](crate::Missed) fires chooses.
+    /// The next `count` fires, as the queue makes them: a cron's listed ones, and after them
+    /// computed ones. None if the schedule is paused or has ended. If workers are behind, or a list
+    /// was dry, fires that are over come first: of them the policy of
+    /// [missed](crate::schedules::MissedPolicy) fires chooses.
     ///
     /// # Errors
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if fires of a cron must be computed, and the

@@ -12,12 +12,14 @@ mod text;
 
 use std::time::Duration;
 
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 
 pub use fires::{Fire, Fires};
 pub use info::{ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState};
-pub use options::{Backfilled, Declared, Refilled, ScheduleChanges, Tick, Triggered};
-pub use options::{Missed, Overlap};
+pub use options::{
+    BackfillOutcome, RefillOutcome, ScheduleChange, ScheduleChanges, Tick, TriggerOutcome,
+};
+pub use options::{MissedPolicy, OverlapPolicy};
 
 pub(crate) use check::{check_name, check_set};
 pub(crate) use fires::{FireList, listed_fires, tzdata_version};
@@ -34,11 +36,11 @@ pub(crate) use text::option_words;
 /// A schedule is checked when it is applied, or by [`check`](Schedule::check).
 ///
 /// ```
-/// use dueq::{Overlap, Schedule};
+/// use dueq::schedules::{OverlapPolicy, Schedule};
 /// use std::time::Duration;
 ///
 /// let heartbeat = Schedule::every(Duration::from_secs(15)).name("heartbeat").payload("beat");
-/// let slow = Schedule::every(Duration::from_secs(3_600)).name("sync").overlap(Overlap::Skip);
+/// let slow = Schedule::every(Duration::from_secs(3_600)).name("sync").overlap(OverlapPolicy::Skip);
 /// # let _ = (heartbeat, slow);
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +50,9 @@ pub struct Schedule {
     pub(crate) zone: Option<String>,
     pub(crate) anchor_ms: Option<u64>,
     pub(crate) payload: Vec<u8>,
-    pub(crate) missed: Missed,
+    pub(crate) missed: MissedPolicy,
     pub(crate) within: Option<Duration>,
-    pub(crate) overlap: Overlap,
+    pub(crate) overlap: OverlapPolicy,
     pub(crate) jitter: Duration,
     pub(crate) start_ms: Option<u64>,
     pub(crate) end_ms: Option<u64>,

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::model::due::ceil_ms;
-use crate::model::expiry::OnExpire;
+use crate::model::message::OnExpire;
 use crate::model::schedule::Schedule;
 
 impl Schedule {
     /// The payload of its ticks, byte for byte; empty unless set.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").payload("all");
@@ -29,7 +29,7 @@ impl Schedule {
     /// The payload of its ticks: this value as JSON. Fails if the value has no JSON form.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let daily = Schedule::every(Duration::from_secs(86_400)).name("prune").json(&42)?;
@@ -43,26 +43,26 @@ impl Schedule {
         Ok(self.payload(payload))
     }
 
-    /// What becomes of fires that were missed; [`Missed::One`] unless set.
+    /// What becomes of fires that were missed; [`MissedPolicy::One`] unless set.
     ///
     /// ```
-    /// use dueq::{Missed, Schedule};
+    /// use dueq::schedules::{MissedPolicy, Schedule};
     /// use std::time::Duration;
     ///
-    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").missed(Missed::All { max: 1_000 });
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").missed(MissedPolicy::All { max: 1_000 });
     /// # let _ = sync;
     /// ```
     #[must_use]
-    pub fn missed(mut self, missed: Missed) -> Self {
+    pub fn missed(mut self, missed: MissedPolicy) -> Self {
         self.missed = missed;
         self
     }
 
     /// A fire that is later than this makes no tick: whole milliseconds, 1 ms to 100 years. Unless
-    /// set, [`Missed`] says it.
+    /// set, [`MissedPolicy`] says it.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").within(Duration::from_secs(600));
@@ -74,18 +74,18 @@ impl Schedule {
         self
     }
 
-    /// What becomes of a fire while an earlier tick waits or is with a handler; [`Overlap::Allow`]
-    /// unless set.
+    /// What becomes of a fire while an earlier tick waits or is with a handler;
+    /// [`OverlapPolicy::Allow`] unless set.
     ///
     /// ```
-    /// use dueq::{Overlap, Schedule};
+    /// use dueq::schedules::{OverlapPolicy, Schedule};
     /// use std::time::Duration;
     ///
-    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").overlap(Overlap::Skip);
+    /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").overlap(OverlapPolicy::Skip);
     /// # let _ = sync;
     /// ```
     #[must_use]
-    pub fn overlap(mut self, overlap: Overlap) -> Self {
+    pub fn overlap(mut self, overlap: OverlapPolicy) -> Self {
         self.overlap = overlap;
         self
     }
@@ -93,7 +93,7 @@ impl Schedule {
     /// The limit of attempts of its ticks, as [`Message::max_attempts`](crate::Message::max_attempts).
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").max_attempts(3);
@@ -109,7 +109,7 @@ impl Schedule {
     /// that is found later than that makes no tick.
     ///
     /// ```
-    /// use dueq::Schedule;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").expires_after(Duration::from_secs(30));
@@ -124,7 +124,8 @@ impl Schedule {
     /// What becomes of its ticks that expire, as [`Message::on_expire`](crate::Message::on_expire).
     ///
     /// ```
-    /// use dueq::{OnExpire, Schedule};
+    /// use dueq::OnExpire;
+    /// use dueq::schedules::Schedule;
     /// use std::time::Duration;
     ///
     /// let sync = Schedule::every(Duration::from_secs(60)).name("sync").expires_after(Duration::from_secs(30)).on_expire(OnExpire::Drop);
@@ -140,18 +141,19 @@ impl Schedule {
 /// What happens to fires that no worker took at once: Redis or all workers were away, the queue was
 /// paused, or older messages waited before them.
 ///
-/// [`ScheduleInfo::missed`](crate::ScheduleInfo::missed) counts the fires that are dropped.
+/// [`ScheduleInfo::missed`](crate::schedules::ScheduleInfo::missed) counts the fires that are
+/// dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Missed {
+pub enum MissedPolicy {
     /// The newest makes a tick, however late.
     #[default]
     One,
     /// The newest makes a tick if it is at most 10 s late, or as late as
-    /// [`within`](crate::Schedule::within) says.
+    /// [`within`](crate::schedules::Schedule::within) says.
     Skip,
     /// Each makes a tick, the oldest first: those of the last 24 h, or as
-    /// [`within`](crate::Schedule::within) says, and of them the newest `max`.
+    /// [`within`](crate::schedules::Schedule::within) says, and of them the newest `max`.
     All {
         /// 1 to 100,000; 1,000 is a good number.
         max: u64,
@@ -162,19 +164,19 @@ pub enum Missed {
 /// ticks do not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
-pub enum Overlap {
+pub enum OverlapPolicy {
     /// The fire makes a tick: several ticks of the schedule may run at the same time.
     #[default]
     Allow,
-    /// The fire makes no tick. [`ScheduleInfo::overlapped`](crate::ScheduleInfo::overlapped) counts
-    /// it.
+    /// The fire makes no tick.
+    /// [`ScheduleInfo::overlapped`](crate::schedules::ScheduleInfo::overlapped) counts it.
     Skip,
     /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has
     /// goes on.
     Replace,
 }
 
-impl fmt::Display for Missed {
+impl fmt::Display for MissedPolicy {
     /// As the program's files name it: `one`, `skip` or `all`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -185,7 +187,7 @@ impl fmt::Display for Missed {
     }
 }
 
-impl fmt::Display for Overlap {
+impl fmt::Display for OverlapPolicy {
     /// As the program's files name it: `allow`, `skip` or `replace`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -199,49 +201,49 @@ impl fmt::Display for Overlap {
 /// A schedule that an apply declares, and when it fires next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Declared {
+pub struct ScheduleChange {
     /// The schedule's name.
     pub name: String,
     /// The nominal time of its next fire, in Unix milliseconds; `None` if it has ended or is paused.
     pub next_ms: Option<u64>,
 }
 
-/// What an [`apply`](crate::ScheduleSet::apply) has changed; with
-/// [`dry_run`](crate::ScheduleSet::dry_run), what it would change.
+/// What an [`apply`](crate::schedules::ScheduleSet::apply) has changed; with
+/// [`dry_run`](crate::schedules::ScheduleSet::dry_run), what it would change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ScheduleChanges {
     /// New schedules.
-    pub created: Vec<Declared>,
+    pub created: Vec<ScheduleChange>,
     /// Schedules that differ from the stored ones. Their next fire is after the last one and after
     /// now, and their counts begin again.
-    pub changed: Vec<Declared>,
+    pub changed: Vec<ScheduleChange>,
     /// Schedules that are stored with the same spec: they stay as they are.
-    pub kept: Vec<Declared>,
+    pub kept: Vec<ScheduleChange>,
     /// The names of schedules that were removed, as the set no longer has them.
     pub removed: Vec<String>,
 }
 
-/// What a [`trigger`](crate::ScheduleHandle::trigger) has done.
+/// What a [`trigger`](crate::schedules::ScheduleHandle::trigger) has done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
-pub enum Triggered {
+pub enum TriggerOutcome {
     /// It made the tick with this id.
     Created(String),
     /// A message with this id was there already.
     Exists(String),
     /// An earlier tick waits or is with a handler, and the schedule says
-    /// [`Overlap::Skip`](crate::Overlap::Skip).
+    /// [`OverlapPolicy::Skip`](crate::schedules::OverlapPolicy::Skip).
     Overlaps,
     /// There is no such schedule.
     Gone,
 }
 
-/// What a [`backfill`](crate::ScheduleHandle::backfill) has done.
+/// What a [`backfill`](crate::schedules::ScheduleHandle::backfill) has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Backfilled {
+pub struct BackfillOutcome {
     /// How many ticks it made.
     pub created: u64,
     /// How many messages of these ids were there already.
@@ -251,7 +253,7 @@ pub struct Backfilled {
 /// What a [refill](crate::Queue::refill_schedules) has done.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Refilled {
+pub struct RefillOutcome {
     /// How many lists got fires.
     pub lists: u64,
     /// How many fires these lists have now, together.

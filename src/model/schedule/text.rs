@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::model::expiry::OnExpire;
-use crate::model::schedule::{Missed, Overlap, Rule, Schedule};
+use crate::model::message::OnExpire;
+use crate::model::schedule::{MissedPolicy, OverlapPolicy, Rule, Schedule};
 
 /// The `max` of missed=all, unless the schedule sets one.
 const USUAL_MAX: u64 = 1_000;
@@ -19,16 +19,16 @@ impl Schedule {
         }
         words.add("anchor", self.anchor_ms);
         words.add("zone", zone);
-        if self.missed != Missed::One {
+        if self.missed != MissedPolicy::One {
             words.add("missed", Some(self.missed));
         }
         words.add("within", self.within.map(|within| within.as_millis()));
-        if let Missed::All { max } = self.missed
+        if let MissedPolicy::All { max } = self.missed
             && max != USUAL_MAX
         {
             words.add("max", Some(max));
         }
-        if self.overlap != Overlap::Allow {
+        if self.overlap != OverlapPolicy::Allow {
             words.add("overlap", Some(self.overlap));
         }
         if !self.jitter.is_zero() {
@@ -61,17 +61,17 @@ impl Schedule {
             zone: word("zone").map(str::to_owned),
             anchor_ms: number("anchor"),
             missed: match word("missed") {
-                Some("skip") => Missed::Skip,
-                Some("all") => Missed::All {
+                Some("skip") => MissedPolicy::Skip,
+                Some("all") => MissedPolicy::All {
                     max: number("max").unwrap_or(USUAL_MAX),
                 },
-                _ => Missed::One,
+                _ => MissedPolicy::One,
             },
             within: time("within"),
             overlap: match word("overlap") {
-                Some("skip") => Overlap::Skip,
-                Some("replace") => Overlap::Replace,
-                _ => Overlap::Allow,
+                Some("skip") => OverlapPolicy::Skip,
+                Some("replace") => OverlapPolicy::Replace,
+                _ => OverlapPolicy::Allow,
             },
             jitter: time("jitter").unwrap_or_default(),
             start_ms: number("start"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::outcomes::Extended;
+use crate::model::outcomes::ExtendOutcome;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
 
@@ -134,8 +134,8 @@ impl ClaimLease {
                 return;
             };
             let error = match result {
-                Ok(Extended::Until(_)) => return,
-                Ok(Extended::Gone | Extended::Lost) => return delivery.found_gone(),
+                Ok(ExtendOutcome::Until(_)) => return,
+                Ok(ExtendOutcome::Gone | ExtendOutcome::Lost) => return delivery.found_gone(),
                 Err(error) => error,
             };
             events::extend_failed(delivery.partition().queue_name(), &error);
@@ -154,12 +154,12 @@ impl ClaimLease {
         &self,
         index: usize,
         sent: Instant,
-        result: &Result<Extended, Error>,
+        result: &Result<ExtendOutcome, Error>,
     ) -> Option<Instant> {
         let mut unsettled = self.lock();
         let leased = unsettled.deliveries.get_mut(index)?.as_mut()?;
         leased.extending = false;
-        if matches!(result, Ok(Extended::Until(_))) {
+        if matches!(result, Ok(ExtendOutcome::Until(_))) {
             leased.deadline = leased.deadline.max(sent + self.lease);
         }
         Some(leased.deadline)
@@ -234,7 +234,7 @@ mod tests {
         );
         assert!(
             lease
-                .extended(0, claimed + 10 * S, &Ok(Extended::Until(1)))
+                .extended(0, claimed + 10 * S, &Ok(ExtendOutcome::Until(1)))
                 .is_some()
         );
         assert_eq!(
@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(check(&lease, claimed, 10).0, [0, 1]);
         assert!(
             lease
-                .extended(0, claimed + 10 * S, &Ok(Extended::Until(1)))
+                .extended(0, claimed + 10 * S, &Ok(ExtendOutcome::Until(1)))
                 .is_some()
         );
         assert_eq!(check(&lease, claimed, 29).1, Some(30));
@@ -285,7 +285,7 @@ mod tests {
         );
         assert!(
             lease
-                .extended(0, claimed + 35 * S, &Ok(Extended::Until(1)))
+                .extended(0, claimed + 35 * S, &Ok(ExtendOutcome::Until(1)))
                 .is_some()
         );
         assert_eq!(check(&lease, claimed, 40), (vec![0], Some(50)));
@@ -315,7 +315,7 @@ mod tests {
         lease.finish(0);
         assert!(
             lease
-                .extended(0, Instant::now(), &Ok(Extended::Lost))
+                .extended(0, Instant::now(), &Ok(ExtendOutcome::Lost))
                 .is_none()
         );
         assert_eq!(lease.check(Instant::now()).next, None);

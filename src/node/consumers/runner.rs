@@ -8,7 +8,9 @@ use tracing::{Instrument, Span};
 use crate::delivery::Delivery;
 use crate::error::{Applied, Error, ErrorKind, panic_text};
 use crate::model::due::{Due, MAX_DELAY_MS};
-use crate::model::outcomes::{Followed, Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{
+    AckPushOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
 use crate::model::settlement::Settlement;
 use crate::node::consumers::guard::HandlerGuard;
 use crate::node::consumers::handling::{HandleOne, HandlerContext, Handling};
@@ -16,7 +18,7 @@ use crate::node::consumers::slots::HandlerPermits;
 use crate::node::runtime::catch_panic::catch_panic;
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
-use crate::telemetry::metrics::{Count, Meters};
+use crate::telemetry::metrics::{Counter, Meters};
 
 /// The longest delay that the protocol takes; a worker's `Retry` may ask for more.
 const MAX_DELAY: Duration = Duration::from_millis(MAX_DELAY_MS);
@@ -135,8 +137,8 @@ impl Failure {
     /// Counts it, once for each handler.
     pub(crate) fn counted(self, meters: &Meters) -> Self {
         match self {
-            Self::Panicked(_) => meters.add(Count::HandlerPanicked),
-            Self::TimedOut(_) => meters.add(Count::HandlerTimedOut),
+            Self::Panicked(_) => meters.add(Counter::HandlerPanicked),
+            Self::TimedOut(_) => meters.add(Counter::HandlerTimedOut),
             Self::Aborted => {}
         }
         self
@@ -274,9 +276,9 @@ async fn settle(
         Settlement::Ack => (delivery.ack_behind().await?, "acked"),
         Settlement::AckAnd(messages) => {
             return Ok(match delivery.ack_push(messages).await? {
-                Followed::Done(_) => "acked",
-                Followed::Gone => "gone",
-                Followed::Lost => "lost",
+                AckPushOutcome::Done(_) => "acked",
+                AckPushOutcome::Gone => "gone",
+                AckPushOutcome::Lost => "lost",
             });
         }
         Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
@@ -287,20 +289,20 @@ async fn settle(
             };
             let after = after.unwrap_or_else(own_delay);
             return Ok(match delivery.retry(after, &error).await? {
-                Retried::Scheduled(due_ms) => {
+                RetryOutcome::Scheduled(due_ms) => {
                     events::retried(subject, due_ms, &error);
                     "retried"
                 }
-                Retried::Dead => {
+                RetryOutcome::Dead => {
                     events::died(subject, &error);
                     "died"
                 }
-                Retried::Dropped => {
+                RetryOutcome::Dropped => {
                     events::dropped(subject, &error);
                     "dropped"
                 }
-                Retried::Gone => "gone",
-                Retried::Lost => "lost",
+                RetryOutcome::Gone => "gone",
+                RetryOutcome::Lost => "lost",
             });
         }
         Settlement::Snooze(due) => return snooze(delivery, due).await,
@@ -308,17 +310,17 @@ async fn settle(
         Settlement::Release => (delivery.release().await?, "released"),
         Settlement::Bury(reason) => {
             let settled = delivery.bury(&reason).await?;
-            if settled == Settled::Done {
+            if settled == SettleOutcome::Done {
                 events::buried(subject, &reason);
             }
             (settled, "buried")
         }
     };
     match settled {
-        Settled::Done if outcome == "released" => events::released(subject),
-        Settled::Done => {}
-        Settled::Gone => return Ok("gone"),
-        Settled::Lost => return Ok("lost"),
+        SettleOutcome::Done if outcome == "released" => events::released(subject),
+        SettleOutcome::Done => {}
+        SettleOutcome::Gone => return Ok("gone"),
+        SettleOutcome::Lost => return Ok("lost"),
     }
     Ok(outcome)
 }
@@ -327,20 +329,20 @@ async fn snooze(delivery: &Delivery, due: Due) -> Result<&'static str, Error> {
     let subject = delivery.subject();
     let expires = "the message expires before the snooze ends";
     Ok(match delivery.snooze(due).await? {
-        Snoozed::Scheduled(due_ms) => {
+        SnoozeOutcome::Scheduled(due_ms) => {
             events::snoozed(subject, due_ms);
             "snoozed"
         }
-        Snoozed::Dead => {
+        SnoozeOutcome::Dead => {
             events::died(subject, expires);
             "died"
         }
-        Snoozed::Dropped => {
+        SnoozeOutcome::Dropped => {
             events::dropped(subject, expires);
             "dropped"
         }
-        Snoozed::Gone => "gone",
-        Snoozed::Lost => "lost",
+        SnoozeOutcome::Gone => "gone",
+        SnoozeOutcome::Lost => "lost",
     })
 }
 
@@ -353,12 +355,12 @@ async fn throttle(delivery: &Delivery, duration: Duration) -> Result<&'static st
         events::call_failed(name, "throttle", &error, then);
     }
     Ok(match outcome {
-        Throttled::Until(until_ms) => {
+        ThrottleOutcome::Until(until_ms) => {
             events::throttled(delivery.subject(), until_ms);
             "throttled"
         }
-        Throttled::Gone => "gone",
-        Throttled::Lost => "lost",
+        ThrottleOutcome::Gone => "gone",
+        ThrottleOutcome::Lost => "lost",
     })
 }
 

@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 
 use crate::delivery::Delivery;
 use crate::error::Error;
-use crate::model::outcomes::Extended;
+use crate::model::outcomes::ExtendOutcome;
 use crate::node::consumers::pulls::bound::BoundPulls;
 use crate::node::state::lost_claim::OwnClaim;
 use crate::partition::Partition;
 use crate::protocol::replies::Header;
 use crate::protocol::results::claim::Granted;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// What was granted, as deliveries of the partition.
 pub(crate) fn deliveries(
@@ -55,7 +55,7 @@ pub(crate) async fn read_lease(
         partition.held_once(claim.token).await?
     };
     let count = held.granted.len() as u64;
-    partition.meters().add_many(Count::Claimed, count);
+    partition.meters().add_many(Counter::Claimed, count);
     let mut recovered = Recovered {
         header: held.header,
         sent: claim.sent,
@@ -82,8 +82,8 @@ impl Recovered {
         // The extensions neither panic nor are cancelled.
         while let Some(Ok((delivery, result))) = extensions.join_next().await {
             match result {
-                Ok(Extended::Until(_)) => self.leased.push(delivery),
-                Ok(Extended::Gone | Extended::Lost) => {}
+                Ok(ExtendOutcome::Until(_)) => self.leased.push(delivery),
+                Ok(ExtendOutcome::Gone | ExtendOutcome::Lost) => {}
                 Err(_) => self.unsure.push(delivery),
             }
         }

@@ -25,7 +25,7 @@ use crate::protocol::replies::Header;
 use crate::protocol::results::administer::{Beat, Moved};
 use crate::server::patience::reconnect_delays;
 use crate::telemetry::events;
-use crate::telemetry::metrics::Count;
+use crate::telemetry::metrics::Counter;
 
 /// Whether the node takes messages of a partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -262,7 +262,7 @@ impl NodePartition {
             Verdict::SameQueue => {}
             Verdict::NewQueue | Verdict::Emptied => {
                 if verdict == Verdict::Emptied {
-                    self.remote.meters().add(Count::StoreEmptied);
+                    self.remote.meters().add(Counter::StoreEmptied);
                     events::store_emptied(self.name());
                 }
                 // The queue is new and has no leader: try to become it now.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use crate::error::Error;
-use crate::model::schedule::Refilled;
+use crate::model::schedule::RefillOutcome;
 use crate::partition::Lists;
 
 /// After a refill that failed or refilled no list, the next one comes this much later.
@@ -30,7 +30,7 @@ pub(crate) struct RefillState {
 pub(crate) struct RefillReply {
     pub(crate) lists: Lists,
     pub(crate) warned: HashSet<String>,
-    pub(crate) result: Result<Refilled, Error>,
+    pub(crate) result: Result<RefillOutcome, Error>,
 }
 
 impl RefillState {
@@ -84,9 +84,9 @@ mod tests {
     use super::*;
 
     fn ended(state: &mut RefillState, lists: Lists, refilled: u64, now: Instant) {
-        let result = Ok(Refilled {
+        let result = Ok(RefillOutcome {
             lists: refilled,
-            ..Refilled::default()
+            ..RefillOutcome::default()
         });
         let warned = state.started();
         let mut reply = RefillReply {

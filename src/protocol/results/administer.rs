@@ -2,7 +2,7 @@
 //! deletion of an unused queue, of a new map. The replies to the roles of a node.
 
 use crate::error::Error;
-use crate::model::outcomes::{Kept, Unused};
+use crate::model::outcomes::{KeepReason, UnusedOutcome};
 use crate::protocol::replies::{Header, Reply};
 
 /// The reply to one step of a requeue of all dead messages, or of a purge.
@@ -44,14 +44,15 @@ impl Step {
 }
 
 /// The reply of the text that looks for an unused queue.
-pub(crate) fn unused(text: &str) -> Option<Unused> {
+pub(crate) fn unused(text: &str) -> Option<UnusedOutcome> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     match word {
-        "ABSENT" => Some(Unused::Absent),
-        "UNUSED" => rest.parse().ok().map(Unused::Since),
+        "ABSENT" => Some(UnusedOutcome::Absent),
+        "UNUSED" => rest.parse().ok().map(UnusedOutcome::Since),
         "KEPT" => {
-            let mut all = Kept::ALL.into_iter();
-            all.find(|why| why.as_str() == rest).map(Unused::Kept)
+            let mut all = KeepReason::ALL.into_iter();
+            all.find(|why| why.as_str() == rest)
+                .map(UnusedOutcome::Kept)
         }
         _ => None,
     }

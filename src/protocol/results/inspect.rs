@@ -1,23 +1,23 @@
 //! The replies to get, peek, stats, dues, nodes and history.
 
 use crate::error::Error;
-use crate::model::expiry::Expires;
-use crate::model::history::times::Times;
+use crate::model::history::times::TimeHistogram;
 use crate::model::history::{Counted, Record};
-use crate::model::outcomes::{Ended, Outcome, State};
+use crate::model::message::Expires;
+use crate::model::outcomes::{EndKind, MessageEnd, MessageState};
 use crate::model::rate::Rate;
-use crate::model::stats::{Dues, NodeInfo, Stats};
-use crate::model::stored::{Cursor, Lease, Listed, Page, Stored};
+use crate::model::stats::{DueCounts, NodeInfo, QueueStats};
+use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage, StoredMessage};
 use crate::protocol::replies::{Body, Options, Reply};
 
-pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
+pub(crate) fn stored(body: &mut Body) -> Result<Option<StoredMessage>, Error> {
     let mut fields = body.parts()?;
     if fields.is_empty() {
         return Ok(None);
     }
     let state = fields.named("state", Body::text)?;
-    let state =
-        State::parse(&state).ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
+    let state = MessageState::parse(&state)
+        .ok_or_else(|| fields.unexpected(&format!("the state {state:?}")))?;
     let time_ms = fields.named("time_ms", Body::count)?;
     let failures = small(fields.named("failures", Body::count)?);
     let crashes = small(fields.named("crashes", Body::count)?);
@@ -34,7 +34,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         ..
     } = Options::parse(&fields.named("options", Body::text)?);
     // The reply has no due time of a leased or dead message.
-    let waits = matches!(state, State::Scheduled | State::Ready);
+    let waits = matches!(state, MessageState::Scheduled | MessageState::Ready);
     let expires_at_ms = expires_by.or(match expires {
         Some(Expires::AtMs(ms)) => Some(ms),
         Some(Expires::AfterMs(ms)) if waits => Some(time_ms.saturating_add(ms)),
@@ -57,7 +57,7 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
         Some("lease") => Some(lease(&fields.text()?)),
         _ => None,
     };
-    Ok(Some(Stored {
+    Ok(Some(StoredMessage {
         window_ms,
         due_by_ms,
         next_due_ms,
@@ -83,24 +83,25 @@ pub(crate) fn stored(body: &mut Body) -> Result<Option<Stored>, Error> {
 }
 
 /// `NAME`, or `NAME NODE`.
-fn lease(text: &str) -> Lease {
+fn lease(text: &str) -> LeaseInfo {
     let (name, node) = match text.split_once(' ') {
         Some((name, node)) => (name, Some(node.to_owned())),
         None => (text, None),
     };
     let name = name.to_owned();
-    Lease { name, node }
+    LeaseInfo { name, node }
 }
 
 /// What follows in the reply to get if there is no such message: how a remembered id ended.
-pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
+pub(crate) fn end(body: &mut Body) -> Result<Option<MessageEnd>, Error> {
     if body.is_empty() {
         return Ok(None);
     }
     let word = body.text()?;
-    let ended = Ended::parse(&word).ok_or_else(|| body.unexpected(&format!("the end {word:?}")))?;
-    Ok(Some(Outcome {
-        ended,
+    let kind =
+        EndKind::parse(&word).ok_or_else(|| body.unexpected(&format!("the end {word:?}")))?;
+    Ok(Some(MessageEnd {
+        kind,
         ended_at_ms: body.count()?,
         remembered_until_ms: Some(body.count()?).filter(|ms| *ms > 0),
     }))
@@ -108,7 +109,7 @@ pub(crate) fn outcome(body: &mut Body) -> Result<Option<Outcome>, Error> {
 
 /// The reply to peek.
 pub(crate) struct ReadPage {
-    pub(crate) page: Page,
+    pub(crate) page: MessagePage,
     /// The place in the ready list at which the page begins; `None` in other states.
     pub(crate) place: Option<u64>,
 }
@@ -116,12 +117,12 @@ pub(crate) struct ReadPage {
 pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
     let next = Some(body.bytes()?)
         .filter(|cursor| !cursor.is_empty())
-        .map(Cursor);
+        .map(MessageCursor);
     let mut items = body.parts()?;
     let mut messages = Vec::with_capacity(items.len());
     while !items.is_empty() {
         let mut item = items.parts()?;
-        messages.push(Listed {
+        messages.push(MessageEntry {
             id: item.bytes()?,
             time_ms: item.count()?,
             failures: small(item.count()?),
@@ -134,7 +135,7 @@ pub(crate) fn page(body: &mut Body) -> Result<ReadPage, Error> {
         });
     }
     let place = (!body.is_empty()).then(|| body.count()).transpose()?;
-    let page = Page { messages, next };
+    let page = MessagePage { messages, next };
     Ok(ReadPage { page, place })
 }
 
@@ -144,8 +145,13 @@ pub(crate) fn cursor_at(place: u64) -> Vec<u8> {
 }
 
 /// The cursor of a page that would begin after `message`, which a page from `cursor` on began with.
-pub(crate) fn cursor_after(state: State, newest: bool, cursor: &[u8], message: &Listed) -> Vec<u8> {
-    if state == State::Ready {
+pub(crate) fn cursor_after(
+    state: MessageState,
+    newest: bool,
+    cursor: &[u8],
+    message: &MessageEntry,
+) -> Vec<u8> {
+    if state == MessageState::Ready {
         // An index into the list: the first message has 1.
         let index = std::str::from_utf8(cursor).ok();
         let index = index.and_then(|text| text.trim_end_matches(':').parse::<u64>().ok());
@@ -160,13 +166,13 @@ pub(crate) fn cursor_after(state: State, newest: bool, cursor: &[u8], message: &
     after
 }
 
-pub(crate) fn stats(reply: &mut Reply) -> Result<Stats, Error> {
-    let mut stats = Stats {
+pub(crate) fn stats(reply: &mut Reply) -> Result<QueueStats, Error> {
+    let mut stats = QueueStats {
         paused: reply.header.paused,
         paused_partitions: u64::from(reply.header.paused),
         // None of a queue that does not exist.
         partitions: u64::from(!reply.header.incarnation.is_empty()),
-        ..Stats::default()
+        ..QueueStats::default()
     };
     let now_ms = reply.header.now_us / 1_000;
     let left = |until_ms: i64| u64::try_from(until_ms.saturating_sub(now_ms)).unwrap_or(0);
@@ -243,10 +249,10 @@ fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-pub(crate) fn dues(mut reply: Reply) -> Result<Dues, Error> {
+pub(crate) fn dues(mut reply: Reply) -> Result<DueCounts, Error> {
     let mut parts = reply.body.parts()?;
     let counts = (0..parts.len()).map(|_| parts.count());
-    Ok(Dues {
+    Ok(DueCounts {
         counts: counts.collect::<Result<_, _>>()?,
         // -1: none is scheduled.
         last_ms: u64::try_from(reply.body.integer()?).ok(),
@@ -293,8 +299,8 @@ fn record(text: &str) -> Option<Record> {
     let (counters, states) = (numbers(parts.next()?)?, numbers(parts.next()?)?);
     let counted = Counted {
         counters,
-        lateness: Times::parse(parts.next()?)?,
-        handling: Times::parse(parts.next()?)?,
+        lateness: TimeHistogram::parse(parts.next()?)?,
+        handling: TimeHistogram::parse(parts.next()?)?,
     };
     Some(Record {
         at_ms,

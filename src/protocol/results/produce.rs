@@ -2,7 +2,9 @@
 
 use super::ItemText;
 use crate::error::Error;
-use crate::model::outcomes::{Cancelled, Pushed, Requeued, Rescheduled, RunNow, State};
+use crate::model::outcomes::{
+    CancelOutcome, MessageState, PushOutcome, RequeueOutcome, RescheduleOutcome, RunNowOutcome,
+};
 use crate::protocol::verbs::Verb;
 
 /// The result of one pushed message.
@@ -14,7 +16,7 @@ pub(crate) enum PushResult {
         now_us: i64,
     },
     /// A message with this id is in the queue, in this state. Nothing changed.
-    Exists(State),
+    Exists(MessageState),
     /// The waiting message was rescheduled or replaced.
     Moved {
         /// The server's time of the call, in Unix microseconds.
@@ -74,14 +76,14 @@ impl PushResult {
     }
 
     /// What the caller of a push learns.
-    pub(crate) fn outcome(self) -> Result<Pushed, Error> {
+    pub(crate) fn outcome(self) -> Result<PushOutcome, Error> {
         match self {
-            Self::Created { .. } => Ok(Pushed::Created),
-            Self::Exists(state) => Ok(Pushed::Exists(state)),
-            Self::Moved { .. } => Ok(Pushed::Moved),
-            Self::Next { .. } => Ok(Pushed::Next),
-            Self::Remembered { until_ms } => Ok(Pushed::Remembered(until_ms)),
-            Self::Finished { .. } | Self::Used => Ok(Pushed::Finished),
+            Self::Created { .. } => Ok(PushOutcome::Created),
+            Self::Exists(state) => Ok(PushOutcome::Exists(state)),
+            Self::Moved { .. } => Ok(PushOutcome::Moved),
+            Self::Next { .. } => Ok(PushOutcome::Next),
+            Self::Remembered { until_ms } => Ok(PushOutcome::Remembered(until_ms)),
+            Self::Finished { .. } | Self::Used => Ok(PushOutcome::Finished),
             // A batch sends such an item again, or fails it: see `BatchVerb::verdict` of push.
             Self::Expired => Err(ItemText::new(Verb::Push, "EXPIRED").unexpected()),
         }
@@ -90,59 +92,59 @@ impl PushResult {
 
 /// What a cancel did, and the server's time of the call, as the script rounds it up to Unix
 /// milliseconds.
-pub(crate) fn cancelled(text: &str, now_us: i64) -> Result<(Cancelled, u64), Error> {
+pub(crate) fn cancelled(text: &str, now_us: i64) -> Result<(CancelOutcome, u64), Error> {
     let at_ms = u64::try_from(now_us).unwrap_or(0).div_ceil(1_000);
     cancel_outcome(text).map(|outcome| (outcome, at_ms))
 }
 
-fn cancel_outcome(text: &str) -> Result<Cancelled, Error> {
+fn cancel_outcome(text: &str) -> Result<CancelOutcome, Error> {
     let item = ItemText::new(Verb::Cancel, text);
     match item.word {
-        "CANCELLED" if item.detail == "next" => Ok(Cancelled::Next),
-        "CANCELLED" => Ok(Cancelled::Cancelled),
-        "LEASED" => Ok(Cancelled::Leased),
-        "DEAD" => Ok(Cancelled::Dead),
-        "ABSENT" => Ok(Cancelled::Absent),
+        "CANCELLED" if item.detail == "next" => Ok(CancelOutcome::Next),
+        "CANCELLED" => Ok(CancelOutcome::Cancelled),
+        "LEASED" => Ok(CancelOutcome::Leased),
+        "DEAD" => Ok(CancelOutcome::Dead),
+        "ABSENT" => Ok(CancelOutcome::Absent),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn rescheduled(text: &str) -> Result<Rescheduled, Error> {
+pub(crate) fn rescheduled(text: &str) -> Result<RescheduleOutcome, Error> {
     let item = ItemText::new(Verb::Reschedule, text);
     match item.word {
-        "MOVED" => Ok(Rescheduled::Moved(item.time_ms()?)),
-        "CONFLICT" => Ok(Rescheduled::Conflict(item.time_ms()?)),
-        "LEASED" => Ok(Rescheduled::Leased),
-        "DEAD" => Ok(Rescheduled::Dead),
-        "ABSENT" => Ok(Rescheduled::Absent),
+        "MOVED" => Ok(RescheduleOutcome::Moved(item.time_ms()?)),
+        "CONFLICT" => Ok(RescheduleOutcome::Conflict(item.time_ms()?)),
+        "LEASED" => Ok(RescheduleOutcome::Leased),
+        "DEAD" => Ok(RescheduleOutcome::Dead),
+        "ABSENT" => Ok(RescheduleOutcome::Absent),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn run_now(text: &str) -> Result<RunNow, Error> {
+pub(crate) fn run_now(text: &str) -> Result<RunNowOutcome, Error> {
     let item = ItemText::new(Verb::RunNow, text);
     match item.word {
-        "MOVED" => Ok(RunNow::Moved),
-        "ALREADY" => Ok(RunNow::Already),
-        "LEASED" => Ok(RunNow::Leased),
-        "DEAD" => Ok(RunNow::Dead),
-        "ABSENT" => Ok(RunNow::Absent),
+        "MOVED" => Ok(RunNowOutcome::Moved),
+        "ALREADY" => Ok(RunNowOutcome::Already),
+        "LEASED" => Ok(RunNowOutcome::Leased),
+        "DEAD" => Ok(RunNowOutcome::Dead),
+        "ABSENT" => Ok(RunNowOutcome::Absent),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn requeued(text: &str) -> Result<Requeued, Error> {
+pub(crate) fn requeued(text: &str) -> Result<RequeueOutcome, Error> {
     let item = ItemText::new(Verb::Requeue, text);
     match item.word {
-        "REQUEUED" => Ok(Requeued::Requeued),
-        "NOT_DEAD" => Ok(Requeued::NotDead(state(item)?)),
-        "ABSENT" => Ok(Requeued::Absent),
+        "REQUEUED" => Ok(RequeueOutcome::Requeued),
+        "NOT_DEAD" => Ok(RequeueOutcome::NotDead(state(item)?)),
+        "ABSENT" => Ok(RequeueOutcome::Absent),
         _ => Err(item.refusal()),
     }
 }
 
-fn state(item: ItemText<'_>) -> Result<State, Error> {
-    State::parse(item.detail).ok_or_else(|| item.refusal())
+fn state(item: ItemText<'_>) -> Result<MessageState, Error> {
+    MessageState::parse(item.detail).ok_or_else(|| item.refusal())
 }
 
 /// A time written as `MILLISECONDS.FRACTION`, in microseconds.

@@ -4,7 +4,7 @@ use super::ItemText;
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::schedule::{
     self as model, Schedule, ScheduleChanges, ScheduleCursor, ScheduleInfo, SchedulePage,
-    ScheduleState, Triggered,
+    ScheduleState, TriggerOutcome,
 };
 use crate::protocol::replies::{Body, Reply};
 use crate::protocol::verbs::Verb;
@@ -58,7 +58,7 @@ impl<'a> Declared<'a> {
                 _ => return Err(item.unexpected()),
             };
             let next_ms = Some(item.time_ms()?).filter(|ms| *ms > 0);
-            list.push(model::Declared { name, next_ms });
+            list.push(model::ScheduleChange { name, next_ms });
         }
         self.changes.removed.extend(body.texts()?);
         Ok(!body.is_empty() && body.integer()? == 1)
@@ -207,7 +207,9 @@ pub(crate) fn amended(body: &mut Body) -> Result<bool, Error> {
 }
 
 /// The results of a trigger; `None` if there is no such schedule.
-pub(crate) fn triggered(body: &mut Body) -> Result<Option<Vec<Result<Triggered, Error>>>, Error> {
+pub(crate) fn triggered(
+    body: &mut Body,
+) -> Result<Option<Vec<Result<TriggerOutcome, Error>>>, Error> {
     // `GONE` takes the place of the list.
     let items = match body.texts_or_word()? {
         Ok(items) => items,
@@ -217,9 +219,9 @@ pub(crate) fn triggered(body: &mut Body) -> Result<Option<Vec<Result<Triggered, 
     let results = items.iter().map(|text| {
         let item = ItemText::new(Verb::Trigger, text);
         match item.word {
-            "CREATED" => Ok(Triggered::Created(item.detail.to_owned())),
-            "EXISTS" => Ok(Triggered::Exists(item.detail.to_owned())),
-            "OVERLAPS" => Ok(Triggered::Overlaps),
+            "CREATED" => Ok(TriggerOutcome::Created(item.detail.to_owned())),
+            "EXISTS" => Ok(TriggerOutcome::Exists(item.detail.to_owned())),
+            "OVERLAPS" => Ok(TriggerOutcome::Overlaps),
             _ => Err(item.refusal()),
         }
     });

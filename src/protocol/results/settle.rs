@@ -4,62 +4,64 @@
 use super::ItemText;
 use super::produce::PushResult;
 use crate::error::Error;
-use crate::model::outcomes::{Extended, Retried, Settled, Snoozed, Throttled};
+use crate::model::outcomes::{
+    ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
 use crate::protocol::replies::Body;
 use crate::protocol::verbs::Verb;
 
 /// The result of an ack, again, release or bury.
-pub(crate) fn settled(verb: Verb, text: &str) -> Result<Settled, Error> {
+pub(crate) fn settled(verb: Verb, text: &str) -> Result<SettleOutcome, Error> {
     let item = ItemText::new(verb, text);
     match item.word {
-        "OK" => Ok(Settled::Done),
-        "GONE" => Ok(Settled::Gone),
-        "LOST" => Ok(Settled::Lost),
+        "OK" => Ok(SettleOutcome::Done),
+        "GONE" => Ok(SettleOutcome::Gone),
+        "LOST" => Ok(SettleOutcome::Lost),
         _ => Err(item.refusal()),
     }
 }
 
 /// The result of a retry, or of a lease that an operator ended.
-pub(crate) fn retried(verb: Verb, text: &str) -> Result<Retried, Error> {
+pub(crate) fn retried(verb: Verb, text: &str) -> Result<RetryOutcome, Error> {
     let item = ItemText::new(verb, text);
     match item.word {
-        "SCHEDULED" => Ok(Retried::Scheduled(item.time_ms()?)),
-        "DEAD" => Ok(Retried::Dead),
-        "DROPPED" => Ok(Retried::Dropped),
-        "GONE" => Ok(Retried::Gone),
-        "LOST" => Ok(Retried::Lost),
+        "SCHEDULED" => Ok(RetryOutcome::Scheduled(item.time_ms()?)),
+        "DEAD" => Ok(RetryOutcome::Dead),
+        "DROPPED" => Ok(RetryOutcome::Dropped),
+        "GONE" => Ok(RetryOutcome::Gone),
+        "LOST" => Ok(RetryOutcome::Lost),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn snoozed(text: &str) -> Result<Snoozed, Error> {
+pub(crate) fn snoozed(text: &str) -> Result<SnoozeOutcome, Error> {
     let item = ItemText::new(Verb::Snooze, text);
     match item.word {
-        "SCHEDULED" => Ok(Snoozed::Scheduled(item.time_ms()?)),
-        "DEAD" => Ok(Snoozed::Dead),
-        "DROPPED" => Ok(Snoozed::Dropped),
-        "GONE" => Ok(Snoozed::Gone),
-        "LOST" => Ok(Snoozed::Lost),
+        "SCHEDULED" => Ok(SnoozeOutcome::Scheduled(item.time_ms()?)),
+        "DEAD" => Ok(SnoozeOutcome::Dead),
+        "DROPPED" => Ok(SnoozeOutcome::Dropped),
+        "GONE" => Ok(SnoozeOutcome::Gone),
+        "LOST" => Ok(SnoozeOutcome::Lost),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn throttled(text: &str) -> Result<Throttled, Error> {
+pub(crate) fn throttled(text: &str) -> Result<ThrottleOutcome, Error> {
     let item = ItemText::new(Verb::Throttle, text);
     match item.word {
-        "OK" => Ok(Throttled::Until(item.time_ms()?)),
-        "GONE" => Ok(Throttled::Gone),
-        "LOST" => Ok(Throttled::Lost),
+        "OK" => Ok(ThrottleOutcome::Until(item.time_ms()?)),
+        "GONE" => Ok(ThrottleOutcome::Gone),
+        "LOST" => Ok(ThrottleOutcome::Lost),
         _ => Err(item.refusal()),
     }
 }
 
-pub(crate) fn extended(text: &str) -> Result<Extended, Error> {
+pub(crate) fn extended(text: &str) -> Result<ExtendOutcome, Error> {
     let item = ItemText::new(Verb::Extend, text);
     match item.word {
-        "OK" => Ok(Extended::Until(item.time_ms()?)),
-        "GONE" => Ok(Extended::Gone),
-        "LOST" => Ok(Extended::Lost),
+        "OK" => Ok(ExtendOutcome::Until(item.time_ms()?)),
+        "GONE" => Ok(ExtendOutcome::Gone),
+        "LOST" => Ok(ExtendOutcome::Lost),
         _ => Err(item.refusal()),
     }
 }
@@ -99,17 +101,20 @@ mod tests {
 
     #[test]
     fn words_of_retry_snooze_and_throttle_become_outcomes() {
-        assert_eq!(retried(Verb::Retry, "DROPPED").ok(), Some(Retried::Dropped));
+        assert_eq!(
+            retried(Verb::Retry, "DROPPED").ok(),
+            Some(RetryOutcome::Dropped)
+        );
         for (text, outcome) in [
-            ("SCHEDULED 5", Snoozed::Scheduled(5)),
-            ("DEAD", Snoozed::Dead),
-            ("DROPPED", Snoozed::Dropped),
-            ("GONE", Snoozed::Gone),
-            ("LOST", Snoozed::Lost),
+            ("SCHEDULED 5", SnoozeOutcome::Scheduled(5)),
+            ("DEAD", SnoozeOutcome::Dead),
+            ("DROPPED", SnoozeOutcome::Dropped),
+            ("GONE", SnoozeOutcome::Gone),
+            ("LOST", SnoozeOutcome::Lost),
         ] {
             assert_eq!(snoozed(text).ok(), Some(outcome), "{text}");
         }
-        assert_eq!(throttled("OK 7").ok(), Some(Throttled::Until(7)));
+        assert_eq!(throttled("OK 7").ok(), Some(ThrottleOutcome::Until(7)));
         for text in ["", "OK", "OK x", "SCHEDULED", "INVALID wait"] {
             assert!(
                 snoozed(text).is_err() && throttled(text).is_err(),

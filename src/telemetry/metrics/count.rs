@@ -3,22 +3,22 @@
 /// Defines the variants with their names and help texts.
 macro_rules! counts {
     ($($(#[doc = $help:literal])+ $variant:ident $name:literal,)+) => {
-        /// A count of [`Metrics`](crate::Metrics). Releases may add variants: an exporter should
-        /// use [`Metrics::counts`](crate::Metrics::counts) instead of its own list.
+        /// A count of [`Metrics`](crate::metrics::Metrics). Releases may add variants: an exporter
+        /// should use [`Metrics::counts`](crate::metrics::Metrics::counts) instead of its own list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Count {
+        pub enum Counter {
             $($(#[doc = $help])+ $variant,)+
         }
 
-        impl Count {
+        impl Counter {
             /// All counts.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The name: lower case, words joined by `_`. It does not change between releases.
             ///
             /// ```
-            /// assert_eq!(dueq::Count::PushCreated.name(), "push_created");
+            /// assert_eq!(dueq::metrics::Counter::PushCreated.name(), "push_created");
             /// ```
             pub fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)+ }
@@ -126,13 +126,13 @@ counts! {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::Count;
+    use super::Counter;
 
     #[test]
     fn count_names_are_unique_lower_case_identifiers() {
-        let names: BTreeSet<_> = Count::ALL.iter().map(|count| count.name()).collect();
-        assert_eq!(names.len(), Count::ALL.len());
-        for (index, count) in Count::ALL.iter().enumerate() {
+        let names: BTreeSet<_> = Counter::ALL.iter().map(|count| count.name()).collect();
+        assert_eq!(names.len(), Counter::ALL.len());
+        for (index, count) in Counter::ALL.iter().enumerate() {
             assert_eq!(*count as usize, index);
             assert!(
                 count

@@ -6,14 +6,14 @@ mod histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-pub use count::Count;
+pub use count::Counter;
 pub use histogram::{Bucket, Histogram};
 
 use crate::error::{Applied, Error, ErrorKind};
 use histogram::Recorder;
 
 /// The number of counts.
-const COUNTS: usize = Count::ALL.len();
+const COUNTS: usize = Counter::ALL.len();
 
 /// A snapshot of the work of a [`Queue`](crate::Queue), its clones and their workers. All handles
 /// of one name that a [`Client`](crate::Client) makes share their metrics.
@@ -29,11 +29,11 @@ const COUNTS: usize = Count::ALL.len();
 /// exports them.
 ///
 /// ```
-/// use dueq::{Count, Metrics};
+/// use dueq::metrics::{Counter, Metrics};
 ///
 /// fn summary(metrics: &Metrics) -> String {
 ///     let late_us = metrics.lateness.quantile_us(0.99).unwrap_or(0);
-///     format!("{} acked, {} running, p99 {late_us} us late", metrics.count(Count::Acked), metrics.handlers_running)
+///     format!("{} acked, {} running, p99 {late_us} us late", metrics.count(Counter::Acked), metrics.handlers_running)
 /// }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,13 +56,13 @@ impl Metrics {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Count;
+    /// use dueq::metrics::Counter;
     ///
     /// orders.push("rate it").await?;
-    /// assert_eq!(orders.metrics().count(Count::PushCreated), 1);
+    /// assert_eq!(orders.metrics().count(Counter::PushCreated), 1);
     /// # });
     /// ```
-    pub fn count(&self, count: Count) -> u64 {
+    pub fn count(&self, count: Counter) -> u64 {
         self.counts[count as usize]
     }
 
@@ -75,8 +75,10 @@ impl Metrics {
     /// }
     /// # });
     /// ```
-    pub fn counts(&self) -> impl Iterator<Item = (Count, u64)> + '_ {
-        Count::ALL.iter().map(|count| (*count, self.count(*count)))
+    pub fn counts(&self) -> impl Iterator<Item = (Counter, u64)> + '_ {
+        Counter::ALL
+            .iter()
+            .map(|count| (*count, self.count(*count)))
     }
 }
 
@@ -99,11 +101,11 @@ impl Meters {
         }
     }
 
-    pub(crate) fn add(&self, count: Count) {
+    pub(crate) fn add(&self, count: Counter) {
         self.add_many(count, 1);
     }
 
-    pub(crate) fn add_many(&self, count: Count, more: u64) {
+    pub(crate) fn add_many(&self, count: Counter, more: u64) {
         if more > 0 {
             self.counts[count as usize].fetch_add(more, Ordering::Relaxed);
         }
@@ -111,12 +113,12 @@ impl Meters {
 
     /// Counts a call to Redis that failed, whether it is repeated or not.
     pub(crate) fn call_failed(&self, error: &Error) {
-        self.add(Count::CallFailed);
+        self.add(Counter::CallFailed);
         if error.was_applied() == Applied::Unknown {
-            self.add(Count::CallUnknown);
+            self.add(Counter::CallUnknown);
         }
         if error.kind() == ErrorKind::Server {
-            self.add(Count::ServerError);
+            self.add(Counter::ServerError);
         }
     }
 
@@ -164,20 +166,24 @@ mod tests {
     #[test]
     fn each_count_appears_only_under_its_own_name() {
         let meters = Meters::new();
-        meters.add(Count::Acked);
-        meters.add_many(Count::Promoted, 7);
-        meters.add_many(Count::Reaped, 0);
+        meters.add(Counter::Acked);
+        meters.add_many(Counter::Promoted, 7);
+        meters.add_many(Counter::Reaped, 0);
         let metrics = meters.snapshot();
         for (count, value) in metrics.counts() {
             let expected = match count {
-                Count::Acked => 1,
-                Count::Promoted => 7,
+                Counter::Acked => 1,
+                Counter::Promoted => 7,
                 _ => 0,
             };
             assert_eq!(value, expected, "{}", count.name());
         }
-        meters.add(Count::Acked);
-        assert_eq!(metrics.count(Count::Acked), 1, "a snapshot does not change");
+        meters.add(Counter::Acked);
+        assert_eq!(
+            metrics.count(Counter::Acked),
+            1,
+            "a snapshot does not change"
+        );
     }
 
     #[test]
@@ -191,8 +197,12 @@ mod tests {
             "script: x",
         ));
         let metrics = meters.snapshot();
-        let counts = [Count::CallFailed, Count::CallUnknown, Count::ServerError]
-            .map(|count| metrics.count(count));
+        let counts = [
+            Counter::CallFailed,
+            Counter::CallUnknown,
+            Counter::ServerError,
+        ]
+        .map(|count| metrics.count(count));
         assert_eq!(counts, [3, 2, 1]);
     }
 

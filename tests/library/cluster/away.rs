@@ -1,7 +1,7 @@
 //! A queue whose home is away or came back empty: the other partitions have copies of the map.
 
 use anyhow::{Context, Result};
-use dueq::{Client, ErrorKind, Limits, Queue};
+use dueq::{Client, ErrorKind, Queue, QueueLimits};
 use dueq_testkit::cluster::Cluster;
 
 use crate::faults::signal;
@@ -154,7 +154,7 @@ async fn a_worker_gives_an_emptied_home_its_map_back() -> Result<()> {
         } else {
             worker.queue(&client.queue("orders")?, handler)
         };
-        let worker = worker.spawn();
+        let worker = worker.spawn()?;
         let mut handled = seen.take(of.intact.len()).await?;
         handled.sort();
         assert_eq!(handled, of.intact);
@@ -317,7 +317,7 @@ async fn a_worker_finds_the_map_when_its_copies_return() -> Result<()> {
 async fn an_emptied_home_gets_its_limits_from_who_answers() -> Result<()> {
     let of = Partitioned::start_with(&ALONE).await?;
     let queue = of.queue_by_home().await?;
-    queue.configure(Limits::new().max_attempts(7)).await?;
+    queue.configure(QueueLimits::new().max_attempts(7)).await?;
     queue.pause().await?;
     let partitions = queue.partitions().await?;
     let (home, others) = partitions.split_first().context("a home")?;

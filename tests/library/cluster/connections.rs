@@ -31,8 +31,8 @@ async fn quiet_queues_of_a_pattern_keep_no_pop_connections() -> Result<()> {
         queue.push("").delay(HOUR).await?;
     }
     let mails = client.pattern("mail-*")?;
-    let worker = client.worker().pattern(&mails, ack).spawn();
-    let parked = |health: &dueq::Health| {
+    let worker = client.worker().pattern(&mails, ack).spawn()?;
+    let parked = |health: &dueq::WorkerHealth| {
         let parked = health.queues().filter(|(_, queue)| queue.is_parked());
         parked.count() == QUEUES
     };

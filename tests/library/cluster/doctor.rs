@@ -1,7 +1,8 @@
 //! The doctor examines a cluster, and the partitions of a queue.
 
 use anyhow::{Context, Result};
-use dueq::{Checkup, Client, Finding, Message};
+use dueq::admin::{Checkup, Finding};
+use dueq::{Client, Message};
 use dueq_testkit::cluster::Cluster;
 
 use crate::support::{command, setup};

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Durability, Message, Rescheduled};
+use dueq::outcomes::RescheduleOutcome;
+use dueq::{Client, Durability, Message};
 use dueq_testkit::Server;
 use dueq_testkit::cluster::Cluster;
 
@@ -128,7 +129,7 @@ async fn a_call_that_must_not_be_repeated_follows_a_move() -> Result<()> {
         cluster.finish_move(slot, owner, 1 - owner).await?;
         owner = 1 - owner;
         let moved = queue.reschedule("a", HOUR * hours).await?;
-        assert!(matches!(moved, Rescheduled::Moved(_)));
+        assert!(matches!(moved, RescheduleOutcome::Moved(_)));
     }
     Ok(())
 }

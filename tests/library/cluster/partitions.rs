@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use dueq::{Applied, Client, Queue, Settled, Unread};
+use dueq::inspect::UnreadPart;
+use dueq::outcomes::SettleOutcome;
+use dueq::{Applied, Client, Queue};
 use dueq_testkit::cluster::Cluster;
 
 use super::away::Partitioned;
@@ -35,7 +37,7 @@ async fn each_master_has_its_share_of_the_partitions() -> Result<()> {
     let mut claimed = 0;
     while claimed < 300 {
         for delivery in queue.claim(64, LONG).await? {
-            assert_eq!(delivery.ack().await?, Settled::Done);
+            assert_eq!(delivery.ack().await?, SettleOutcome::Done);
             claimed += 1;
         }
     }
@@ -125,7 +127,7 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
     let away: Vec<_> = away.collect();
     signal("-STOP", frozen.pid())?;
     let names =
-        |unread: &[Unread]| -> Vec<_> { unread.iter().map(|one| one.name.clone()).collect() };
+        |unread: &[UnreadPart]| -> Vec<_> { unread.iter().map(|one| one.name.clone()).collect() };
     for queue in [queue, of.fresh_queue().await?] {
         let start = Instant::now();
         let (stats, nodes, dues) = tokio::try_join!(
@@ -153,7 +155,9 @@ async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
     let start = Instant::now();
     for _ in 0..3 {
         assert_eq!(names(&queue.stats_reached().await?.unread), away);
-        let history = queue.history_reached(dueq::Resolution::Hours).await?;
+        let history = queue
+            .history_reached(dueq::inspect::HistoryResolution::Hours)
+            .await?;
         assert_eq!(names(&history.unread), away);
     }
     assert!(

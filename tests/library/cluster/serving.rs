@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use dueq::{
-    Cancelled, Client, Deleted, Delivery, Durability, ErrorKind, Rescheduled, Role, RunNow,
-    acl_rules,
-};
+use dueq::admin::{AclRole, acl_rules};
+use dueq::outcomes::{CancelOutcome, DeleteOutcome, RescheduleOutcome, RunNowOutcome};
+use dueq::{Client, Delivery, Durability, ErrorKind};
 use dueq_testkit::cluster::Cluster;
 
 use crate::support::{HOUR, LIMIT, messages, push_all, seen, stats_until, until};
@@ -32,7 +31,7 @@ async fn one_worker_serves_queues_on_every_master() -> Result<()> {
         worker = worker.queue(&client.queue(&name)?, handler.clone());
     }
     assert_eq!(masters, BTreeSet::from([0, 1, 2]));
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     for name in names() {
         push_all(&client.queue(&name)?, messages(20)).await?;
     }
@@ -66,7 +65,7 @@ async fn a_pattern_finds_queues_on_every_master() -> Result<()> {
         async {}
     };
     let worker = client.worker().pattern(&client.pattern("mail-*")?, handler);
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     let found: BTreeSet<_> = handled.take(12).await?.into_iter().collect();
     assert_eq!(found, names().into_iter().collect());
     // Notices and wake-ups reach the node from each master, too.
@@ -93,18 +92,18 @@ async fn every_call_finds_the_master_of_its_queue() -> Result<()> {
         assert!(queue.exists().await?);
         assert!(matches!(
             queue.reschedule("a", hour * 2).await?,
-            Rescheduled::Moved(_)
+            RescheduleOutcome::Moved(_)
         ));
         queue.pause().await?;
         queue.resume().await?;
         assert_eq!(queue.stats().await?.scheduled, 1);
         assert!(queue.get("a").await?.is_some());
-        assert_eq!(queue.run_now("a").await?, RunNow::Moved);
-        assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
+        assert_eq!(queue.run_now("a").await?, RunNowOutcome::Moved);
+        assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
         assert!(queue.examine(false).await?.findings.is_empty());
         let incarnation = queue.incarnation().await?.expect("it exists");
         let deleted = queue.delete_incarnation(&incarnation).await?;
-        assert_eq!(deleted, Deleted::Deleted);
+        assert_eq!(deleted, DeleteOutcome::Deleted);
     }
     let checkup = client.examine().await?;
     assert!(checkup.facts.contains(&("masters", "3".to_owned())));
@@ -150,7 +149,10 @@ async fn user(cluster: &Cluster, name: &str, rules: &[&str]) -> Result<String> {
 async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
     let cluster = Cluster::start(2).await?;
     let mut clients = Vec::new();
-    for (name, role) in [("producer", Role::Producer), ("consumer", Role::Consumer)] {
+    for (name, role) in [
+        ("producer", AclRole::Producer),
+        ("consumer", AclRole::Consumer),
+    ] {
         let rules = acl_rules("orders", role)?;
         // Without their `reset`, which would remove the password.
         let rules: Vec<&str> = rules.iter().skip(1).map(String::as_str).collect();
@@ -169,7 +171,7 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
         async {}
     };
     let consumed = clients[1].queue("orders")?;
-    let worker = clients[1].worker().queue(&consumed, handler).spawn();
+    let worker = clients[1].worker().queue(&consumed, handler).spawn()?;
     let produced = clients[0].queue("orders")?;
     produced.push("").id("b").await?;
     assert_eq!(handled.next().await?, "b");
@@ -179,14 +181,14 @@ async fn each_role_follows_its_queue_through_a_cluster() -> Result<()> {
     produced.push("").id("c").await?;
     assert_eq!(handled.next().await?, "c");
     let health = async || Ok(worker.health());
-    let _ = until("no error", health, dueq::Health::is_ready).await?;
+    let _ = until("no error", health, dueq::WorkerHealth::is_ready).await?;
     Ok(worker.shutdown().await?)
 }
 
 #[tokio::test]
 async fn operator_may_look_for_slots_that_are_stuck() -> Result<()> {
     let cluster = Cluster::start(2).await?;
-    let rules = acl_rules("orders", Role::Operator)?;
+    let rules = acl_rules("orders", AclRole::Operator)?;
     let rules: Vec<&str> = rules.iter().skip(1).map(String::as_str).collect();
     let client = Client::connect(&user(&cluster, "operator", &rules).await?).await?;
     client.queue("orders")?.push("").await?;

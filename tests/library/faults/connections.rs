@@ -97,7 +97,7 @@ async fn every_verb_survives_a_closed_idle_connection() -> Result<()> {
     kill().await?;
     assert_eq!(queue.stats().await?.dead, 1);
     kill().await?;
-    queue.list(dueq::State::Dead, None, 1).await?;
+    queue.list(dueq::MessageState::Dead, None, 1).await?;
     kill().await?;
     let _ = queue.cancel_dead("two").await?;
     kill().await?;
@@ -131,7 +131,10 @@ async fn unrepeatable_call_avoids_a_connection_closed_long_ago() -> Result<()> {
         .on_conflict(dueq::OnConflict::Replace)
         .await?;
     idle().await?;
-    assert_eq!(queue.run_now("id").await?, dueq::RunNow::Moved);
+    assert_eq!(
+        queue.run_now("id").await?,
+        dueq::outcomes::RunNowOutcome::Moved
+    );
     let _ = crate::support::claim_one(queue).await?.bury("").await?;
     idle().await?;
     assert_eq!(queue.requeue_all().await?, 1);
@@ -174,6 +177,6 @@ async fn full_client_table_is_reported_and_waited_for() -> Result<()> {
     )
     .await?;
     command::<()>(&mut redis, &["CONFIG", "SET", "maxclients", "1000"]).await?;
-    assert_eq!(pushing.await??, dueq::Pushed::Created);
+    assert_eq!(pushing.await??, dueq::outcomes::PushOutcome::Created);
     Ok(())
 }

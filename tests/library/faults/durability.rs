@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, Pushed, State};
+use dueq::outcomes::{CancelOutcome, PushOutcome};
+use dueq::{Applied, Client, Durability, Error, ErrorKind, Message, MessageState};
 use dueq_testkit::Server;
 use redis::Value;
 
@@ -53,7 +54,7 @@ async fn push_waits_for_replicas_and_reports_the_missing_ones() -> Result<()> {
         queue
             .push_message(message("one").durability(replicated(1, LIMIT)))
             .await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     let text = expect_unconfirmed(both.push_message(message("two")).await, "two");
     assert!(text.contains("only 1 of 2 replicas"), "{text}");
@@ -66,7 +67,7 @@ async fn push_waits_for_replicas_and_reports_the_missing_ones() -> Result<()> {
     let pushed = both
         .push_message(message("two").durability(replicated(1, LIMIT)))
         .await?;
-    assert_eq!(pushed, Pushed::Exists(State::Scheduled));
+    assert_eq!(pushed, PushOutcome::Exists(MessageState::Scheduled));
     let client = setup.client.clone().durability(replicated(2, SHORT));
     expect_unconfirmed(
         client.queue("orders")?.push_message(message("three")).await,
@@ -78,7 +79,7 @@ async fn push_waits_for_replicas_and_reports_the_missing_ones() -> Result<()> {
             .durability(Durability::Memory)
             .push_message(message("four"))
             .await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     let wrong = message("five").durability(replicated(1, Duration::ZERO));
     let error = queue
@@ -99,7 +100,10 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
     let (setup, replica) = setup().await?;
     signal("-STOP", replica.pid())?;
     let message = || Message::new("x").id("order:42").due(HOUR);
-    assert_eq!(setup.queue.push_message(message()).await?, Pushed::Created);
+    assert_eq!(
+        setup.queue.push_message(message()).await?,
+        PushOutcome::Created
+    );
     // Push on a connection that has never written.
     let other = Client::connect(&setup.server.url())
         .await?
@@ -122,7 +126,7 @@ async fn a_repeated_push_waits_although_the_message_exists() -> Result<()> {
     let pushed = other
         .push_message(message().durability(replicated(1, LIMIT)))
         .await?;
-    assert_eq!(pushed, Pushed::Exists(State::Scheduled));
+    assert_eq!(pushed, PushOutcome::Exists(MessageState::Scheduled));
     Ok(())
 }
 
@@ -143,12 +147,12 @@ async fn waiting_for_a_replica_delays_no_other_call() -> Result<()> {
     let other = setup.queue.clone().durability(replicated(1, SHORT));
     assert_eq!(
         setup.queue.push("y").id("quick").due(HOUR).await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     expect_unconfirmed(other.push("y").id("quick").due(HOUR).await, "quick");
     assert!(!waiting.is_finished(), "it waits for the replica");
     signal("-CONT", replica.pid())?;
-    assert_eq!(within("the push", waiting).await???, Pushed::Created);
+    assert_eq!(within("the push", waiting).await???, PushOutcome::Created);
     Ok(())
 }
 
@@ -159,7 +163,7 @@ async fn call_behind_a_long_wait_is_not_both_failed_and_applied() -> Result<()> 
     let setup = setup_with(&[]).await?;
     assert_eq!(
         setup.queue.push("x").id("moved").due(HOUR).await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     let alone = setup
         .queue
@@ -222,7 +226,10 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
         match within("a push", push).await?? {
             Ok(receipt) => {
                 // A call whose reply came too late was repeated.
-                let is_stored = [Pushed::Created, Pushed::Exists(State::Scheduled)];
+                let is_stored = [
+                    PushOutcome::Created,
+                    PushOutcome::Exists(MessageState::Scheduled),
+                ];
                 assert!(
                     is_stored.iter().any(|outcome| receipt == *outcome),
                     "{receipt:?}"
@@ -246,7 +253,7 @@ async fn many_timeouts_do_not_make_many_connections() -> Result<()> {
             .durability(replicated(1, timeout))
     });
     for pushed in setup.queue.push_many(kinds).await {
-        assert_eq!(pushed?, Pushed::Created);
+        assert_eq!(pushed?, PushOutcome::Created);
     }
     Ok(())
 }
@@ -256,7 +263,7 @@ async fn one_wait_covers_a_batch() -> Result<()> {
     let (setup, _replica) = setup().await?;
     let queue = setup.queue.clone().durability(replicated(1, LIMIT));
     for pushed in queue.push_many(messages(1_000)).await {
-        assert_eq!(pushed?, Pushed::Created);
+        assert_eq!(pushed?, PushOutcome::Created);
     }
     let stats = setup.command::<String>(&["INFO", "commandstats"]).await?;
     let line = stats
@@ -282,13 +289,13 @@ async fn durability_applies_to_cancels_and_other_changes() -> Result<()> {
     expect_unconfirmed(queue.run_now("c").await, "c");
     assert_eq!(
         queue.cancel("unknown").await?,
-        Cancelled::Absent,
+        CancelOutcome::Absent,
         "there is nothing to lose"
     );
     signal("-CONT", replica.pid())?;
     assert_eq!(
         queue.durability(replicated(1, LIMIT)).cancel("a").await?,
-        Cancelled::Cancelled
+        CancelOutcome::Cancelled
     );
     Ok(())
 }
@@ -315,7 +322,7 @@ async fn durable_push_waits_for_disks_if_the_server_can() -> Result<()> {
             .durability(fsynced)
             .await;
         if known != [Value::Nil] && appendonly == "yes" {
-            assert_eq!(pushed?, Pushed::Created);
+            assert_eq!(pushed?, PushOutcome::Created);
             let both = Durability::Fsynced {
                 local: true,
                 replicas: 1,
@@ -352,7 +359,7 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
         .id("made by an operator")
         .due(HOUR)
         .await?;
-    let rules = dueq::acl_rules("orders", dueq::Role::Producer)?;
+    let rules = dueq::admin::acl_rules("orders", dueq::admin::AclRole::Producer)?;
     let words: Vec<_> = ["ACL", "SETUSER", "shop"]
         .into_iter()
         .chain(rules.iter().map(String::as_str))
@@ -365,11 +372,14 @@ async fn the_rights_of_a_producer_suffice() -> Result<()> {
         .await?
         .queue("orders")?
         .durability(replicated(1, LIMIT));
-    assert_eq!(queue.push("x").id("a").due(HOUR).await?, Pushed::Created);
     assert_eq!(
         queue.push("x").id("a").due(HOUR).await?,
-        Pushed::Exists(State::Scheduled)
+        PushOutcome::Created
     );
-    assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
+    assert_eq!(
+        queue.push("x").id("a").due(HOUR).await?,
+        PushOutcome::Exists(MessageState::Scheduled)
+    );
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Applied, Client, ErrorKind, Message, Pushed, Settled};
+use dueq::outcomes::{PushOutcome, SettleOutcome};
+use dueq::{Applied, Client, ErrorKind, Message};
 use dueq_testkit::Server;
 
 use crate::support::{HOUR, acking, ids, push_and_claim, setup, stats_until};
@@ -39,11 +40,11 @@ async fn a_delivery_of_an_emptied_store_is_gone() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
-    assert_eq!(delivery.ack().await?, Settled::Gone);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     // The old delivery has no effect on a new message with the same id.
     let other = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
-    assert_eq!(delivery.ack().await?, Settled::Lost);
-    assert_eq!(other.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Lost);
+    assert_eq!(other.ack().await?, SettleOutcome::Done);
     Ok(())
 }
 
@@ -149,7 +150,7 @@ async fn full_server_rejects_pushes_until_it_is_drained() -> Result<()> {
 
     // The base memory of a server leaves no room within 1 MB.
     crate::support::command::<()>(&mut redis, &["CONFIG", "SET", "maxmemory", "20mb"]).await?;
-    assert_eq!(queue.push("").id("refused 0").await?, Pushed::Created);
+    assert_eq!(queue.push("").id("refused 0").await?, PushOutcome::Created);
     Ok(())
 }
 

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Client, Durability, Error, ErrorKind, Message, Pushed, Settled};
+use dueq::outcomes::{PushOutcome, SettleOutcome};
+use dueq::{Client, Durability, Error, ErrorKind, Message};
 use dueq_testkit::Failover;
 
 use crate::faults::restarts::signal;
@@ -24,7 +25,7 @@ async fn new_master_that_evicts_is_rejected_until_reconfigured() -> Result<()> {
     let mut servers = start(1).await?;
     let queue = Client::connect(&servers.url()).await?.queue("orders")?;
     let push = |id: &'static str| queue.push_message(Message::new("").id(id).due(HOUR));
-    assert_eq!(push("before").await?, Pushed::Created);
+    assert_eq!(push("before").await?, PushOutcome::Created);
     let old = servers.master()?.context("a master")?;
     let new = 1 - old;
     servers.servers[new].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"])?;
@@ -128,7 +129,7 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
     let granted = claim_one(&queue).await?;
     assert_eq!(
         queue.push_message(message("acknowledged")).await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     let error = queue
         .push_message(message("refused").durability(replicated))
@@ -161,18 +162,18 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
     );
     assert_eq!(
         granted.ack().await?,
-        Settled::Lost,
+        SettleOutcome::Lost,
         "a grant that the new master does not know"
     );
     let again = claim_one(&queue).await?;
     assert_eq!(again.id(), "leased");
     assert_eq!(
         granted.ack().await?,
-        Settled::Lost,
+        SettleOutcome::Lost,
         "still lost after the new master granted the message"
     );
-    assert_eq!(again.ack().await?, Settled::Done);
-    assert_eq!(granted.ack().await?, Settled::Gone);
+    assert_eq!(again.ack().await?, SettleOutcome::Done);
+    assert_eq!(granted.ack().await?, SettleOutcome::Gone);
     Ok(())
 }
 
@@ -194,7 +195,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
         .due(HOUR)
         .durability(before)
         .await?;
-    assert_eq!(pushed, Pushed::Created);
+    assert_eq!(pushed, PushOutcome::Created);
     let old = servers.master()?.context("a master")?;
     signal("-STOP", servers.servers[old].pid())?;
     wait(&servers, "another master", || {
@@ -202,7 +203,7 @@ async fn a_replaced_master_that_wakes_confirms_nothing() -> Result<()> {
     })?;
     assert_eq!(
         queue.push("x").id("meanwhile").due(HOUR).await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     signal("-CONT", servers.servers[old].pid())?;
     let split = Client::connect(&servers.servers[old].url())

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Cancelled, Client, Delivery, Durability, Error, Message, Queue};
+use dueq::outcomes::CancelOutcome;
+use dueq::{Client, Delivery, Durability, Error, Message, Queue};
 use dueq_testkit::{Failover, is_master};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
@@ -61,7 +62,7 @@ async fn produce(
             let cancelled = queue.cancel(&id).await;
             let mut outcomes = outcomes.lock().expect("no panic");
             match cancelled {
-                Ok(Cancelled::Cancelled) => drop(outcomes.cancelled.insert(id)),
+                Ok(CancelOutcome::Cancelled) => drop(outcomes.cancelled.insert(id)),
                 Ok(_) => {}
                 Err(_) => drop(outcomes.doubtful.insert(id)),
             }

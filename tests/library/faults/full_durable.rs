@@ -5,9 +5,11 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dueq::outcomes::{
+    CancelOutcome, PushOutcome, RequeueOutcome, RescheduleOutcome, RunNowOutcome,
+};
 use dueq::{
-    Applied, Cancelled, Client, Durability, Error, ErrorKind, Message, OnConflict, Pushed, Queue,
-    Requeued, Rescheduled, RunNow, Stored,
+    Applied, Client, Durability, Error, ErrorKind, Message, OnConflict, Queue, StoredMessage,
 };
 use dueq_testkit::Server;
 use redis::Value;
@@ -121,7 +123,7 @@ impl Verb {
                     .bury("why")
                     .await?;
             }
-            _ => assert_eq!(queue.push_message(message(id)).await?, Pushed::Created),
+            _ => assert_eq!(queue.push_message(message(id)).await?, PushOutcome::Created),
         }
         Ok(())
     }
@@ -129,14 +131,14 @@ impl Verb {
     /// Makes the call. A reply that reports no change is a failure.
     async fn call(self, queue: &Queue, id: &str) -> Result<(), Error> {
         match self {
-            Self::Push => assert_eq!(queue.push_message(message(id)).await?, Pushed::Created),
-            Self::Cancel => assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled),
+            Self::Push => assert_eq!(queue.push_message(message(id)).await?, PushOutcome::Created),
+            Self::Cancel => assert_eq!(queue.cancel(id).await?, CancelOutcome::Cancelled),
             Self::Reschedule => {
                 let moved = queue.reschedule(id, 2 * HOUR).await?;
-                assert!(matches!(moved, Rescheduled::Moved(_)), "{moved:?}");
+                assert!(matches!(moved, RescheduleOutcome::Moved(_)), "{moved:?}");
             }
-            Self::RunNow => assert_eq!(queue.run_now(id).await?, RunNow::Moved),
-            Self::Requeue => assert_eq!(queue.requeue(id).await?, Requeued::Requeued),
+            Self::RunNow => assert_eq!(queue.run_now(id).await?, RunNowOutcome::Moved),
+            Self::Requeue => assert_eq!(queue.requeue(id).await?, RequeueOutcome::Requeued),
         }
         Ok(())
     }
@@ -147,7 +149,7 @@ fn message(id: &str) -> Message {
 }
 
 /// The fields of a message that the call changes.
-fn seen(stored: Option<Stored>) -> impl PartialEq + Debug {
+fn seen(stored: Option<StoredMessage>) -> impl PartialEq + Debug {
     stored.map(|stored| (stored.state, stored.time_ms))
 }
 
@@ -230,7 +232,7 @@ async fn a_change_whose_wait_fails_is_unconfirmed() -> Result<()> {
     expect_unconfirmed(replaced, "replaced")?;
     // The client repeats an idempotent call and then waits for it.
     bench.proxy.after_call_of(CANCEL, &KILL);
-    assert_eq!(queue.cancel("cancelled").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("cancelled").await?, CancelOutcome::Cancelled);
     // A repetition would fail with the same error.
     bench
         .proxy
@@ -261,7 +263,7 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
     direct.push_message(message("id")).await?;
     signal("-STOP", bench.replica.pid())?;
     bench.setup.server.command(&FULL)?;
-    assert_eq!(direct.cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(direct.cancel("id").await?, CancelOutcome::Cancelled);
     let short = Durability::Replicated {
         replicas: 1,
         timeout: Duration::from_millis(50),
@@ -278,7 +280,7 @@ async fn a_repetition_on_a_full_server_waits_for_the_first() -> Result<()> {
             .durability(REPLICATED)
             .cancel("id")
             .await?,
-        Cancelled::Cancelled
+        CancelOutcome::Cancelled
     );
     Ok(())
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Message, State};
+use dueq::{Message, MessageState};
 
 use super::proxied::{CLAIM, proxied};
 use crate::support::proxy::Proxy;
@@ -49,7 +49,10 @@ async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
     let (worker, mut held) = crate::support::holding(queue.worker().lease(lease));
     // The claims have a connection.
     setup.queue.push("").id("first").await?;
-    assert_eq!(held.next().await?.ack().await?, dueq::Settled::Done);
+    assert_eq!(
+        held.next().await?.ack().await?,
+        dueq::outcomes::SettleOutcome::Done
+    );
     setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
     proxy.stall_calls_of(HELD);
     lose_a_grant(&setup, &proxy, "id").await?;
@@ -63,7 +66,7 @@ async fn found_grant_is_extended_before_its_handler_starts() -> Result<()> {
         .context("it is leased")?
         .time_ms;
     assert!(until_ms > delivery.deadline_ms(), "not extended");
-    assert_eq!(delivery.ack().await?, dueq::Settled::Done);
+    assert_eq!(delivery.ack().await?, dueq::outcomes::SettleOutcome::Done);
     worker.stop().await
 }
 
@@ -85,7 +88,7 @@ async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
         return Ok(());
     };
     assert!(
-        stored.state != State::Leased && stored.crashes == 0,
+        stored.state != MessageState::Leased && stored.crashes == 0,
         "{stored:?}"
     );
     Ok(())
@@ -163,7 +166,7 @@ async fn grant_of_a_lost_reply_is_released_if_nobody_waits() -> Result<()> {
     stats_until(&setup.queue, "the release", |stats| stats.leased == 0).await?;
     let stored = setup.queue.get("id").await?.context("it is there")?;
     assert!(
-        stored.state != State::Leased && stored.crashes == 0,
+        stored.state != MessageState::Leased && stored.crashes == 0,
         "{stored:?}"
     );
     Ok(puller.shutdown().await?)

@@ -1,7 +1,8 @@
 //! Lost replies to pushes with a window, to pushes for after a delivery, and to acks with follow-ups.
 
 use anyhow::{Result, ensure};
-use dueq::{Cancelled, Due, Followed, Limits, Message, OnConflict, Pushed, Settled, State};
+use dueq::outcomes::{AckPushOutcome, CancelOutcome, PushOutcome, SettleOutcome};
+use dueq::{Due, Message, MessageState, OnConflict, QueueLimits};
 
 use super::proxied::{CANCEL, PUSH, UPSERT, proxied};
 use crate::support::{HOUR, claim_one, push_and_claim, setup};
@@ -21,7 +22,7 @@ async fn ack_push_with_a_lost_reply_acts_once() -> Result<()> {
         proxy.cut_reply_of(ACK_PUSH);
     }
     let followed = delivery.ack_push([Message::new("next")]).await?;
-    assert_eq!(followed, Followed::Gone);
+    assert_eq!(followed, AckPushOutcome::Gone);
     assert_eq!(proxy.cuts(), 2);
     let after = setup.queue.stats().await?;
     let changed = (after.acked - before.acked, after.pushed - before.pushed);
@@ -33,7 +34,7 @@ async fn ack_push_with_a_lost_reply_acts_once() -> Result<()> {
 #[tokio::test]
 async fn push_for_after_a_delivery_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    setup.queue.configure(Limits::new().layout3()).await?;
+    setup.queue.configure(QueueLimits::new().layout3()).await?;
     let next = |payload: &str| {
         let message = Message::new(payload).id("a");
         message.on_conflict(OnConflict::Next)
@@ -43,16 +44,16 @@ async fn push_for_after_a_delivery_is_repeated() -> Result<()> {
         proxy.cut_reply_of(UPSERT);
     }
     let receipt = queue.push_message(next("second")).await?;
-    assert_eq!(receipt.outcome(), Pushed::Next);
+    assert_eq!(receipt.outcome(), PushOutcome::Next);
     assert_eq!(proxy.cuts(), 2);
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     let delivery = claim_one(&queue).await?;
     assert_eq!(delivery.payload(), b"second");
     let _ = queue.push_message(next("third")).await?;
     proxy.cut_reply_of(CANCEL);
-    assert_eq!(queue.cancel("a").await?, Cancelled::Leased);
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Leased);
     assert_eq!(proxy.cuts(), 3);
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     assert_eq!(setup.queue.get("a").await?, None);
     Ok(())
 }
@@ -68,15 +69,15 @@ async fn push_with_a_window_is_stored_once() -> Result<()> {
     }
     let receipt = queue.push_message(message()).await?;
     assert!(
-        matches!(receipt.outcome(), Pushed::Exists(_)),
+        matches!(receipt.outcome(), PushOutcome::Exists(_)),
         "{receipt:?}"
     );
     assert_eq!(proxy.cuts(), 2);
-    assert_eq!(claim_one(&queue).await?.ack().await?, Settled::Done);
+    assert_eq!(claim_one(&queue).await?.ack().await?, SettleOutcome::Done);
     proxy.cut_reply_of(PUSH);
     let receipt = queue.push_message(message()).await?;
     assert!(
-        matches!(receipt.outcome(), Pushed::Remembered(_)),
+        matches!(receipt.outcome(), PushOutcome::Remembered(_)),
         "{receipt:?}"
     );
     assert_eq!(setup.queue.stats().await?.pushed, before + 1);
@@ -103,16 +104,16 @@ async fn every_push_after_an_end_is_a_new_message() -> Result<()> {
             let payload = round.to_string();
             let pushed = queue.push(payload.clone()).id("order:42").due(due).await?;
             ensure!(
-                pushed == Pushed::Created,
+                pushed == PushOutcome::Created,
                 "{end}, round {round}: {pushed:?}"
             );
             match end {
-                "cancel" => assert_eq!(queue.cancel("order:42").await?, Cancelled::Cancelled),
-                "purge" => assert_eq!(queue.purge(State::Scheduled).await?, 1),
+                "cancel" => assert_eq!(queue.cancel("order:42").await?, CancelOutcome::Cancelled),
+                "purge" => assert_eq!(queue.purge(MessageState::Scheduled).await?, 1),
                 _ => {
                     let delivery = claim_one(queue).await?;
                     assert_eq!(delivery.payload(), payload.as_bytes());
-                    assert_eq!(delivery.ack().await?, Settled::Done);
+                    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
                 }
             }
         }
@@ -136,8 +137,11 @@ async fn a_push_after_another_clients_cancel_is_a_new_message() -> Result<()> {
             (&other, &setup.queue)
         };
         let pushed = pusher.push("").id("order:42").due(HOUR).await?;
-        ensure!(pushed == Pushed::Created, "round {round}: {pushed:?}");
-        assert_eq!(canceller.cancel("order:42").await?, Cancelled::Cancelled);
+        ensure!(pushed == PushOutcome::Created, "round {round}: {pushed:?}");
+        assert_eq!(
+            canceller.cancel("order:42").await?,
+            CancelOutcome::Cancelled
+        );
     }
     assert_eq!(setup.queue.stats().await?.pushed, rounds());
     Ok(())

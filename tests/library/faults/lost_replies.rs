@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{
-    Applied, Cancelled, Client, Due, ErrorKind, LeaseToken, Message, OnConflict, Pushed,
-    Rescheduled, Settled, State,
-};
+use dueq::claims::LeaseToken;
+use dueq::outcomes::{CancelOutcome, PushOutcome, RescheduleOutcome, SettleOutcome};
+use dueq::{Applied, Client, Due, ErrorKind, Message, MessageState, OnConflict};
 
 use super::proxied::{ACK, CANCEL, CLAIM, PUSH, RESCHEDULE, RETRY, UPSERT, proxied};
 use crate::support::{HOUR, claim_one, push_and_claim, setup, until, within};
@@ -18,7 +17,7 @@ async fn ack_with_a_lost_reply_is_repeated() -> Result<()> {
     proxy.cut_reply_of(ACK);
     assert_eq!(
         delivery.ack().await?,
-        Settled::Gone,
+        SettleOutcome::Gone,
         "the first attempt was applied"
     );
     assert_eq!(proxy.cuts(), 1);
@@ -32,7 +31,10 @@ async fn retry_with_a_lost_reply_is_charged_once() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let delivery = push_and_claim(&queue, Message::new("").id("id")).await?;
     proxy.cut_reply_of(RETRY);
-    assert_eq!(delivery.retry(HOUR, "why").await?, dueq::Retried::Lost);
+    assert_eq!(
+        delivery.retry(HOUR, "why").await?,
+        dueq::outcomes::RetryOutcome::Lost
+    );
     assert_eq!(proxy.cuts(), 1);
     let stored = setup.queue.get("id").await?.expect("scheduled");
     assert_eq!((stored.failures, stored.error.as_str()), (1, "why"));
@@ -44,7 +46,7 @@ async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     queue.push("").id("id").due(HOUR).await?;
     proxy.cut_reply_of(CANCEL);
-    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("id").await?, CancelOutcome::Cancelled);
     assert_eq!(proxy.cuts(), 1);
     assert_eq!(setup.queue.stats().await?.cancelled, 1);
     Ok(())
@@ -54,7 +56,10 @@ async fn cancel_with_a_lost_reply_still_reports_cancelled() -> Result<()> {
 #[tokio::test]
 async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
-    for (due, state) in [(HOUR, State::Scheduled), (Duration::ZERO, State::Leased)] {
+    for (due, state) in [
+        (HOUR, MessageState::Scheduled),
+        (Duration::ZERO, MessageState::Leased),
+    ] {
         queue.push("old").id("id").due(HOUR).await?;
         let cuts = proxy.cuts();
         proxy.cut_reply_of(CANCEL);
@@ -71,9 +76,9 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
         .await?;
         assert_eq!(
             setup.queue.push("new").id("id").due(due).await?,
-            Pushed::Created
+            PushOutcome::Created
         );
-        let claimed = if state == State::Leased {
+        let claimed = if state == MessageState::Leased {
             Some(claim_one(&setup.queue).await?)
         } else {
             None
@@ -81,7 +86,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
         proxy.let_in();
         assert_eq!(
             within("the cancel", cancel).await???,
-            Cancelled::Cancelled,
+            CancelOutcome::Cancelled,
             "the first attempt was applied"
         );
         let there = setup
@@ -94,10 +99,10 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
             (&b"new"[..], state)
         );
         match claimed {
-            Some(delivery) => assert_eq!(delivery.ack().await?, Settled::Done),
+            Some(delivery) => assert_eq!(delivery.ack().await?, SettleOutcome::Done),
             None => assert_eq!(
                 queue.cancel("id").await?,
-                Cancelled::Cancelled,
+                CancelOutcome::Cancelled,
                 "a new call cancels the current message"
             ),
         }
@@ -144,7 +149,7 @@ async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
         .await?;
     assert_eq!(
         (moved, proxy.cuts()),
-        (Rescheduled::Moved(due_ms + 5_000), 3)
+        (RescheduleOutcome::Moved(due_ms + 5_000), 3)
     );
     Ok(())
 }
@@ -170,7 +175,7 @@ async fn read_with_a_lost_reply_was_not_applied() -> Result<()> {
     cut(&sha(get));
     errors.push(queue.get("id").await.map(drop));
     cut(&sha(peek));
-    errors.push(queue.list(State::Dead, None, 1).await.map(drop));
+    errors.push(queue.list(MessageState::Dead, None, 1).await.map(drop));
     cut("EXISTS");
     errors.push(queue.exists().await.map(drop));
     assert_eq!(proxy.cuts(), 4);
@@ -208,7 +213,7 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
         ["second"]
     );
     let first = setup.queue.get("first").await?.expect("leased");
-    assert_eq!((first.state, first.crashes), (State::Leased, 0));
+    assert_eq!((first.state, first.crashes), (MessageState::Leased, 0));
     Ok(())
 }
 
@@ -226,7 +231,7 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
         queue.push_message(Message::new("p").id("push").due(HOUR)),
         queue.push_message(upsert),
     );
-    assert_eq!(pushed?, Pushed::Exists(State::Scheduled));
+    assert_eq!(pushed?, PushOutcome::Exists(MessageState::Scheduled));
     assert_eq!(proxy.cuts(), 1);
     // The connection that was cut carried the upsert, too, or the upsert came later.
     if let Err(error) = upserted {
@@ -248,6 +253,6 @@ async fn claim_with_a_token_finds_the_grant_of_a_lost_reply() -> Result<()> {
     assert_eq!(proxy.cuts(), 1);
     assert_eq!((granted.len(), granted[0].payload()), (1, &b"payload"[..]));
     assert_eq!(setup.queue.stats().await?.claimed, before + 1);
-    assert_eq!(granted[0].ack().await?, Settled::Done);
+    assert_eq!(granted[0].ack().await?, SettleOutcome::Done);
     Ok(())
 }

@@ -120,8 +120,8 @@ async fn parked_queue_fires_within_its_parking_time_without_hints() -> Result<()
                 std::future::ready(())
             },
         )
-        .spawn();
-    let is_parked = |health: &dueq::Health| {
+        .spawn()?;
+    let is_parked = |health: &dueq::WorkerHealth| {
         let queue = health.queue("orders");
         queue.is_some_and(dueq::QueueHealth::is_parked)
     };

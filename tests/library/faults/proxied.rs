@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Applied, Client, ErrorKind, Limits, Message, OnConflict, Pushed, Queue, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Applied, Client, ErrorKind, Message, MessageState, OnConflict, Queue, QueueLimits};
 
 use crate::support::proxy::Proxy;
 use crate::support::{HOUR, Running, Setup, claim_one, push_and_claim, setup, stats_until, within};
@@ -39,7 +40,7 @@ async fn push_with_a_lost_reply_is_repeated_and_stored_once() -> Result<()> {
     proxy.cut_reply_of(PUSH);
     assert_eq!(
         queue.push("a").id("id").due(HOUR).await?,
-        Pushed::Exists(State::Scheduled)
+        PushOutcome::Exists(MessageState::Scheduled)
     );
     assert_eq!(proxy.cuts(), 1);
     let stats = setup.queue.stats().await?;
@@ -54,7 +55,7 @@ async fn full_after_a_lost_reply_may_have_been_applied() -> Result<()> {
     setup.queue.push("").id("other").due(HOUR).await?;
     setup
         .queue
-        .configure(Limits::new().max_messages(Some(1)))
+        .configure(QueueLimits::new().max_messages(Some(1)))
         .await?;
     let error = queue.push("").id("id").await.expect_err("no room");
     assert_eq!(
@@ -83,7 +84,10 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
         let id = format!("{round}");
         let pushed = queue.push("").id(&id).await?;
         assert!(
-            matches!(pushed.outcome(), Pushed::Exists(_) | Pushed::Finished),
+            matches!(
+                pushed.outcome(),
+                PushOutcome::Exists(_) | PushOutcome::Finished
+            ),
             "{pushed:?}"
         );
         assert_eq!(seen.next().await?, id);
@@ -134,10 +138,10 @@ async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
             .collect::<Result<_, _>>()?;
         let (last, gone) = results.split_last().expect("answers");
         assert!(
-            gone.iter().all(|pushed| *pushed == Pushed::Finished),
+            gone.iter().all(|pushed| *pushed == PushOutcome::Finished),
             "{gone:?}"
         );
-        assert_eq!(*last, Pushed::Exists(State::Scheduled));
+        assert_eq!(*last, PushOutcome::Exists(MessageState::Scheduled));
     }
     assert_eq!(proxy.cuts(), 5);
     worker.stop().await?;
@@ -163,7 +167,7 @@ async fn batch_with_a_lost_reply_answers_each_caller_correctly() -> Result<()> {
     assert!(
         results[0]
             .as_ref()
-            .is_ok_and(|receipt| *receipt == Pushed::Exists(State::Scheduled)),
+            .is_ok_and(|receipt| *receipt == PushOutcome::Exists(MessageState::Scheduled)),
         "{:?}",
         results[0]
     );

@@ -85,7 +85,7 @@ async fn settlement_refused_for_a_while_is_repeated() -> Result<()> {
         // Claims are refused, too: the settlement is refused within the pause between its tries.
         tokio::time::sleep(Duration::from_secs(1)).await; // the fault's duration
         setup.command::<()>(give).await?;
-        let is_settled = |stats: &dueq::Stats| stats.acked + stats.died + stats.retried >= 1;
+        let is_settled = |stats: &dueq::QueueStats| stats.acked + stats.died + stats.retried >= 1;
         let stats = stats_until(&setup.queue, "the settlement", is_settled).await?;
         let message = setup.queue.get("id").await?;
         assert_eq!(stats.retried, 0, "a failure was charged: {message:?}");
@@ -122,7 +122,7 @@ async fn follow_ups_refused_with_everything_else_charge_no_failure() -> Result<(
     setup.command::<()>(take).await?;
     proxy.after_call_of(ACK_PUSH, give);
     go.send_replace(true);
-    let is_settled = |stats: &dueq::Stats| stats.acked + stats.retried >= 1;
+    let is_settled = |stats: &dueq::QueueStats| stats.acked + stats.retried >= 1;
     let stats = stats_until(&setup.queue, "the settlement", is_settled).await?;
     assert_eq!((stats.acked, stats.retried, stats.scheduled), (1, 0, 1));
     worker.stop().await

@@ -5,7 +5,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use dueq::{Message, Pushed, Settled};
+use dueq::Message;
+use dueq::outcomes::{PushOutcome, SettleOutcome};
 
 use crate::support::{
     HOUR, LONG, acking, claim, claim_one, ids, messages, push_all, seen, setup, setup_with,
@@ -62,7 +63,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     }
     queue.push("later").id("later").due(HOUR).await?;
     setup.promote(10).await?;
-    let counts = |stats: dueq::Stats| {
+    let counts = |stats: dueq::QueueStats| {
         [
             stats.scheduled,
             stats.ready,
@@ -79,7 +80,7 @@ async fn every_state_survives_a_restart_of_the_server() -> Result<()> {
     for delivery in &held[10..] {
         assert_eq!(
             delivery.ack().await?,
-            Settled::Done,
+            SettleOutcome::Done,
             "a lease outlives its server"
         );
     }
@@ -118,10 +119,13 @@ async fn frozen_server_stores_each_message_once() -> Result<()> {
     for answer in answers.take(50).await? {
         assert!(matches!(
             answer?.outcome(),
-            Pushed::Created | Pushed::Exists(_)
+            PushOutcome::Created | PushOutcome::Exists(_)
         ));
     }
-    assert!(matches!(ack.await??, Settled::Done | Settled::Gone));
+    assert!(matches!(
+        ack.await??,
+        SettleOutcome::Done | SettleOutcome::Gone
+    ));
     let stats = queue.stats().await?;
     assert_eq!(
         (stats.pushed, stats.scheduled, stats.leased, stats.acked),
@@ -140,7 +144,7 @@ async fn flushed_scripts_are_loaded_again() -> Result<()> {
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
         let delivery = claim_one(queue).await?;
         setup.command::<()>(&["SCRIPT", "FLUSH"]).await?;
-        assert_eq!(delivery.ack().await?, Settled::Done);
+        assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     }
     Ok(())
 }

@@ -158,7 +158,7 @@ async fn go_on(url: &str, servers: &[Server]) -> Result<()> {
         let _ = sender.send(delivery.id().to_string());
         async {}
     };
-    let worker = client.worker().queue(&queue, handler).spawn();
+    let worker = client.worker().queue(&queue, handler).spawn()?;
     for renewal in 1..4 {
         queue.push("").id(format!("{renewal}")).await?;
         while handled.next().await? != renewal.to_string() {}

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Due, Limits, Message, OnConflict, OnExpire};
+use dueq::{Due, Message, OnConflict, OnExpire, QueueLimits};
 
 use super::{CENTURY, no_trace, refused};
 use crate::support::{HOUR, setup};
@@ -36,7 +36,9 @@ async fn expiries_and_costs_out_of_range_are_refused() -> Result<()> {
         refused("push", queue.push_message(message).await, words)?;
     }
     no_trace(&setup).await?;
-    let rate = Limits::new().rate(100, Duration::from_secs(1)).burst(10);
+    let rate = QueueLimits::new()
+        .rate(100, Duration::from_secs(1))
+        .burst(10);
     queue.configure(rate).await?;
     let dear = queue.push("").cost(11).await;
     refused("cost", dear, &["cost must be 1 to 10", "burst"])?;
@@ -55,26 +57,29 @@ async fn rates_and_max_leased_out_of_range() -> Result<()> {
     let month = Duration::from_secs(30 * 86_400);
     for (limits, words) in [
         (
-            Limits::new().rate(0, second),
+            QueueLimits::new().rate(0, second),
             &["rate is 0", "1 to 1000000"][..],
         ),
         (
-            Limits::new().rate(1, Duration::ZERO),
+            QueueLimits::new().rate(1, Duration::ZERO),
             &["window", "30 days"],
         ),
         (
-            Limits::new().rate(1, month + second),
+            QueueLimits::new().rate(1, month + second),
             &["window", "30 days"],
         ),
-        (Limits::new().rate(5, second).burst(6), &["burst is 6", "5"]),
-        (Limits::new().burst(2), &["burst", "without a rate"]),
         (
-            Limits::new().max_leased(0),
+            QueueLimits::new().rate(5, second).burst(6),
+            &["burst is 6", "5"],
+        ),
+        (QueueLimits::new().burst(2), &["burst", "without a rate"]),
+        (
+            QueueLimits::new().max_leased(0),
             &["max_leased must be 1 to 1000000"],
         ),
-        (Limits::new().max_leased(1_000_001), &["max_leased"]),
+        (QueueLimits::new().max_leased(1_000_001), &["max_leased"]),
         (
-            Limits::new().max_throttle(Duration::ZERO),
+            QueueLimits::new().max_throttle(Duration::ZERO),
             &["max_throttle_ms"],
         ),
     ] {
@@ -84,11 +89,11 @@ async fn rates_and_max_leased_out_of_range() -> Result<()> {
     queue.partition_into(4).await?;
     for (limits, words) in [
         (
-            Limits::new().rate(3, second),
+            QueueLimits::new().rate(3, second),
             &["rate is 3", "4 partitions", "rate of 12"],
         ),
         (
-            Limits::new().max_leased(3),
+            QueueLimits::new().max_leased(3),
             &["max_leased is 3", "4 partitions", "4 or more"],
         ),
     ] {
@@ -157,7 +162,7 @@ async fn windows_and_debounces_out_of_range() -> Result<()> {
     }
     no_trace(&setup).await?;
     for limit in [0, 1_000_000_000_000_001] {
-        let limits = Limits::new().max_remembered(limit);
+        let limits = QueueLimits::new().max_remembered(limit);
         refused(
             "limit",
             queue.configure(limits).await,

@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
-use dueq::{Applied, Due, Error, ErrorKind, Limits, Message, OnConflict, Retry, State};
+use dueq::{Applied, Due, Error, ErrorKind, Message, MessageState, OnConflict, QueueLimits, Retry};
 
 use crate::support::{HOUR, LONG, Setup, push_and_claim, setup, within};
 
@@ -208,9 +208,9 @@ async fn limits_of_attempts_out_of_range() -> Result<()> {
 async fn limits_of_a_queue_out_of_range_change_none_of_them() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let limits = || Limits::new().max_attempts(3);
+    let limits = || QueueLimits::new().max_attempts(3);
     for (wrong, words) in [
-        (Limits::new(), "pairs of name and value"),
+        (QueueLimits::new(), "pairs of name and value"),
         (
             limits().max_attempts(0),
             "max_attempts must be 1 to 1000000",
@@ -249,7 +249,7 @@ async fn limits_of_a_queue_out_of_range_change_none_of_them() -> Result<()> {
         refused(words, queue.configure(wrong).await, &[words])?;
     }
     no_trace(&setup).await?;
-    queue.configure(Limits::new().max_attempts(7)).await?;
+    queue.configure(QueueLimits::new().max_attempts(7)).await?;
     refused(
         "zero",
         queue.configure(limits().max_crashes(u32::MAX)).await,
@@ -288,7 +288,7 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
         )?;
         refused(
             "list",
-            queue.list(State::Dead, None, count).await,
+            queue.list(MessageState::Dead, None, count).await,
             &["page", &count.to_string(), "1 to 1000"],
         )?;
     }
@@ -343,7 +343,7 @@ async fn leases_and_counts_out_of_range() -> Result<()> {
     assert_eq!(queue.claim(1, day).await?.len(), 0);
     assert_eq!(
         delivery.ack().await?,
-        dueq::Settled::Done,
+        dueq::outcomes::SettleOutcome::Done,
         "none of it cost the lease"
     );
     Ok(())
@@ -354,7 +354,7 @@ async fn leased_messages_cannot_be_purged() -> Result<()> {
     let setup = setup().await?;
     refused(
         "purge",
-        setup.queue.purge(State::Leased).await,
+        setup.queue.purge(MessageState::Leased).await,
         &["leased", "purged"],
     )?;
     no_trace(&setup).await

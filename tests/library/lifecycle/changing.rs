@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cancelled, Due, Requeued, Rescheduled, RunNow, State};
+use dueq::outcomes::{CancelOutcome, RequeueOutcome, RescheduleOutcome, RunNowOutcome};
+use dueq::{Due, MessageState};
 
 use crate::support::{HOUR, LONG, acking, claim, claim_one, messages, push_all, setup};
 
@@ -11,12 +12,12 @@ use crate::support::{HOUR, LONG, acking, claim, claim_one, messages, push_all, s
 async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.cancel("id").await?, Cancelled::Absent);
+    assert_eq!(queue.cancel("id").await?, CancelOutcome::Absent);
     queue.push("").id("id").due(HOUR).await?;
-    assert_eq!(queue.cancel("id").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("id").await?, CancelOutcome::Cancelled);
     assert_eq!(
         queue.cancel("id").await?,
-        Cancelled::Cancelled,
+        CancelOutcome::Cancelled,
         "a repetition within seconds reads the same"
     );
 
@@ -25,21 +26,24 @@ async fn cancel_reports_the_winner_in_every_state() -> Result<()> {
     setup.promote(1).await?;
     assert_eq!(
         queue.get("message-0001").await?.expect("promoted").state,
-        State::Ready
+        MessageState::Ready
     );
-    assert_eq!(queue.cancel("message-0001").await?, Cancelled::Cancelled);
+    assert_eq!(
+        queue.cancel("message-0001").await?,
+        CancelOutcome::Cancelled
+    );
     assert_eq!(
         queue.claim(1, LONG).await?.len(),
         0,
         "no claim gets a cancelled message"
     );
 
-    assert_eq!(queue.cancel("message-0000").await?, Cancelled::Leased);
+    assert_eq!(queue.cancel("message-0000").await?, CancelOutcome::Leased);
     let _ = delivery.bury("").await?;
-    assert_eq!(queue.cancel("message-0000").await?, Cancelled::Dead);
+    assert_eq!(queue.cancel("message-0000").await?, CancelOutcome::Dead);
     assert_eq!(
         queue.cancel_dead("message-0000").await?,
-        Cancelled::Cancelled
+        CancelOutcome::Cancelled
     );
     assert_eq!(queue.get("message-0000").await?, None);
     assert_eq!(queue.stats().await?.cancelled, 3);
@@ -61,8 +65,8 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
             .due(Duration::from_millis(number % 3))
             .await?;
         match setup.queue.cancel(&id).await? {
-            Cancelled::Cancelled => won += 1,
-            Cancelled::Leased | Cancelled::Absent => assert_eq!(seen.next().await?, id),
+            CancelOutcome::Cancelled => won += 1,
+            CancelOutcome::Leased | CancelOutcome::Absent => assert_eq!(seen.next().await?, id),
             other => panic!("nothing dies here: {other:?}"),
         }
     }
@@ -84,28 +88,31 @@ async fn exactly_one_of_cancel_and_claim_wins() -> Result<()> {
 async fn a_reschedule_answers_for_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.reschedule("id", HOUR).await?, Rescheduled::Absent);
+    assert_eq!(
+        queue.reschedule("id", HOUR).await?,
+        RescheduleOutcome::Absent
+    );
     push_all(queue, messages(2)).await?;
     let delivery = claim_one(queue).await?;
     assert_eq!(
         queue.reschedule("message-0000", HOUR).await?,
-        Rescheduled::Leased
+        RescheduleOutcome::Leased
     );
     let _ = delivery.bury("").await?;
     assert_eq!(
         queue.reschedule("message-0000", HOUR).await?,
-        Rescheduled::Dead
+        RescheduleOutcome::Dead
     );
 
     setup.promote(1).await?;
     let ready = queue.get("message-0001").await?.expect("ready");
-    assert_eq!(ready.state, State::Ready);
+    assert_eq!(ready.state, MessageState::Ready);
     assert!(matches!(
         queue.reschedule("message-0001", HOUR).await?,
-        Rescheduled::Moved(_)
+        RescheduleOutcome::Moved(_)
     ));
     let moved = queue.get("message-0001").await?.expect("scheduled");
-    assert_eq!(moved.state, State::Scheduled);
+    assert_eq!(moved.state, MessageState::Scheduled);
     assert!(moved.time_ms > ready.time_ms);
     assert_eq!(queue.claim(1, LONG).await?.len(), 0);
     Ok(())
@@ -120,17 +127,17 @@ async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
     let (second, third) = (first + 1_000, first + 2_000);
     assert_eq!(
         queue.reschedule_if("id", Due::at_ms(second), first).await?,
-        Rescheduled::Moved(second)
+        RescheduleOutcome::Moved(second)
     );
     assert_eq!(
         queue.reschedule_if("id", Due::at_ms(third), first).await?,
-        Rescheduled::Conflict(second)
+        RescheduleOutcome::Conflict(second)
     );
     assert_eq!(queue.get("id").await?.expect("stored").time_ms, second);
     let repeated = queue.reschedule_if("id", Due::at_ms(second), first).await?;
     assert_eq!(
         repeated,
-        Rescheduled::Moved(second),
+        RescheduleOutcome::Moved(second),
         "a repetition gets the result of the first attempt"
     );
     Ok(())
@@ -140,20 +147,26 @@ async fn reschedule_with_an_outdated_expected_time_is_refused() -> Result<()> {
 async fn run_now_answers_for_every_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.run_now("id").await?, RunNow::Absent);
+    assert_eq!(queue.run_now("id").await?, RunNowOutcome::Absent);
     queue.push("").id("id").due(HOUR).await?;
-    assert_eq!(queue.run_now("id").await?, RunNow::Moved);
+    assert_eq!(queue.run_now("id").await?, RunNowOutcome::Moved);
     assert_eq!(
         queue.run_now("id").await?,
-        RunNow::Already,
+        RunNowOutcome::Already,
         "scheduled and due"
     );
     push_all(queue, messages(1)).await?;
     let deliveries = claim(queue, 2).await?;
     for delivery in &deliveries {
-        assert_eq!(queue.run_now(delivery.id_bytes()).await?, RunNow::Leased);
+        assert_eq!(
+            queue.run_now(delivery.id_bytes()).await?,
+            RunNowOutcome::Leased
+        );
         let _ = delivery.bury("").await?;
-        assert_eq!(queue.run_now(delivery.id_bytes()).await?, RunNow::Dead);
+        assert_eq!(
+            queue.run_now(delivery.id_bytes()).await?,
+            RunNowOutcome::Dead
+        );
     }
     Ok(())
 }
@@ -177,7 +190,7 @@ async fn run_now_and_reschedule_wake_a_worker() -> Result<()> {
 async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.requeue("id").await?, Requeued::Absent);
+    assert_eq!(queue.requeue("id").await?, RequeueOutcome::Absent);
     queue
         .push("payload")
         .id("id")
@@ -186,15 +199,18 @@ async fn requeue_resets_a_message_and_accepts_only_dead_ones() -> Result<()> {
         .await?;
     assert_eq!(
         queue.requeue("id").await?,
-        Requeued::NotDead(State::Scheduled)
+        RequeueOutcome::NotDead(MessageState::Scheduled)
     );
     let _ = queue.run_now("id").await?;
     let _ = claim_one(queue).await?.retry(Duration::ZERO, "one").await?;
     let delivery = claim_one(queue).await?;
-    assert_eq!(queue.requeue("id").await?, Requeued::NotDead(State::Leased));
+    assert_eq!(
+        queue.requeue("id").await?,
+        RequeueOutcome::NotDead(MessageState::Leased)
+    );
     let _ = delivery.retry(Duration::ZERO, "two").await?;
     assert_eq!(queue.get("id").await?.expect("dead").failures, 2);
-    assert_eq!(queue.requeue("id").await?, Requeued::Requeued);
+    assert_eq!(queue.requeue("id").await?, RequeueOutcome::Requeued);
     let stored = queue.get("id").await?.expect("revived");
     assert_eq!(
         (stored.failures, stored.error.as_str(), stored.max_attempts),

@@ -1,7 +1,8 @@
 //! A delivery contains exactly the pushed bytes.
 
 use anyhow::Result;
-use dueq::{Cancelled, Limits, Message, Pushed, Rescheduled, State};
+use dueq::outcomes::{CancelOutcome, PushOutcome, RescheduleOutcome};
+use dueq::{Message, MessageState, QueueLimits};
 
 use crate::support::{HOUR, claim_one, push_and_claim, setup};
 
@@ -69,19 +70,22 @@ async fn every_id_works_for_every_verb() -> Result<()> {
         let shown = String::from_utf8_lossy(id);
         assert_eq!(
             queue.push("a").id(id).due(HOUR).await?,
-            Pushed::Created,
+            PushOutcome::Created,
             "{shown}"
         );
         assert_eq!(
             queue.get(id).await?.map(|stored| stored.state),
-            Some(State::Scheduled),
+            Some(MessageState::Scheduled),
             "{shown}"
         );
         assert!(
-            matches!(queue.reschedule(id, 2 * HOUR).await?, Rescheduled::Moved(_)),
+            matches!(
+                queue.reschedule(id, 2 * HOUR).await?,
+                RescheduleOutcome::Moved(_)
+            ),
             "{shown}"
         );
-        let page = queue.list(State::Scheduled, None, 10).await?;
+        let page = queue.list(MessageState::Scheduled, None, 10).await?;
         assert_eq!(
             page.messages
                 .iter()
@@ -103,7 +107,7 @@ async fn every_id_works_for_every_verb() -> Result<()> {
         let delivery = claim_one(queue).await?;
         assert_eq!(delivery.id_bytes(), id);
         let _ = delivery.release().await?;
-        assert_eq!(queue.cancel(id).await?, Cancelled::Cancelled, "{shown}");
+        assert_eq!(queue.cancel(id).await?, CancelOutcome::Cancelled, "{shown}");
     }
     Ok(())
 }
@@ -127,7 +131,7 @@ async fn largest_payloads_are_stored_and_granted_one_at_a_time() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .configure(Limits::new().max_payload_bytes(16 * 1024 * 1024))
+        .configure(QueueLimits::new().max_payload_bytes(16 * 1024 * 1024))
         .await?;
     let large = vec![0xA5; 16 * 1024 * 1024];
     for id in ["one", "two"] {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use dueq::{Delivery, Due, Message, OnConflict, State};
+use dueq::{Delivery, Due, Message, MessageState, OnConflict};
 
 use crate::support::{HOUR, LONG, Running, claim_one, seen, server_us, setup};
 
@@ -86,7 +86,7 @@ async fn a_moment_is_kept_to_the_millisecond_rounded_up() -> Result<()> {
     let stored = setup.queue.get("moment").await?.expect("stored");
     let micros = moment.duration_since(SystemTime::UNIX_EPOCH)?.as_nanos();
     assert_eq!(u128::from(stored.time_ms), micros.div_ceil(1_000_000));
-    assert_eq!(stored.state, State::Scheduled);
+    assert_eq!(stored.state, MessageState::Scheduled);
     assert_eq!(setup.queue.claim(1, LONG).await?.len(), 0);
     Ok(())
 }
@@ -141,7 +141,7 @@ async fn spread_without_a_due_time_delays_the_message() -> Result<()> {
     let setup = setup().await?;
     let receipt = setup.queue.push("").id("order:42").spread(HOUR).await?;
     let stored = setup.queue.get("order:42").await?.expect("it waits");
-    assert_eq!(stored.state, State::Scheduled);
+    assert_eq!(stored.state, MessageState::Scheduled);
     assert_eq!(receipt.due_ms(), Some(stored.time_ms));
     Ok(())
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dueq::metrics::Counter;
+use dueq::outcomes::{AckPushOutcome, PushOutcome, SettleOutcome};
 use dueq::{
-    Count, Delivery, Due, ErrorKind, Followed, Limits, Message, OnConflict, Pushed, Retry, Settled,
-    Settlement, State,
+    Delivery, Due, ErrorKind, Message, MessageState, OnConflict, QueueLimits, Retry, Settlement,
 };
 
 use crate::support::{
@@ -23,32 +24,35 @@ async fn chain_of_five_steps_ignores_stale_tokens() -> Result<()> {
     let mut delivery = push_and_claim(queue, step(1).id("order:42")).await?;
     for number in 2..=5 {
         let stale = delivery.clone();
-        assert_eq!(delivery.release().await?, Settled::Done);
+        assert_eq!(delivery.release().await?, SettleOutcome::Done);
         delivery = claim_one(queue).await?;
         assert_eq!(
             stale.ack_push([step(99).id("stale")]).await?,
-            Followed::Lost
+            AckPushOutcome::Lost
         );
-        let Followed::Done(receipts) = delivery.ack_push([step(number)]).await? else {
+        let AckPushOutcome::Done(receipts) = delivery.ack_push([step(number)]).await? else {
             anyhow::bail!("step {number} was not pushed");
         };
         let steps = "/1".repeat(number as usize - 1);
         assert_eq!(receipts[0].id(), format!("{{order:42}}{steps}"));
-        assert_eq!(receipts[0].outcome(), Pushed::Created);
+        assert_eq!(receipts[0].outcome(), PushOutcome::Created);
         assert_eq!(
             stale.ack_push([step(99).id("stale")]).await?,
-            Followed::Gone
+            AckPushOutcome::Gone
         );
         delivery = claim_one(queue).await?;
         assert_eq!(delivery.payload(), number.to_string().as_bytes());
     }
     // The last step: nothing follows.
-    assert_eq!(delivery.ack_push([]).await?, Followed::Done(Vec::new()));
+    assert_eq!(
+        delivery.ack_push([]).await?,
+        AckPushOutcome::Done(Vec::new())
+    );
     let stats = queue.stats().await?;
     assert_eq!((stats.pushed, stats.acked), (5, 5));
     assert_eq!((stats.scheduled, stats.ready, stats.leased), (0, 0, 0));
-    assert_eq!(queue.metrics().count(Count::Acked), 5);
-    assert_eq!(queue.metrics().count(Count::PushCreated), 5);
+    assert_eq!(queue.metrics().count(Counter::Acked), 5);
+    assert_eq!(queue.metrics().count(Counter::PushCreated), 5);
     Ok(())
 }
 
@@ -63,11 +67,14 @@ async fn follow_ups_have_due_times_and_existing_ones_stay() -> Result<()> {
         Message::new("soon").due(Due::at_ms(moment)).max_attempts(3),
         Message::new("new").id("there"),
     ];
-    let Followed::Done(receipts) = delivery.ack_push(messages).await? else {
+    let AckPushOutcome::Done(receipts) = delivery.ack_push(messages).await? else {
         anyhow::bail!("not acked");
     };
     assert_eq!(receipts[0].due_ms(), Some(moment));
-    assert_eq!(receipts[1].outcome(), Pushed::Exists(State::Scheduled));
+    assert_eq!(
+        receipts[1].outcome(),
+        PushOutcome::Exists(MessageState::Scheduled)
+    );
     let first = queue.get("{a}/1").await?.context("stored")?;
     assert_eq!((first.time_ms, first.max_attempts), (moment, Some(3)));
     let there = queue.get("there").await?.context("stored")?;
@@ -80,7 +87,11 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .configure(Limits::new().max_messages(Some(2)).max_payload_bytes(100))
+        .configure(
+            QueueLimits::new()
+                .max_messages(Some(2))
+                .max_payload_bytes(100),
+        )
         .await?;
     let delivery = push_and_claim(queue, Message::new("").id("a")).await?;
     let conflict = step(2).on_conflict(OnConflict::Replace);
@@ -130,14 +141,16 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
     let stats = queue.stats().await?;
     assert_eq!((stats.leased, stats.scheduled, stats.pushed), (1, 0, 1));
     // The delivery leaves, so that two fit.
-    let Followed::Done(receipts) = delivery
+    let AckPushOutcome::Done(receipts) = delivery
         .ack_push([step(2).due(HOUR), step(3).due(HOUR)])
         .await?
     else {
         anyhow::bail!("not acked");
     };
     assert_eq!(receipts.len(), 2);
-    queue.configure(Limits::new().max_messages(None)).await?;
+    queue
+        .configure(QueueLimits::new().max_messages(None))
+        .await?;
     let delivery = push_and_claim(queue, Message::new("").id(&long)).await;
     let error = delivery?
         .ack_push([step(2)])
@@ -173,13 +186,13 @@ async fn workers_push_follow_ups_and_retry_refused_ones() -> Result<()> {
     for _ in 0..40 {
         steps.next().await?;
     }
-    let acked = |stats: &dueq::Stats| stats.acked == 40;
+    let acked = |stats: &dueq::QueueStats| stats.acked == 40;
     stats_until(queue, "the chains", acked).await?;
     // One of these ids belongs to another partition than "elsewhere".
     for id in ["a", "b", "c", "d", "e", "f"] {
         queue.push("0").id(id).await?;
     }
-    let refused = |stats: &dueq::Stats| stats.retried > 0;
+    let refused = |stats: &dueq::QueueStats| stats.retried > 0;
     stats_until(queue, "a retry", refused).await?;
     let mut errors = Vec::new();
     for id in ["a", "b", "c", "d", "e", "f"] {
@@ -204,10 +217,10 @@ async fn full_memory_turns_follow_ups_into_a_retry() -> Result<()> {
         (ErrorKind::Full, dueq::Applied::No),
         "{error}"
     );
-    assert_eq!(delivery.release().await?, Settled::Done);
+    assert_eq!(delivery.release().await?, SettleOutcome::Done);
     let handler = |_| async { Settlement::ack_and(vec![step(2)]) };
     let worker = Running::start(queue.worker().retry(Retry::fixed(HOUR)), handler);
-    let retried = |stats: &dueq::Stats| stats.retried == 1;
+    let retried = |stats: &dueq::QueueStats| stats.retried == 1;
     stats_until(queue, "the retry", retried).await?;
     setup
         .command::<()>(&["CONFIG", "SET", "maxmemory", "0"])
@@ -226,19 +239,19 @@ async fn forwarding_twice_stores_one_message() -> Result<()> {
     let (receipt, settled) = invoices.forward(&first, Message::new("42")).await?;
     assert_eq!(
         (receipt.id(), settled),
-        ("orders/order:42".into(), Settled::Lost)
+        ("orders/order:42".into(), SettleOutcome::Lost)
     );
     assert!(receipt.is_created());
     let forwarded = claim_one(&invoices).await?;
-    assert_eq!(forwarded.ack().await?, Settled::Done);
+    assert_eq!(forwarded.ack().await?, SettleOutcome::Done);
     let second = push_and_claim(queue, Message::new("").id("order:43")).await?;
     let same = || Message::new("42").id("orders/order:42");
     let (receipt, settled) = invoices.forward(&second, same()).await?;
     assert!(
-        matches!(receipt.outcome(), Pushed::Remembered(_)),
+        matches!(receipt.outcome(), PushOutcome::Remembered(_)),
         "{receipt:?}"
     );
-    assert_eq!(settled, Settled::Done);
+    assert_eq!(settled, SettleOutcome::Done);
     assert_eq!(invoices.stats().await?.pushed, 1);
     let third = push_and_claim(queue, Message::new("").id("order:44")).await?;
     let error = invoices.forward(&third, same().max_attempts(0)).await;
@@ -246,7 +259,11 @@ async fn forwarding_twice_stores_one_message() -> Result<()> {
         error.expect_err("0 attempts").kind(),
         ErrorKind::InvalidInput
     );
-    assert_eq!(third.ack().await?, Settled::Done, "it was still leased");
+    assert_eq!(
+        third.ack().await?,
+        SettleOutcome::Done,
+        "it was still leased"
+    );
     let own_window = Message::new("").id("own").window(Duration::from_millis(1));
     let fourth = push_and_claim(queue, Message::new("").id("order:45")).await?;
     let _ = invoices.forward(&fourth, own_window).await?;
@@ -259,7 +276,7 @@ async fn forwarding_twice_stores_one_message() -> Result<()> {
 async fn hundred_messages_may_follow_one_delivery() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("a")).await?;
-    let Followed::Done(receipts) = delivery.ack_push(vec![step(2); 100]).await? else {
+    let AckPushOutcome::Done(receipts) = delivery.ack_push(vec![step(2); 100]).await? else {
         anyhow::bail!("not acked");
     };
     assert_eq!(receipts[99].id(), "{a}/100");

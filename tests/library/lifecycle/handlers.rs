@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Due, Retry, Settled, Settlement, State, Stored};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Delivery, Due, MessageState, Retry, Settlement, StoredMessage};
 
 use crate::support::{HOUR, Running, Setup, seen, setup, stats_until};
 
 /// A worker handles one message with id `id` once. Returns the stored message afterwards.
-async fn handled<H, F, S>(setup: &Setup, retry: Retry, handler: H) -> Result<Option<Stored>>
+async fn handled<H, F, S>(setup: &Setup, retry: Retry, handler: H) -> Result<Option<StoredMessage>>
 where
     H: Fn(Delivery) -> F + Send + Sync + 'static,
     F: Future<Output = S> + Send + 'static,
@@ -16,7 +17,7 @@ where
 {
     let worker = Running::start(setup.queue.worker().retry(retry), handler);
     setup.queue.push("payload").id("id").await?;
-    let settled = |stats: &dueq::Stats| stats.claimed > 0 && stats.leased == 0;
+    let settled = |stats: &dueq::QueueStats| stats.claimed > 0 && stats.leased == 0;
     stats_until(&setup.queue, "the settlement", settled).await?;
     worker.stop().await?;
     Ok(setup.queue.get("id").await?)
@@ -60,7 +61,7 @@ async fn an_error_becomes_a_retry_that_keeps_the_error_and_its_causes() -> Resul
         .expect("scheduled");
     assert_eq!(
         (stored.state, stored.failures, stored.crashes),
-        (State::Scheduled, 1, 0)
+        (MessageState::Scheduled, 1, 0)
     );
     assert_eq!(stored.error, "cannot reach the bank: no route to host");
     Ok(())
@@ -74,7 +75,7 @@ async fn every_settlement_has_its_documented_effect() -> Result<()> {
         .expect("scheduled");
     assert_eq!(
         (stored.state, stored.failures, stored.error.as_str()),
-        (State::Scheduled, 0, "")
+        (MessageState::Scheduled, 0, "")
     );
     assert_eq!(one.queue.stats().await?.repeated, 1);
 
@@ -103,7 +104,7 @@ async fn every_settlement_has_its_documented_effect() -> Result<()> {
     let stored = stored.expect("dead");
     assert_eq!(
         (stored.state, stored.failures, stored.error.as_str()),
-        (State::Dead, 0, "not an order")
+        (MessageState::Dead, 0, "not an order")
     );
     Ok(())
 }
@@ -131,14 +132,14 @@ async fn a_released_delivery_comes_back_uncharged() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn worker_does_not_settle_what_the_handler_settled() -> Result<()> {
     let buried = |delivery: Delivery| async move {
-        assert_eq!(delivery.bury("by hand").await?, Settled::Done);
+        assert_eq!(delivery.bury("by hand").await?, SettleOutcome::Done);
         anyhow::Ok(())
     };
     let one = setup().await?;
     let stored = handled(&one, hourly(), buried).await?.expect("dead");
     assert_eq!(
         (stored.state, stored.error.as_str()),
-        (State::Dead, "by hand")
+        (MessageState::Dead, "by hand")
     );
 
     let acked = |delivery: Delivery| async move {
@@ -161,7 +162,10 @@ async fn a_panic_is_a_failure_like_any_other() -> Result<()> {
     let stored = handled(&setup().await?, hourly(), panics)
         .await?
         .expect("scheduled");
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     assert_eq!(stored.error, "the handler panicked: the payload is 7 bytes");
 
     // Panics in the call itself, before it returns a future.
@@ -283,17 +287,26 @@ async fn invalid_settlement_counts_as_a_failure() -> Result<()> {
     let stored = handled(&setup().await?, hourly(), impossible)
         .await?
         .expect("scheduled");
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     assert!(stored.error.contains("100 years"), "{}", stored.error);
     let impossible = |_| async { Settlement::again(Due::at_ms(u64::MAX)) };
     let stored = handled(&setup().await?, hourly(), impossible)
         .await?
         .expect("scheduled");
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     let endless = Retry::fixed(Duration::MAX);
     let stored = handled(&setup().await?, endless, |_| async { Err::<(), _>("no") })
         .await?
         .expect("scheduled");
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     Ok(())
 }

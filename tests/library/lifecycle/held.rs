@@ -1,7 +1,9 @@
 //! Claims with a token of the caller's, and reading their grants again.
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Extended, LeaseToken, Message, Queue, Settled};
+use dueq::claims::LeaseToken;
+use dueq::outcomes::{ExtendOutcome, SettleOutcome};
+use dueq::{Delivery, ErrorKind, Message, Queue};
 
 use crate::support::{LONG, ids, messages, push_all, setup};
 
@@ -48,9 +50,12 @@ async fn a_repeated_claim_is_held_and_its_grant_read_again() -> Result<()> {
         assert_eq!(one.deadline_ms(), again.deadline_ms());
     }
     // The deliveries of both are the same: settled once.
-    assert_eq!(held.deliveries[0].ack().await?, Settled::Done);
-    assert_eq!(first[0].ack().await?, Settled::Gone);
-    assert!(matches!(first[1].extend(LONG).await?, Extended::Until(_)));
+    assert_eq!(held.deliveries[0].ack().await?, SettleOutcome::Done);
+    assert_eq!(first[0].ack().await?, SettleOutcome::Gone);
+    assert!(matches!(
+        first[1].extend(LONG).await?,
+        ExtendOutcome::Until(_)
+    ));
     let rest = queue.held(&token).await?;
     assert_eq!(names(&rest.deliveries), names(&first[2..]));
     Ok(())
@@ -63,7 +68,7 @@ async fn a_token_is_free_once_its_lease_holds_nothing() -> Result<()> {
     let token: LeaseToken = "000102030405060708090a0b0c0d0eff".parse()?;
     assert!(queue.held(&token).await?.deliveries.is_empty());
     for delivery in queue.claim_with_token(token, 1, LONG).await? {
-        assert_eq!(delivery.ack().await?, Settled::Done);
+        assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     }
     assert!(!is_held(queue, token).await?);
     Ok(())
@@ -91,7 +96,7 @@ async fn a_token_is_held_at_any_partition() -> Result<()> {
             assert!(is_held(&other, token).await?, "{id}");
             let held = other.held(&token).await?.deliveries;
             assert_eq!(names(&held), [id.as_str()]);
-            assert_eq!(held[0].ack().await?, Settled::Done);
+            assert_eq!(held[0].ack().await?, SettleOutcome::Done);
             assert!(!is_held(&other, token).await?);
         }
     }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Limits, Message, Pushed, Retry, Settled, State};
+use dueq::outcomes::{PushOutcome, SettleOutcome};
+use dueq::{Delivery, ErrorKind, Message, MessageState, QueueLimits, Retry};
 
 use crate::support::{
     Running, acking, claim_for, messages, push_all, push_and_claim, seen, setup, stats_until,
@@ -13,7 +14,7 @@ use crate::support::{
 async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_attempts(4)).await?;
+    queue.configure(QueueLimits::new().max_attempts(4)).await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
         let _ = sender.send((delivery.id().into_owned(), delivery.attempt()));
@@ -50,7 +51,7 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
     let dead = queue.get("queue").await?.expect("dead");
     assert_eq!(
         (dead.state, dead.failures, dead.error.as_str()),
-        (State::Dead, 4, "attempt 4 failed")
+        (MessageState::Dead, 4, "attempt 4 failed")
     );
     let stats = queue.stats().await?;
     assert_eq!((stats.died, stats.retried), (4, 1 + 5 + 3));
@@ -61,7 +62,7 @@ async fn a_message_dies_at_its_own_limit_else_at_the_queues() -> Result<()> {
 async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_crashes(1)).await?;
+    queue.configure(QueueLimits::new().max_crashes(1)).await?;
     let _ = push_and_claim(queue, Message::new("").id("failed before"))
         .await?
         .retry(Duration::ZERO, "once")
@@ -80,12 +81,12 @@ async fn message_that_kills_its_consumers_dies_at_max_crashes() -> Result<()> {
         worker.stop().await?;
         assert_eq!(seen.rest(), Vec::<String>::new());
         queue.resume().await?;
-        assert_eq!(forgotten.ack().await?, Settled::Lost);
+        assert_eq!(forgotten.ack().await?, SettleOutcome::Lost);
     }
     let dead = queue.get("failed before").await?.expect("dead");
     assert_eq!(
         (dead.state, dead.failures, dead.crashes),
-        (State::Dead, 1, 2)
+        (MessageState::Dead, 1, 2)
     );
     assert!(
         dead.error.contains("2 times") && dead.error.contains("once"),
@@ -106,15 +107,19 @@ async fn limits_can_be_set_read_and_are_kept_when_others_are_set() -> Result<()>
         "for a queue that does not exist"
     );
     queue
-        .configure(Limits::new().max_attempts(7).max_crashes(0))
+        .configure(QueueLimits::new().max_attempts(7).max_crashes(0))
         .await?;
     queue
-        .configure(Limits::new().max_payload_bytes(10).max_messages(Some(2)))
+        .configure(
+            QueueLimits::new()
+                .max_payload_bytes(10)
+                .max_messages(Some(2)),
+        )
         .await?;
     let stats = queue.stats().await?;
     assert_eq!((stats.max_attempts, stats.max_crashes), (7, 0));
     assert_eq!((stats.max_payload_bytes, stats.max_messages), (10, 2));
-    assert_eq!(queue.push("0123456789").await?, Pushed::Created);
+    assert_eq!(queue.push("0123456789").await?, PushOutcome::Created);
     let error = queue.push("0123456789+").await.expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(
@@ -132,14 +137,14 @@ async fn worker_trims_dead_messages_by_number_and_age() -> Result<()> {
     for delivery in crate::support::claim(queue, 10).await? {
         let _ = delivery.bury("").await?;
     }
-    queue.configure(Limits::new().keep_dead(4)).await?;
+    queue.configure(QueueLimits::new().keep_dead(4)).await?;
     let (worker, _seen) = acking(queue.worker());
     stats_until(queue, "four dead", |stats| {
         stats.dead == 4 && stats.trimmed == 6
     })
     .await?;
     queue
-        .configure(Limits::new().keep_dead_for(Duration::from_millis(1)))
+        .configure(QueueLimits::new().keep_dead_for(Duration::from_millis(1)))
         .await?;
     stats_until(queue, "none dead", |stats| {
         stats.dead == 0 && stats.trimmed == 10

@@ -1,7 +1,8 @@
 //! When the messages of a queue are due, and which nodes live.
 
 use anyhow::Result;
-use dueq::{Dues, ErrorKind, NodeInfo, Queue, State, Stats};
+use dueq::inspect::{DueCounts, NodeInfo};
+use dueq::{ErrorKind, MessageState, Queue, QueueStats};
 
 use super::selections::{FAR_MS, filled};
 use crate::support::{HOUR, LONG, acking, setup, until};
@@ -10,7 +11,7 @@ use crate::support::{HOUR, LONG, acking, setup, until};
 async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
     for partitions in [1, 7] {
         let setup = filled(100, partitions, FAR_MS).await?;
-        let Dues {
+        let DueCounts {
             counts,
             last_ms,
             now_ms,
@@ -85,7 +86,7 @@ async fn queue_exists_from_its_first_push_to_its_deletion() -> Result<()> {
     assert!(!queue.exists().await?);
     assert_eq!(
         queue.stats().await?,
-        Stats::default(),
+        QueueStats::default(),
         "reading creates no queue"
     );
     assert!(!queue.exists().await?);
@@ -100,13 +101,18 @@ async fn queue_exists_from_its_first_push_to_its_deletion() -> Result<()> {
 async fn reading_an_absent_queue_finds_it_empty_and_creates_nothing() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    assert_eq!(queue.stats().await?, Stats::default());
-    for state in [State::Scheduled, State::Ready, State::Leased, State::Dead] {
+    assert_eq!(queue.stats().await?, QueueStats::default());
+    for state in [
+        MessageState::Scheduled,
+        MessageState::Ready,
+        MessageState::Leased,
+        MessageState::Dead,
+    ] {
         let page = queue.list(state, None, 10).await?;
         assert!(page.messages.is_empty() && page.next.is_none(), "{state}");
     }
     assert_eq!(queue.claim(10, LONG).await?.len(), 0);
-    assert_eq!(queue.purge(State::Scheduled).await?, 0);
+    assert_eq!(queue.purge(MessageState::Scheduled).await?, 0);
     queue.resume().await?;
     assert_eq!(
         setup.command::<Vec<String>>(&["KEYS", "*"]).await?,
@@ -136,7 +142,7 @@ async fn queues_of_one_server_know_nothing_of_each_other() -> Result<()> {
             queue.get("the same").await?.expect("stored").payload,
             name.as_bytes()
         );
-        assert_eq!(queue.purge(State::Scheduled).await?, 1);
+        assert_eq!(queue.purge(MessageState::Scheduled).await?, 1);
     }
     Ok(())
 }

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{
-    BoxError, Cancelled, Codec, ErrorKind, Limits, Message, OnConflict, Pushed, Settled, State,
-};
+use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
+use dueq::{BoxError, Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
 
 use crate::support::{HOUR, claim_one, messages, push_all, setup, stats_until, within};
 
@@ -21,7 +20,7 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
                 .due(Duration::from_millis(5)),
         )
         .await?;
-    assert_eq!(pushed, Pushed::Created);
+    assert_eq!(pushed, PushOutcome::Created);
     let delivery = claim_one(&setup.queue).await?;
     assert_eq!(
         (delivery.id().as_ref(), delivery.attempt()),
@@ -32,7 +31,7 @@ async fn a_message_is_pushed_delivered_and_acked_once() -> Result<()> {
         delivery.json::<Vec<u8>>().expect_err("another type").kind(),
         ErrorKind::InvalidInput
     );
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     assert_eq!(setup.queue.get("order:42").await?, None);
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.pushed, stats.claimed, stats.acked), (1, 1, 1));
@@ -48,8 +47,11 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let push = async |text: &str| queue.push(text).id("id").due(HOUR).await;
-    assert_eq!(push("first").await?, Pushed::Created);
-    assert_eq!(push("second").await?, Pushed::Exists(State::Scheduled));
+    assert_eq!(push("first").await?, PushOutcome::Created);
+    assert_eq!(
+        push("second").await?,
+        PushOutcome::Exists(MessageState::Scheduled)
+    );
     let _ = queue.run_now("id").await?;
     queue.push("").id("other").due(HOUR).await?;
     let _ = queue.run_now("other").await?;
@@ -58,17 +60,24 @@ async fn push_of_an_existing_id_changes_nothing_in_any_state() -> Result<()> {
     setup.promote(1).await?;
     assert_eq!(
         queue.push("").id("other").await?,
-        Pushed::Exists(State::Ready)
+        PushOutcome::Exists(MessageState::Ready)
     );
-    assert_eq!(push("third").await?, Pushed::Exists(State::Leased));
-    assert_eq!(delivery.bury("enough").await?, Settled::Done);
+    assert_eq!(
+        push("third").await?,
+        PushOutcome::Exists(MessageState::Leased)
+    );
+    assert_eq!(delivery.bury("enough").await?, SettleOutcome::Done);
     for conflict in [
         OnConflict::Keep,
         OnConflict::Reschedule,
         OnConflict::Replace,
     ] {
         let pushed = queue.push("fourth").id("id").on_conflict(conflict).await?;
-        assert_eq!(pushed, Pushed::Exists(State::Dead), "{conflict:?}");
+        assert_eq!(
+            pushed,
+            PushOutcome::Exists(MessageState::Dead),
+            "{conflict:?}"
+        );
     }
     assert_eq!(queue.get("id").await?.expect("dead").payload, b"first");
     assert_eq!(queue.stats().await?.pushed, 2);
@@ -93,8 +102,12 @@ async fn push_all_answers_in_order_and_an_invalid_item_fails_alone() -> Result<(
                 ErrorKind::InvalidInput,
                 "{place}"
             ),
-            7 | 1_500 => assert_eq!(result?, Pushed::Exists(State::Scheduled), "{place}"),
-            _ => assert_eq!(result?, Pushed::Created, "{place}"),
+            7 | 1_500 => assert_eq!(
+                result?,
+                PushOutcome::Exists(MessageState::Scheduled),
+                "{place}"
+            ),
+            _ => assert_eq!(result?, PushOutcome::Created, "{place}"),
         }
     }
     assert_eq!(queue.stats().await?.scheduled, 1_997);
@@ -124,8 +137,8 @@ async fn pushes_of_one_id_from_many_tasks_create_it_once() -> Result<()> {
     let mut created = 0;
     for task in tasks {
         match task.await??.outcome() {
-            Pushed::Created => created += 1,
-            other => assert_eq!(other, Pushed::Exists(State::Scheduled)),
+            PushOutcome::Created => created += 1,
+            other => assert_eq!(other, PushOutcome::Exists(MessageState::Scheduled)),
         }
     }
     assert_eq!((created, setup.queue.stats().await?.pushed), (1, 1));
@@ -142,7 +155,7 @@ async fn dropped_push_does_not_affect_others() -> Result<()> {
         tokio::select! { biased; _ = dropped => {}, () = std::future::ready(()) => {} }
         assert_eq!(
             queue.push("").id(format!("kept {round}")).due(HOUR).await?,
-            Pushed::Created
+            PushOutcome::Created
         );
     }
     let stats = queue.stats().await?;
@@ -175,7 +188,7 @@ async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
     let mut left = std::pin::pin!(queue.push_message(Message::new("").due(HOUR)));
     tokio::select! { biased; _ = &mut left => {}, () = std::future::ready(()) => {} }
     for pushed in within("others push", queue.push_many(messages(1_000))).await? {
-        assert_eq!(pushed?, Pushed::Created);
+        assert_eq!(pushed?, PushOutcome::Created);
     }
     assert_eq!(
         within(
@@ -183,9 +196,9 @@ async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
             queue.push_message(Message::new("").due(HOUR))
         )
         .await??,
-        Pushed::Created
+        PushOutcome::Created
     );
-    assert_eq!(left.await?, Pushed::Created);
+    assert_eq!(left.await?, PushOutcome::Created);
     Ok(())
 }
 
@@ -193,7 +206,9 @@ async fn push_that_is_no_longer_polled_blocks_no_other() -> Result<()> {
 async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_messages(Some(3))).await?;
+    queue
+        .configure(QueueLimits::new().max_messages(Some(3)))
+        .await?;
     let results = queue.push_many(messages(5)).await;
     let kinds: Vec<_> = results
         .iter()
@@ -216,8 +231,10 @@ async fn full_queue_refuses_new_messages_until_there_is_room() -> Result<()> {
     );
     assert_eq!(error.was_applied(), dueq::Applied::No);
     let _ = claim_one(queue).await?.ack().await?;
-    assert_eq!(queue.push("").id("fits").await?, Pushed::Created);
-    queue.configure(Limits::new().max_messages(None)).await?;
+    assert_eq!(queue.push("").id("fits").await?, PushOutcome::Created);
+    queue
+        .configure(QueueLimits::new().max_messages(None))
+        .await?;
     push_all(queue, (0..10).map(|_| Message::new("")).collect()).await
 }
 
@@ -243,11 +260,11 @@ fn a_client_outlives_the_runtime_it_was_made_on() -> Result<()> {
                 .queue
                 .push_message(Message::new("").id("second").due(HOUR))
         )?,
-        Pushed::Created
+        PushOutcome::Created
     );
     assert_eq!(
         second.block_on(setup.queue.cancel("first"))?,
-        Cancelled::Cancelled
+        CancelOutcome::Cancelled
     );
     assert_eq!(second.block_on(setup.queue.stats())?.scheduled, 1);
     Ok(())
@@ -271,7 +288,7 @@ async fn a_call_of_many_is_remembered_once() -> Result<()> {
             )
             .await
         {
-            assert_eq!(pushed?, Pushed::Created);
+            assert_eq!(pushed?, PushOutcome::Created);
         }
     }
     assert_eq!(setup.queue.stats().await?.recent, 2);
@@ -289,7 +306,7 @@ async fn receipt_has_the_due_time_that_redis_stored() -> Result<()> {
     }
     let created = queue.push("x").id("a").delay(HOUR).await?;
     let again = queue.push("x").id("a").await?;
-    assert_eq!(again, Pushed::Exists(State::Scheduled));
+    assert_eq!(again, PushOutcome::Exists(MessageState::Scheduled));
     assert_eq!((created.is_created(), again.due_ms()), (true, None));
     let moved = queue.push("x").id("a").delay(2 * HOUR);
     let moved = moved.on_conflict(OnConflict::Reschedule).await?;
@@ -311,7 +328,7 @@ async fn each_push_of_a_message_with_a_private_id_is_new() -> Result<()> {
     let named = Message::new("x").due(HOUR).new_id();
     assert!(queue.push_message(named.clone()).await?.is_created());
     let again = queue.push_message(named).await?;
-    assert_eq!(again, Pushed::Exists(State::Scheduled));
+    assert_eq!(again, PushOutcome::Exists(MessageState::Scheduled));
     Ok(())
 }
 

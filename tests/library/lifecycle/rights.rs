@@ -1,15 +1,15 @@
 //! Producers and consumers with the least rights of their roles.
 
 use anyhow::Result;
-use dueq::{
-    Applied, Client, Deleted, Delivery, Ended, Followed, Limits, Message, OnConflict, Pushed,
-    Queue, Role, Settled, State, Waited, acl_rules,
-};
+use dueq::admin::{AclRole, acl_rules};
+use dueq::inspect::EndKind;
+use dueq::outcomes::{AckPushOutcome, DeleteOutcome, PushOutcome, SettleOutcome, WaitOutcome};
+use dueq::{Applied, Client, Delivery, Message, MessageState, OnConflict, Queue, QueueLimits};
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
 /// The queue as a user with the rights of this role sees it.
-pub(crate) async fn queue_of(setup: &Setup, name: &str, role: Role) -> Result<Queue> {
+pub(crate) async fn queue_of(setup: &Setup, name: &str, role: AclRole) -> Result<Queue> {
     let rules = acl_rules("orders", role)?;
     let mut words = vec!["ACL", "SETUSER", name];
     words.extend(rules.iter().map(String::as_str));
@@ -22,34 +22,37 @@ pub(crate) async fn queue_of(setup: &Setup, name: &str, role: Role) -> Result<Qu
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn least_rights_suffice_for_windows_next_and_follow_ups() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.configure(Limits::new().layout3()).await?;
-    let producer = queue_of(&setup, "producer", Role::Producer).await?;
-    let consumer = queue_of(&setup, "consumer", Role::Consumer).await?;
+    setup.queue.configure(QueueLimits::new().layout3()).await?;
+    let producer = queue_of(&setup, "producer", AclRole::Producer).await?;
+    let consumer = queue_of(&setup, "consumer", AclRole::Consumer).await?;
     let next = || {
         let message = Message::new("").id("a").window(HOUR);
         message.on_conflict(OnConflict::Next).revive()
     };
     assert!(producer.push_message(next()).await?.is_created());
     let delivery = consumer.claim(1, HOUR).await?.remove(0);
-    assert_eq!(producer.push_message(next()).await?.outcome(), Pushed::Next);
+    assert_eq!(
+        producer.push_message(next()).await?.outcome(),
+        PushOutcome::Next
+    );
     let follow_up = Message::new("").due(HOUR).window(HOUR);
-    let Followed::Done(receipts) = delivery.ack_push([follow_up]).await? else {
+    let AckPushOutcome::Done(receipts) = delivery.ack_push([follow_up]).await? else {
         anyhow::bail!("not acked");
     };
     assert!(receipts[0].is_created());
     let handler = |_: Delivery| async {};
     let worker = Running::start(consumer.worker(), handler);
     let waited = within("the second run", producer.wait("a", HOUR)).await??;
-    let Waited::Ended(outcome) = waited else {
+    let WaitOutcome::Ended(outcome) = waited else {
         anyhow::bail!("{waited:?}");
     };
-    assert_eq!(outcome.ended, Ended::Finished);
+    assert_eq!(outcome.kind, EndKind::Finished);
     worker.stop().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("b")).await?;
-    assert_eq!(delivery.bury("broken").await?, Settled::Done);
+    assert_eq!(delivery.bury("broken").await?, SettleOutcome::Done);
     let revived = Message::new("").id("b").on_conflict(OnConflict::Replace);
     let revived = producer.push_message(revived.revive()).await?;
-    assert_eq!(revived.outcome(), Pushed::Moved);
+    assert_eq!(revived.outcome(), PushOutcome::Moved);
     Ok(())
 }
 
@@ -60,11 +63,14 @@ async fn only_an_operators_rights_suffice_for_steps_and_deletion() -> Result<()>
         setup.queue.partition_into(partitions).await?;
         setup.queue.push("").id("a").delay(HOUR).await?;
         let found = setup.queue.incarnation().await?.expect("it exists");
-        for (name, role) in [("producer", Role::Producer), ("consumer", Role::Consumer)] {
+        for (name, role) in [
+            ("producer", AclRole::Producer),
+            ("consumer", AclRole::Consumer),
+        ] {
             let queue = queue_of(&setup, name, role).await?;
             assert_eq!(queue.incarnation().await?.as_ref(), Some(&found));
             assert!(queue.requeue_steps(u64::MAX).step(1).await.is_err());
-            let mut purge = queue.purge_steps(State::Scheduled, u64::MAX)?;
+            let mut purge = queue.purge_steps(MessageState::Scheduled, u64::MAX)?;
             assert!(purge.step(1).await.is_err());
             assert!(queue.audit_steps(true).step(1).await.is_err());
             let denied = queue.delete_incarnation(&found).await;
@@ -72,12 +78,18 @@ async fn only_an_operators_rights_suffice_for_steps_and_deletion() -> Result<()>
             assert_eq!(denied.was_applied(), Applied::No, "{denied}");
             assert_eq!(setup.queue.stats().await?.scheduled, 1);
         }
-        let queue = queue_of(&setup, "operator", Role::Operator).await?;
+        let queue = queue_of(&setup, "operator", AclRole::Operator).await?;
         let mut audit = queue.audit_steps(true);
         while !audit.step(250).await?.is_end {}
         queue.requeue_steps(u64::MAX).step(10).await?;
-        queue.purge_steps(State::Dead, u64::MAX)?.step(10).await?;
-        assert_eq!(queue.delete_incarnation(&found).await?, Deleted::Deleted);
+        queue
+            .purge_steps(MessageState::Dead, u64::MAX)?
+            .step(10)
+            .await?;
+        assert_eq!(
+            queue.delete_incarnation(&found).await?,
+            DeleteOutcome::Deleted
+        );
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cursor, Due, Message, Queue, State};
+use dueq::inspect::MessageCursor;
+use dueq::{Due, Message, MessageState, Queue};
 
 use crate::support::{Setup, claim, ids, push_all, setup};
 
@@ -12,8 +13,8 @@ pub(super) const FAR_MS: u64 = 4_000_000_000_000;
 /// All ids in a state from this cursor on, read in pages of `size`.
 async fn all(
     queue: &Queue,
-    state: State,
-    from: Option<Cursor>,
+    state: MessageState,
+    from: Option<MessageCursor>,
     size: usize,
     newest: bool,
 ) -> Result<Vec<String>> {
@@ -24,7 +25,9 @@ async fn all(
             false => queue.list(state, cursor.as_ref(), size).await?,
         };
         assert!(page.messages.len() <= size);
-        let id = |message: dueq::Listed| String::from_utf8_lossy(&message.id).into_owned();
+        let id = |message: dueq::inspect::MessageEntry| {
+            String::from_utf8_lossy(&message.id).into_owned()
+        };
         found.extend(page.messages.into_iter().map(id));
         match page.next {
             Some(next) => cursor = Some(next),
@@ -54,7 +57,7 @@ async fn newest_pages_reverse_the_order_over_all_partitions() -> Result<()> {
     for partitions in [1, 5] {
         let setup = filled(60, partitions, FAR_MS).await?;
         let expected = ids(60);
-        let (mid, state) = (Cursor::at_ms(FAR_MS + 30), State::Scheduled);
+        let (mid, state) = (MessageCursor::at_ms(FAR_MS + 30), MessageState::Scheduled);
         for size in [1, 7, 59, 60, 1_000] {
             let queue = &setup.queue;
             let mut newest = all(queue, state, None, size, true).await?;
@@ -84,18 +87,18 @@ async fn ready_and_leased_pages_have_both_orders() -> Result<()> {
         }
         assert_eq!(queue.stats().await?.ready, 60);
         for size in [1, 7, 60] {
-            let mut newest = all(queue, State::Ready, None, size, true).await?;
+            let mut newest = all(queue, MessageState::Ready, None, size, true).await?;
             newest.reverse();
             assert_eq!(newest, ids(60), "{size}");
-            let mid = Some(Cursor::at_ms(1_000_030));
-            let from = all(queue, State::Ready, mid.clone(), size, false).await?;
+            let mid = Some(MessageCursor::at_ms(1_000_030));
+            let from = all(queue, MessageState::Ready, mid.clone(), size, false).await?;
             assert_eq!(from, ids(60)[30..], "{size}");
-            let until = all(queue, State::Ready, mid, size, true).await?;
+            let until = all(queue, MessageState::Ready, mid, size, true).await?;
             assert_eq!(until.len(), 31, "{size}");
         }
         let _held = claim(queue, 60).await?;
-        let oldest = all(queue, State::Leased, None, 7, false).await?;
-        let mut newest = all(queue, State::Leased, None, 7, true).await?;
+        let oldest = all(queue, MessageState::Leased, None, 7, false).await?;
+        let mut newest = all(queue, MessageState::Leased, None, 7, true).await?;
         newest.reverse();
         assert_eq!((oldest.len(), newest.len()), (60, 60));
         if partitions == 1 {
@@ -107,7 +110,7 @@ async fn ready_and_leased_pages_have_both_orders() -> Result<()> {
 
 /// Promotes up to 1,000 messages of the partition with this base.
 async fn promote(setup: &Setup, base: &str) -> Result<()> {
-    let keys = dueq::queue_keys("orders")?;
+    let keys = dueq::admin::queue_keys("orders")?;
     let keys: Vec<_> = keys
         .iter()
         .map(|key| key.replace("dueq:{orders}", base))
@@ -125,10 +128,22 @@ async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
     for partitions in [1, 5] {
         let setup = filled(60, partitions, FAR_MS).await?;
         let queue = &setup.queue;
-        let purged = queue.purge_before(State::Scheduled, FAR_MS + 9).await?;
+        let purged = queue
+            .purge_before(MessageState::Scheduled, FAR_MS + 9)
+            .await?;
         assert_eq!((purged, queue.stats().await?.scheduled), (10, 50));
-        assert!(queue.purge_before(State::Leased, u64::MAX).await.is_err());
-        assert_eq!(queue.purge_before(State::Scheduled, u64::MAX).await?, 50);
+        assert!(
+            queue
+                .purge_before(MessageState::Leased, u64::MAX)
+                .await
+                .is_err()
+        );
+        assert_eq!(
+            queue
+                .purge_before(MessageState::Scheduled, u64::MAX)
+                .await?,
+            50
+        );
         let now = Message::new("").due(Due::at_ms(1_000));
         push_all(queue, (0..20).map(|_| now.clone()).collect()).await?;
         let (mut died_ms, mut last_ms) = (0, 0);
@@ -145,8 +160,8 @@ async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
         assert_eq!(queue.requeue_before(died_ms - 60_000).await?, 0);
         assert_eq!(queue.requeue_before(died_ms).await?, 10);
         assert_eq!(queue.stats().await?.dead, 10);
-        assert_eq!(queue.purge_before(State::Dead, died_ms).await?, 0);
-        assert_eq!(queue.purge_before(State::Dead, last_ms).await?, 10);
+        assert_eq!(queue.purge_before(MessageState::Dead, died_ms).await?, 0);
+        assert_eq!(queue.purge_before(MessageState::Dead, last_ms).await?, 10);
     }
     Ok(())
 }

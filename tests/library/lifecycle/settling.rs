@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Extended, Limits, Message, OnExpire, Retried, Settled, Snoozed, Throttled};
+use dueq::outcomes::{ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome};
+use dueq::{Message, OnExpire, QueueLimits};
 
 use crate::support::{HOUR, LONG, acking, claim_for, messages, push_all, push_and_claim, setup};
 
@@ -12,13 +13,13 @@ use crate::support::{HOUR, LONG, acking, claim_for, messages, push_all, push_and
 async fn settlements_after_an_ack_report_gone() -> Result<()> {
     let setup = setup().await?;
     let delivery = push_and_claim(&setup.queue, Message::new("").id("id")).await?;
-    assert_eq!(delivery.ack().await?, Settled::Done);
-    assert_eq!(delivery.ack().await?, Settled::Gone);
-    assert_eq!(delivery.again(HOUR).await?, Settled::Gone);
-    assert_eq!(delivery.retry(HOUR, "").await?, Retried::Gone);
-    assert_eq!(delivery.release().await?, Settled::Gone);
-    assert_eq!(delivery.bury("").await?, Settled::Gone);
-    assert_eq!(delivery.extend(HOUR).await?, Extended::Gone);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
+    assert_eq!(delivery.again(HOUR).await?, SettleOutcome::Gone);
+    assert_eq!(delivery.retry(HOUR, "").await?, RetryOutcome::Gone);
+    assert_eq!(delivery.release().await?, SettleOutcome::Gone);
+    assert_eq!(delivery.bury("").await?, SettleOutcome::Gone);
+    assert_eq!(delivery.extend(HOUR).await?, ExtendOutcome::Gone);
     assert!(!delivery.is_lost(), "it was not lost but done");
     assert_eq!(setup.queue.get("id").await?, None);
     Ok(())
@@ -33,21 +34,25 @@ async fn a_token_is_good_for_one_settle() -> Result<()> {
     for way in ["again", "retry", "release", "bury"] {
         let delivery = push_and_claim(queue, Message::new("").id(way)).await?;
         match way {
-            "again" => assert_eq!(delivery.again(HOUR).await?, Settled::Done),
+            "again" => assert_eq!(delivery.again(HOUR).await?, SettleOutcome::Done),
             "retry" => assert!(matches!(
                 delivery.retry(HOUR, "no").await?,
-                Retried::Scheduled(_)
+                RetryOutcome::Scheduled(_)
             )),
-            "release" => assert_eq!(delivery.release().await?, Settled::Done),
-            _ => assert_eq!(delivery.bury("no").await?, Settled::Done),
+            "release" => assert_eq!(delivery.release().await?, SettleOutcome::Done),
+            _ => assert_eq!(delivery.bury("no").await?, SettleOutcome::Done),
         }
         let before = queue.get(way).await?;
-        assert_eq!(delivery.ack().await?, Settled::Lost, "{way}");
-        assert_eq!(delivery.again(HOUR).await?, Settled::Lost, "{way}");
-        assert_eq!(delivery.retry(HOUR, "other").await?, Retried::Lost, "{way}");
-        assert_eq!(delivery.release().await?, Settled::Lost, "{way}");
-        assert_eq!(delivery.bury("other").await?, Settled::Lost, "{way}");
-        assert_eq!(delivery.extend(HOUR).await?, Extended::Lost, "{way}");
+        assert_eq!(delivery.ack().await?, SettleOutcome::Lost, "{way}");
+        assert_eq!(delivery.again(HOUR).await?, SettleOutcome::Lost, "{way}");
+        assert_eq!(
+            delivery.retry(HOUR, "other").await?,
+            RetryOutcome::Lost,
+            "{way}"
+        );
+        assert_eq!(delivery.release().await?, SettleOutcome::Lost, "{way}");
+        assert_eq!(delivery.bury("other").await?, SettleOutcome::Lost, "{way}");
+        assert_eq!(delivery.extend(HOUR).await?, ExtendOutcome::Lost, "{way}");
         assert_eq!(
             queue.get(way).await?,
             before,
@@ -67,7 +72,10 @@ async fn expired_lease_charges_a_crash_and_voids_the_token() -> Result<()> {
     let late = claim_for(queue, Duration::from_millis(50)).await?;
     let (worker, mut seen) = acking(queue.worker().concurrency(1));
     assert_eq!(seen.next().await?, "id");
-    assert!(matches!(late.ack().await?, Settled::Gone | Settled::Lost));
+    assert!(matches!(
+        late.ack().await?,
+        SettleOutcome::Gone | SettleOutcome::Lost
+    ));
     worker.stop().await?;
     let stats = queue.stats().await?;
     assert_eq!((stats.claimed, stats.crashed, stats.acked), (2, 1, 1));
@@ -96,9 +104,9 @@ async fn concurrent_settlements_get_their_own_replies() -> Result<()> {
     }
     for (number, task) in tasks.into_iter().enumerate() {
         let expected = if number % 4 == 3 {
-            Settled::Gone
+            SettleOutcome::Gone
         } else {
-            Settled::Done
+            SettleOutcome::Done
         };
         assert_eq!(task.await??, expected, "{number}");
     }
@@ -126,7 +134,7 @@ async fn get_shows_expiry_cost_and_snoozes() -> Result<()> {
             .expires_in()
             .is_some_and(|left| left <= HOUR && left > HOUR / 2)
     );
-    let Snoozed::Scheduled(due_ms) = delivery.snooze(60 * SECOND).await? else {
+    let SnoozeOutcome::Scheduled(due_ms) = delivery.snooze(60 * SECOND).await? else {
         anyhow::bail!("not snoozed");
     };
     let stored = queue.get("a").await?.context("stored")?;
@@ -141,7 +149,7 @@ async fn get_shows_expiry_cost_and_snoozes() -> Result<()> {
     );
     assert_eq!(stored.expires_after_ms, Some(3_600_000));
     assert_eq!((stored.failures, stored.on_expire), (0, OnExpire::Dead));
-    assert_eq!(delivery.snooze(SECOND).await?, Snoozed::Lost);
+    assert_eq!(delivery.snooze(SECOND).await?, SnoozeOutcome::Lost);
     Ok(())
 }
 
@@ -151,20 +159,29 @@ async fn retry_or_snooze_beyond_the_expiry_ends_the_message() -> Result<()> {
     let queue = &setup.queue;
     let message = || Message::new("").expires_after(HOUR);
     let delivery = push_and_claim(queue, message().id("dies")).await?;
-    assert_eq!(delivery.retry(2 * HOUR, "closed").await?, Retried::Dead);
+    assert_eq!(
+        delivery.retry(2 * HOUR, "closed").await?,
+        RetryOutcome::Dead
+    );
     let stored = queue.get("dies").await?.context("dead")?;
     assert!(stored.error.contains("closed"), "{}", stored.error);
     let drops = || message().on_expire(OnExpire::Drop);
     let delivery = push_and_claim(queue, drops()).await?;
-    assert_eq!(delivery.retry(2 * HOUR, "closed").await?, Retried::Dropped);
+    assert_eq!(
+        delivery.retry(2 * HOUR, "closed").await?,
+        RetryOutcome::Dropped
+    );
     let delivery = push_and_claim(queue, drops()).await?;
-    assert_eq!(delivery.snooze(2 * HOUR).await?, Snoozed::Dropped);
-    assert_eq!(delivery.ack().await?, Settled::Gone);
+    assert_eq!(delivery.snooze(2 * HOUR).await?, SnoozeOutcome::Dropped);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     let stats = queue.stats().await?;
     assert_eq!((stats.expired, stats.dead, stats.scheduled), (3, 1, 0));
     let count = |count| queue.metrics().count(count);
     assert_eq!(
-        (count(dueq::Count::Dropped), count(dueq::Count::Died)),
+        (
+            count(dueq::metrics::Counter::Dropped),
+            count(dueq::metrics::Counter::Died)
+        ),
         (2, 1)
     );
     Ok(())
@@ -175,11 +192,11 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .configure(Limits::new().max_throttle(60 * SECOND))
+        .configure(QueueLimits::new().max_throttle(60 * SECOND))
         .await?;
     let delivery = push_and_claim(queue, Message::new("").id("a")).await?;
     // A year, as a receiver may say by mistake.
-    let Throttled::Until(until_ms) = delivery.throttle(8_760 * HOUR).await? else {
+    let ThrottleOutcome::Until(until_ms) = delivery.throttle(8_760 * HOUR).await? else {
         anyhow::bail!("not throttled");
     };
     let stats = queue.stats().await?;
@@ -190,14 +207,14 @@ async fn throttle_is_limited_and_ends_with_resume() -> Result<()> {
     );
     assert!(until_ms > delivery.due_ms());
     assert!(queue.claim(1, LONG).await?.is_empty());
-    assert_eq!(delivery.throttle(SECOND).await?, Throttled::Lost);
+    assert_eq!(delivery.throttle(SECOND).await?, ThrottleOutcome::Lost);
     queue.resume().await?;
     let again = queue.claim(1, LONG).await?;
     assert_eq!((again.len(), again[0].attempt()), (1, 1));
     // No input error: a receiver may say `Retry-After: 0`.
     assert!(matches!(
         again[0].throttle(Duration::ZERO).await?,
-        Throttled::Until(_)
+        ThrottleOutcome::Until(_)
     ));
     Ok(())
 }

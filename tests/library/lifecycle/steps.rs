@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{BulkEnd, BulkSteps, Deleted, Due, Message, Queue, State};
+use dueq::admin::{BulkEnd, BulkSteps};
+use dueq::outcomes::DeleteOutcome;
+use dueq::{Due, Message, MessageState, Queue};
 
 use super::selections::FAR_MS;
 use crate::support::proxy::Proxy;
@@ -18,7 +20,10 @@ async fn dead(partitions: usize, count: usize) -> Result<(Setup, u64)> {
     }
     push_all(queue, messages(count)).await?;
     bury(queue, count).await?;
-    let last = queue.list_newest(State::Dead, None, 1).await?.messages;
+    let last = queue
+        .list_newest(MessageState::Dead, None, 1)
+        .await?
+        .messages;
     let last_ms = last[0].time_ms;
     Ok((setup, last_ms))
 }
@@ -75,7 +80,7 @@ async fn requeue_in_steps_leaves_what_died_later() -> Result<()> {
         assert_eq!(progress.left, (partitions == 1).then_some(55));
         for id in &first {
             let stored = queue.get(id).await?.expect("it is due");
-            assert_eq!(stored.state, State::Scheduled);
+            assert_eq!(stored.state, MessageState::Scheduled);
         }
         // It dies again, and stays dead.
         bury(queue, 5).await?;
@@ -101,8 +106,8 @@ async fn purge_in_steps_ends_while_producers_push() -> Result<()> {
         }
         let due = |id: String| Message::new("").id(id).due(Due::at_ms(FAR_MS));
         push_all(queue, ids(60).into_iter().map(due).collect()).await?;
-        assert!(queue.purge_steps(State::Leased, 1).is_err());
-        let mut steps = queue.purge_steps(State::Scheduled, FAR_MS)?;
+        assert!(queue.purge_steps(MessageState::Leased, 1).is_err());
+        let mut steps = queue.purge_steps(MessageState::Scheduled, FAR_MS)?;
         let mut pushed = 0;
         loop {
             let progress = steps.step(10).await?;
@@ -123,7 +128,7 @@ async fn purge_in_steps_ends_while_producers_push() -> Result<()> {
         }
         assert_eq!(queue.stats().await?.scheduled, 60 + pushed - steps.done());
         let none = queue
-            .purge_steps(State::Scheduled, FAR_MS - 1)?
+            .purge_steps(MessageState::Scheduled, FAR_MS - 1)?
             .step(10)
             .await?;
         assert_eq!((none.done, none.end.is_some()), (0, partitions == 1));
@@ -158,7 +163,7 @@ async fn messages_of_a_queue_that_is_created_again_stay() -> Result<()> {
     let queue = &setup.queue;
     let due = |id: String| Message::new("").id(id).due(Due::at_ms(FAR_MS));
     push_all(queue, ids(20).into_iter().map(due).collect()).await?;
-    let mut steps = queue.purge_steps(State::Scheduled, FAR_MS)?;
+    let mut steps = queue.purge_steps(MessageState::Scheduled, FAR_MS)?;
     assert_eq!(steps.step(5).await?.end, None);
     queue.delete().await?;
     push_all(queue, ids(3).into_iter().map(due).collect()).await?;
@@ -243,19 +248,25 @@ async fn only_the_queue_that_was_meant_is_deleted() -> Result<()> {
     for partitions in [1, 3] {
         let setup = setup().await?;
         let queue = &setup.queue;
-        assert_eq!(queue.delete_incarnation("x").await?, Deleted::Absent);
+        assert_eq!(queue.delete_incarnation("x").await?, DeleteOutcome::Absent);
         queue.partition_into(partitions).await?;
         push_all(queue, messages(30)).await?;
         let old = queue.incarnation().await?.expect("it exists");
         queue.delete().await?;
-        assert_eq!(queue.delete_incarnation(&old).await?, Deleted::Absent);
+        assert_eq!(queue.delete_incarnation(&old).await?, DeleteOutcome::Absent);
         queue.partition_into(partitions).await?;
         push_all(queue, messages(30)).await?;
-        assert_eq!(queue.delete_incarnation(&old).await?, Deleted::Changed);
+        assert_eq!(
+            queue.delete_incarnation(&old).await?,
+            DeleteOutcome::Changed
+        );
         assert_eq!(queue.stats().await?.scheduled, 30, "nothing was deleted");
         let new = queue.incarnation().await?.expect("it exists");
         assert_ne!(old, new);
-        assert_eq!(queue.delete_incarnation(&new).await?, Deleted::Deleted);
+        assert_eq!(
+            queue.delete_incarnation(&new).await?,
+            DeleteOutcome::Deleted
+        );
         let keys: Vec<String> = setup.command(&["KEYS", "dueq:*"]).await?;
         assert!(keys.is_empty(), "{keys:?}");
     }
@@ -274,9 +285,15 @@ async fn queue_created_within_a_deletion_stays() -> Result<()> {
     let meta = &queue.keys()[9];
     let again = ["HSET", meta, "incarnation", "another"];
     proxy.after_call_of(include_str!("../../../lua/dist/stats.lua"), &again);
-    assert_eq!(queue.delete_incarnation(&old).await?, Deleted::Changed);
+    assert_eq!(
+        queue.delete_incarnation(&old).await?,
+        DeleteOutcome::Changed
+    );
     assert_eq!(setup.queue.stats().await?.scheduled, 3);
-    assert_eq!(queue.delete_incarnation("another").await?, Deleted::Deleted);
+    assert_eq!(
+        queue.delete_incarnation("another").await?,
+        DeleteOutcome::Deleted
+    );
     Ok(())
 }
 
@@ -298,7 +315,10 @@ async fn partition_of_a_newer_map_stays_within_a_deletion() -> Result<()> {
     proxy.after_call_of(include_str!("../../../lua/dist/remap.lua"), &newer);
     let messages = other.replace(":meta", ":messages");
     let held: u64 = setup.command(&["HLEN", &messages]).await?;
-    assert_eq!(queue.delete_incarnation(&old).await?, Deleted::Deleted);
+    assert_eq!(
+        queue.delete_incarnation(&old).await?,
+        DeleteOutcome::Deleted
+    );
     let left: u64 = setup.command(&["HLEN", &messages]).await?;
     assert!(held > 1 && left == held, "{left} of {held}");
     Ok(())

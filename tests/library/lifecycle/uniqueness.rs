@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use dueq::metrics::Counter;
+use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
 use dueq::{
-    Cancelled, Client, Count, Delivery, ErrorKind, Limits, Message, OnConflict, Pushed, Queue,
-    Retry, Settled, Settlement, State,
+    Client, Delivery, ErrorKind, Message, MessageState, OnConflict, Queue, QueueLimits, Retry,
+    Settlement,
 };
 use tokio::task::JoinSet;
 
@@ -60,10 +62,10 @@ async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
     let delivery = push_and_claim(queue, message()).await?;
     assert_eq!(stored().await?.window_ms, Some(3_600_000));
     let exists = queue.push_message(message()).await?;
-    assert_eq!(exists.outcome(), Pushed::Exists(State::Leased));
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(exists.outcome(), PushOutcome::Exists(MessageState::Leased));
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     let remembered = queue.push_message(message()).await?;
-    let Pushed::Remembered(until_ms) = remembered.outcome() else {
+    let PushOutcome::Remembered(until_ms) = remembered.outcome() else {
         anyhow::bail!("{remembered:?}");
     };
     let now_ms = setup.client.server_time().await?.now_ms();
@@ -71,13 +73,13 @@ async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
     assert_eq!(remembered.due_ms(), None);
     // A push without a window is bound by that of the earlier one.
     let plain = queue.push("").id("a").await?;
-    assert_eq!(plain.outcome(), Pushed::Remembered(until_ms));
-    assert_eq!(queue.metrics().count(Count::PushRemembered), 2);
+    assert_eq!(plain.outcome(), PushOutcome::Remembered(until_ms));
+    assert_eq!(queue.metrics().count(Counter::PushRemembered), 2);
     assert!(queue.push_message(message().reuse()).await?.is_created());
-    assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
     let short = message().window(Duration::from_millis(50));
     let delivery = push_and_claim(queue, short.clone()).await?;
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert!(queue.push_message(short).await?.is_created());
     Ok(())
@@ -87,7 +89,9 @@ async fn window_ends_with_time_cancel_and_reuse() -> Result<()> {
 async fn full_memory_of_windows_refuses_further_ones() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_remembered(10)).await?;
+    queue
+        .configure(QueueLimits::new().max_remembered(10))
+        .await?;
     assert_eq!(queue.stats().await?.max_remembered, 10);
     let push = |id: &str| queue.push("").id(id).window(HOUR);
     let mut created = 0;
@@ -124,12 +128,12 @@ async fn debounce_fires_at_max_wait_and_not_before() -> Result<()> {
     let mut last = 0;
     for number in 1..=9 {
         tokio::time::sleep(Duration::from_millis(80)).await;
-        if push(number.to_string()).await?.outcome() != Pushed::Moved {
+        if push(number.to_string()).await?.outcome() != PushOutcome::Moved {
             break; // this machine was stopped for longer than the limit
         }
         last = number;
         let stored = queue.get("a").await?;
-        if let Some(stored) = stored.filter(|stored| stored.state == State::Scheduled) {
+        if let Some(stored) = stored.filter(|stored| stored.state == MessageState::Scheduled) {
             assert_eq!(stored.due_by_ms, Some(due_by_ms));
         }
     }
@@ -147,14 +151,14 @@ async fn debounce_fires_at_max_wait_and_not_before() -> Result<()> {
 async fn cancel_of_a_next_message_says_so() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().layout3()).await?;
+    queue.configure(QueueLimits::new().layout3()).await?;
     let delivery = push_and_claim(queue, next("first")).await?;
     let _ = queue.push_message(next("second")).await?;
-    assert_eq!(queue.cancel("a").await?, Cancelled::Next);
-    assert_eq!(queue.cancel("a").await?, Cancelled::Leased);
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Next);
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Leased);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     assert_eq!(queue.stats().await?.scheduled, 0);
-    assert_eq!(queue.metrics().count(Count::Cancelled), 0);
+    assert_eq!(queue.metrics().count(Counter::Cancelled), 0);
     Ok(())
 }
 
@@ -180,7 +184,7 @@ async fn one_more_run(queue: &Queue, id: &str, first_run: First) -> Result<()> {
                 // The last one after all others.
                 if number == 199 {
                     while let Some(pushed) = pushes.join_next().await {
-                        assert_eq!(pushed??, Pushed::Next);
+                        assert_eq!(pushed??, PushOutcome::Next);
                     }
                 }
                 pushes.spawn(async move {
@@ -190,7 +194,7 @@ async fn one_more_run(queue: &Queue, id: &str, first_run: First) -> Result<()> {
                 pushed.fetch_add(1, Ordering::Relaxed);
             }
             while let Some(pushed) = pushes.join_next().await {
-                assert_eq!(pushed??, Pushed::Next);
+                assert_eq!(pushed??, PushOutcome::Next);
             }
             match first_run {
                 First::Acks => Ok(Settlement::Ack),
@@ -221,7 +225,7 @@ enum First {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pushes_during_a_run_give_one_more_run() -> Result<()> {
     let setup = setup().await?;
-    setup.queue.configure(Limits::new().layout3()).await?;
+    setup.queue.configure(QueueLimits::new().layout3()).await?;
     for (id, first_run) in [
         ("acks", First::Acks),
         ("fails", First::Fails),

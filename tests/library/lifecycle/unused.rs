@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{ErrorKind, Kept, Limits, Message, Queue, Unused};
+use dueq::outcomes::{KeepReason, UnusedOutcome};
+use dueq::{ErrorKind, Message, Queue, QueueLimits};
 
 use crate::support::{HOUR, Setup, setup, until};
 
@@ -48,7 +49,7 @@ async fn unused(setup: &Setup) -> Result<u64> {
 async fn a_queue_that_a_worker_emptied_is_unused_from_then_on() -> Result<()> {
     let setup = &setup().await?;
     let queue = &setup.queue;
-    let worker = queue.worker().spawn(async |_: dueq::Delivery| {});
+    let worker = queue.worker().spawn(async |_: dueq::Delivery| {})?;
     queue.push("").await?;
     let history = async || {
         let text: Option<String> = setup.command(&["HGET", META, "history"]).await?;
@@ -56,90 +57,96 @@ async fn a_queue_that_a_worker_emptied_is_unused_from_then_on() -> Result<()> {
     };
     let history = until("a report", history, |text| text.contains("|1 1 1 0 0")).await?;
     worker.shutdown().await?;
-    assert_eq!(queue.unused(HOUR).await?, Unused::Kept(Kept::Used));
+    assert_eq!(
+        queue.unused(HOUR).await?,
+        UnusedOutcome::Kept(KeepReason::Used)
+    );
     let (at, rest) = history.split_once('|').expect("a record");
     let old = at.parse::<u64>()? - 3_600_000;
     let text = format!("{old}|{rest}");
     setup
         .command::<()>(&["HSET", META, "history", &text])
         .await?;
-    assert_eq!(queue.unused(HOUR).await?, Unused::Since(old));
-    assert_eq!(queue.unused(2 * HOUR).await?, Unused::Kept(Kept::Used));
-    assert_eq!(queue.delete_unused(HOUR).await?, Unused::Since(old));
+    assert_eq!(queue.unused(HOUR).await?, UnusedOutcome::Since(old));
+    assert_eq!(
+        queue.unused(2 * HOUR).await?,
+        UnusedOutcome::Kept(KeepReason::Used)
+    );
+    assert_eq!(queue.delete_unused(HOUR).await?, UnusedOutcome::Since(old));
     assert!(!queue.exists().await?);
-    assert_eq!(queue.delete_unused(HOUR).await?, Unused::Absent);
+    assert_eq!(queue.delete_unused(HOUR).await?, UnusedOutcome::Absent);
     Ok(())
 }
 
 /// Makes the unused queue one that is kept.
-async fn change(setup: &Setup, change: &str) -> Result<Kept> {
+async fn change(setup: &Setup, change: &str) -> Result<KeepReason> {
     let queue: &Queue = &setup.queue;
     let again = async || record(setup, "history", 31, false).await.map(drop);
     Ok(match change {
         "a scheduled message" => {
             queue.push("").delay(HOUR).await?;
             again().await?;
-            Kept::Messages
+            KeepReason::Messages
         }
         "a dead message" => {
             queue.push("").await?;
             let _ = crate::support::claim_one(queue).await?.bury("").await?;
             again().await?;
-            Kept::Messages
+            KeepReason::Messages
         }
         "a limit" => {
-            queue.configure(Limits::new().max_attempts(20)).await?;
-            Kept::Settings
+            queue.configure(QueueLimits::new().max_attempts(20)).await?;
+            KeepReason::Settings
         }
         "a layout" => {
-            queue.configure(Limits::new().layout3()).await?;
-            Kept::Settings
+            queue.configure(QueueLimits::new().layout3()).await?;
+            KeepReason::Settings
         }
         "a pause" => {
             queue.pause().await?;
-            Kept::Settings
+            KeepReason::Settings
         }
         "a pause with an end" => {
             queue.pause_for(HOUR).await?;
-            Kept::Settings
+            KeepReason::Settings
         }
         "a window" => {
             let message = Message::new("").id("once").window(HOUR);
             queue.push_message(message.due(HOUR)).await?;
             let _ = queue.cancel("once").await?;
             again().await?;
-            Kept::Windows
+            KeepReason::Windows
         }
         "a use" => {
             queue.push("").id("new").delay(HOUR).await?;
             let _ = queue.cancel("new").await?;
-            Kept::Used
+            KeepReason::Used
         }
         "no record" => {
             setup.command::<()>(&["HDEL", META, "history"]).await?;
-            Kept::Used
+            KeepReason::Used
         }
         "the record before a first report" => {
             setup.command::<()>(&["HDEL", META, "history"]).await?;
             record(setup, "d7", 32, true).await?;
-            Kept::Used
+            KeepReason::Used
         }
         "schedules" => {
             setup
                 .command::<()>(&["HSET", META, "schedules", "1"])
                 .await?;
-            Kept::Schedules
+            KeepReason::Schedules
         }
         "partitions" => {
             let map = "1|- 1|- 1";
             setup
                 .command::<()>(&["HSET", META, "layout", "2", "map", map])
                 .await?;
-            Kept::Partitions
+            KeepReason::Partitions
         }
         "a newer layout" => {
             setup.command::<()>(&["HSET", META, "layout", "5"]).await?;
-            Kept::Layout
+            KeepReason::Layout
         }
         _ => anyhow::bail!("no change {change}"),
     })
@@ -168,14 +175,14 @@ async fn every_other_queue_is_kept() -> Result<()> {
         let since = unused(setup).await?;
         assert_eq!(
             setup.queue.unused(month).await?,
-            Unused::Since(since),
+            UnusedOutcome::Since(since),
             "{what}"
         );
         let why = change(setup, what).await?;
         let before: u64 = setup.command(&["DBSIZE"]).await?;
         assert_eq!(
             setup.queue.delete_unused(month).await?,
-            Unused::Kept(why),
+            UnusedOutcome::Kept(why),
             "{what}"
         );
         assert_eq!(setup.command::<u64>(&["DBSIZE"]).await?, before, "{what}");
@@ -194,7 +201,10 @@ async fn a_later_record_in_the_ring_keeps_the_time_of_the_use() -> Result<()> {
     // A worker that started yesterday has reported again.
     let since = record(setup, "d9", 40, false).await?;
     record(setup, "history", 1, false).await?;
-    assert_eq!(setup.queue.unused(39 * DAY).await?, Unused::Since(since));
+    assert_eq!(
+        setup.queue.unused(39 * DAY).await?,
+        UnusedOutcome::Since(since)
+    );
     Ok(())
 }
 
@@ -210,7 +220,7 @@ async fn a_push_beside_the_deletion_is_not_lost() -> Result<()> {
             queue.delete_unused(30 * DAY)
         );
         pushed?;
-        deleted += u32::from(matches!(found?, Unused::Since(_)));
+        deleted += u32::from(matches!(found?, UnusedOutcome::Since(_)));
         assert!(queue.get("new").await?.is_some(), "round {round}");
     }
     println!("{deleted} of 50 were deleted before the push");

@@ -1,7 +1,7 @@
 //! A change of partitions whose process ended after one of its steps.
 
 use anyhow::Result;
-use dueq::{Client, ErrorKind, State};
+use dueq::{Client, ErrorKind, MessageState};
 
 use super::remap;
 use crate::support::proxy::Proxy;
@@ -22,7 +22,7 @@ async fn serves(setup: &Setup, partitions: usize) -> Result<()> {
         for id in ids(60) {
             assert!(queue.get(&id).await?.is_some(), "{id}");
         }
-        assert_eq!(queue.purge(State::Scheduled).await?, 60);
+        assert_eq!(queue.purge(MessageState::Scheduled).await?, 60);
         // A purge is remembered; the next round pushes the same ids.
         queue.delete().await?;
         queue.partition_into(partitions).await?;

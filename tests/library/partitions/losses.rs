@@ -1,7 +1,8 @@
 //! Partitions whose server lost them or their map.
 
 use anyhow::Result;
-use dueq::{Applied, Client, ErrorKind, Limits, Pushed, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Applied, Client, ErrorKind, MessageState, QueueLimits};
 
 use super::{base, remap};
 use crate::support::{HOUR, LONG, Setup, ids, messages, setup};
@@ -40,7 +41,7 @@ async fn a_lost_partition_gets_the_map_again() -> Result<()> {
     assert!(queue.claim(10, LONG).await?.is_empty());
     assert_eq!(map_of(&setup, &tags[1]).await?, None);
     for receipt in queue.push_many(messages(60)).await {
-        assert_eq!(receipt?.outcome(), Pushed::Created);
+        assert_eq!(receipt?.outcome(), PushOutcome::Created);
     }
     for id in ids(60) {
         assert!(queue.get(&id).await?.is_some(), "{id}");
@@ -52,7 +53,7 @@ async fn a_lost_partition_gets_the_map_again() -> Result<()> {
 async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let limits = Limits::new().max_messages(Some(300)).max_crashes(2);
+    let limits = QueueLimits::new().max_messages(Some(300)).max_crashes(2);
     queue.configure(limits).await?;
     queue.partition_into(3).await?;
     let partitions = queue.partitions().await?;
@@ -79,7 +80,7 @@ async fn lost_partition_gets_the_limits_of_the_queue_again() -> Result<()> {
 async fn a_lost_partition_is_paused_and_limited_as_its_queue() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_crashes(2)).await?;
+    queue.configure(QueueLimits::new().max_crashes(2)).await?;
     queue.partition_into(3).await?;
     queue.pause().await?;
     let tags = queue.partitions().await?;
@@ -139,7 +140,7 @@ async fn a_home_without_its_map_gets_it_from_the_others() -> Result<()> {
             remap(&setup, "-", &["forward", "7|-|- 5"]).await?;
         }
         for receipt in queue.push_many(messages(60)).await {
-            assert_eq!(receipt?.outcome(), Pushed::Created);
+            assert_eq!(receipt?.outcome(), PushOutcome::Created);
         }
         assert_eq!(map_of(&setup, "-").await?, Some(map));
         assert_eq!(queue.partitions().await?.len(), 3);
@@ -160,7 +161,7 @@ async fn a_queue_that_lost_everything_has_one_partition() -> Result<()> {
     queue.partition_into(3).await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     for receipt in queue.push_many(messages(60)).await {
-        assert_eq!(receipt?.outcome(), Pushed::Created);
+        assert_eq!(receipt?.outcome(), PushOutcome::Created);
     }
     assert_eq!(queue.partitions().await?.len(), 1);
     assert_eq!(queue.stats().await?.scheduled, 60);
@@ -205,11 +206,11 @@ async fn a_client_that_slept_through_a_change_creates_no_partition() -> Result<(
     asleep.stats().await?;
     queue.partition_into(1).await?;
     for receipt in asleep.push_many(messages(40)).await {
-        assert_eq!(receipt?.outcome(), Pushed::Created);
+        assert_eq!(receipt?.outcome(), PushOutcome::Created);
     }
     let left: Vec<String> = setup.command(&["KEYS", "dueq:{*/*"]).await?;
     assert_eq!(left, [] as [String; 0]);
-    assert_eq!(queue.purge(State::Scheduled).await?, 40);
+    assert_eq!(queue.purge(MessageState::Scheduled).await?, 40);
     Ok(())
 }
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{
-    Cancelled, Client, Due, ErrorKind, Limits, Message, OnConflict, Pushed, Requeued, Rescheduled,
-    RunNow, Settled, State,
+use dueq::outcomes::{
+    CancelOutcome, PushOutcome, RequeueOutcome, RescheduleOutcome, RunNowOutcome, SettleOutcome,
 };
+use dueq::{Client, Due, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
 
 use crate::support::{HOUR, LONG, ids, messages, setup};
 
@@ -18,15 +18,18 @@ async fn every_verb_finds_an_id_in_its_partition() -> Result<()> {
     queue.partition_into(12).await?;
     for id in ids(40) {
         let receipt = queue.push("payload").id(&id).delay(HOUR).await?;
-        assert_eq!(receipt.outcome(), Pushed::Created);
+        assert_eq!(receipt.outcome(), PushOutcome::Created);
         let again = queue.push("payload").id(&id).delay(HOUR).await?;
-        assert_eq!(again.outcome(), Pushed::Exists(State::Scheduled));
+        assert_eq!(
+            again.outcome(),
+            PushOutcome::Exists(MessageState::Scheduled)
+        );
         let moved = queue.push("payload").id(&id).delay(2 * HOUR);
         let moved = moved.on_conflict(OnConflict::Reschedule).await?;
-        assert_eq!(moved.outcome(), Pushed::Moved);
+        assert_eq!(moved.outcome(), PushOutcome::Moved);
         let due_ms = 2_000_000_000_000;
         let outcome = queue.reschedule(&id, Due::at_ms(due_ms)).await?;
-        assert_eq!(outcome, Rescheduled::Moved(due_ms));
+        assert_eq!(outcome, RescheduleOutcome::Moved(due_ms));
         let stored = queue.get(&id).await?.expect("it waits");
         assert_eq!(
             (stored.time_ms, &*stored.payload),
@@ -38,22 +41,22 @@ async fn every_verb_finds_an_id_in_its_partition() -> Result<()> {
     }
     assert_eq!(queue.stats().await?.scheduled, 40);
     for id in ids(20) {
-        assert_eq!(queue.cancel(&id).await?, Cancelled::Cancelled);
+        assert_eq!(queue.cancel(&id).await?, CancelOutcome::Cancelled);
         assert_eq!(queue.get(&id).await?, None);
     }
     for id in ids(40).split_off(20) {
-        assert_eq!(queue.run_now(&id).await?, RunNow::Moved);
+        assert_eq!(queue.run_now(&id).await?, RunNowOutcome::Moved);
     }
     let mut claimed = BTreeSet::new();
     while claimed.len() < 20 {
         for delivery in queue.claim(7, LONG).await? {
             claimed.insert(delivery.id().into_owned());
-            assert_eq!(delivery.bury("refused").await?, Settled::Done);
+            assert_eq!(delivery.bury("refused").await?, SettleOutcome::Done);
         }
     }
     assert_eq!(queue.stats().await?.dead, 20);
     for id in &claimed {
-        assert_eq!(queue.requeue(id).await?, Requeued::Requeued);
+        assert_eq!(queue.requeue(id).await?, RequeueOutcome::Requeued);
     }
     assert_eq!(queue.stats().await?.dead, 0);
     Ok(())
@@ -69,10 +72,13 @@ async fn a_client_without_the_map_learns_it_from_a_refusal() -> Result<()> {
     assert_eq!(other.stats().await?.pushed, 0);
     setup.queue.partition_into(5).await?;
     for receipt in other.push_many(messages(500)).await {
-        assert_eq!(receipt?.outcome(), Pushed::Created);
+        assert_eq!(receipt?.outcome(), PushOutcome::Created);
     }
     for receipt in setup.queue.push_many(messages(500)).await {
-        assert_eq!(receipt?.outcome(), Pushed::Exists(State::Scheduled));
+        assert_eq!(
+            receipt?.outcome(),
+            PushOutcome::Exists(MessageState::Scheduled)
+        );
     }
     let partitions = setup.queue.partitions().await?;
     let held: Vec<u64> = partitions.iter().map(|one| one.stats.scheduled).collect();
@@ -89,7 +95,7 @@ async fn ids_of_the_library_share_calls() -> Result<()> {
     setup.command::<()>(&["CONFIG", "RESETSTAT"]).await?;
     let unnamed = (0..256).map(|_| Message::new("").due(HOUR));
     for receipt in queue.push_many(unnamed).await {
-        assert_eq!(receipt?.outcome(), Pushed::Created);
+        assert_eq!(receipt?.outcome(), PushOutcome::Created);
     }
     let stats: String = setup.command(&["INFO", "commandstats"]).await?;
     let calls = stats
@@ -115,7 +121,9 @@ async fn pages_are_merged_by_time_over_all_partitions() -> Result<()> {
     for limit in [1, 7, 100, 300, 1_000] {
         let (mut cursor, mut listed) = (None, Vec::new());
         loop {
-            let page = queue.list(State::Scheduled, cursor.as_ref(), limit).await?;
+            let page = queue
+                .list(MessageState::Scheduled, cursor.as_ref(), limit)
+                .await?;
             assert!(page.messages.len() <= limit);
             listed.extend(page.messages.into_iter().map(|one| (one.time_ms, one.id)));
             cursor = page.next;
@@ -126,13 +134,15 @@ async fn pages_are_merged_by_time_over_all_partitions() -> Result<()> {
         assert_eq!(listed.len(), 300, "limit {limit}");
         assert!(listed.is_sorted(), "limit {limit}");
     }
-    let cursor = queue.list(State::Scheduled, None, 10).await?.next;
-    queue.purge(State::Scheduled).await?;
+    let cursor = queue.list(MessageState::Scheduled, None, 10).await?.next;
+    queue.purge(MessageState::Scheduled).await?;
     assert_eq!(queue.stats().await?.scheduled, 0);
-    let page = queue.list(State::Scheduled, cursor.as_ref(), 10).await?;
+    let page = queue
+        .list(MessageState::Scheduled, cursor.as_ref(), 10)
+        .await?;
     assert_eq!((page.messages.len(), page.next), (0, None));
-    let wrong = dueq::Cursor::from_bytes("1/2");
-    let error = queue.list(State::Scheduled, Some(&wrong), 10).await;
+    let wrong = dueq::inspect::MessageCursor::from_bytes("1/2");
+    let error = queue.list(MessageState::Scheduled, Some(&wrong), 10).await;
     assert_eq!(
         error.expect_err("a wrong cursor").kind(),
         ErrorKind::InvalidInput
@@ -158,7 +168,7 @@ async fn calls_of_operators_reach_every_partition() -> Result<()> {
     queue.resume().await?;
     assert!(!queue.stats().await?.paused);
 
-    let limits = Limits::new().max_messages(Some(1_001)).max_attempts(3);
+    let limits = QueueLimits::new().max_messages(Some(1_001)).max_attempts(3);
     queue.configure(limits).await?;
     for partition in queue.partitions().await? {
         let stats = partition.stats;
@@ -169,7 +179,7 @@ async fn calls_of_operators_reach_every_partition() -> Result<()> {
     let mut dead = 0;
     while dead < 100 {
         for delivery in queue.claim(100, LONG).await? {
-            assert_eq!(delivery.bury("refused").await?, Settled::Done);
+            assert_eq!(delivery.bury("refused").await?, SettleOutcome::Done);
             dead += 1;
         }
     }
@@ -177,7 +187,7 @@ async fn calls_of_operators_reach_every_partition() -> Result<()> {
         .await?
         .queue(queue.name())?;
     assert_eq!(fresh.requeue_all().await?, 100);
-    assert_eq!(queue.purge(State::Scheduled).await?, 100);
+    assert_eq!(queue.purge(MessageState::Scheduled).await?, 100);
     assert!(queue.delete().await?);
     assert!(!queue.exists().await?);
     let left: Vec<String> = setup.command(&["KEYS", "*"]).await?;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Cancelled, ErrorKind, Limits, OnConflict, Pushed, State};
+use dueq::outcomes::{CancelOutcome, PushOutcome};
+use dueq::{ErrorKind, MessageState, OnConflict, QueueLimits};
 use tokio::task::JoinSet;
 
 use crate::support::{HOUR, Setup, ids, messages, setup};
@@ -24,7 +25,7 @@ async fn a_queue_with_messages_keeps_its_partitions() -> Result<()> {
         assert_eq!(queue.stats().await?.scheduled, 20);
         // Nothing waits for the partitions.
         assert!(queue.push("").id("more").delay(HOUR).await?.is_created());
-        assert_eq!(queue.purge(State::Scheduled).await?, 21);
+        assert_eq!(queue.purge(MessageState::Scheduled).await?, 21);
     }
     for count in [0, 257] {
         let error = queue.partition_into(count).await.expect_err("out of range");
@@ -38,12 +39,12 @@ async fn limits_and_pause_follow_a_queue_to_its_partitions() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .configure(Limits::new().max_messages(Some(1_000)).max_crashes(2))
+        .configure(QueueLimits::new().max_messages(Some(1_000)).max_crashes(2))
         .await?;
     queue.pause().await?;
     queue.pause_for(HOUR).await?;
     queue.partition_into(4).await?;
-    let each = |stats: &dueq::Stats| {
+    let each = |stats: &dueq::QueueStats| {
         assert!(stats.closed_ms > 3_500_000, "{}", stats.closed_ms);
         (stats.max_messages, stats.max_crashes, stats.paused)
     };
@@ -76,8 +77,8 @@ async fn what_ended_is_remembered_before_partitions_change() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.push("").id("a").delay(HOUR).await?;
-    assert_eq!(queue.cancel("a").await?, Cancelled::Cancelled);
-    let time = queue.outcome("a").await?.expect("it was cancelled");
+    assert_eq!(queue.cancel("a").await?, CancelOutcome::Cancelled);
+    let time = queue.end_of("a").await?.expect("it was cancelled");
     queue.partition_into(3).await?;
     // A repetition of the push might otherwise store the message a second time.
     let after_ms = setup.client.server_time().await?.now_ms() - time.ended_at_ms;
@@ -99,7 +100,7 @@ async fn producers_wait_while_the_partitions_change() -> Result<()> {
             Err(error) => assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}"),
         }
         for receipt in pushes.await? {
-            assert_eq!(receipt?.outcome(), Pushed::Created);
+            assert_eq!(receipt?.outcome(), PushOutcome::Created);
         }
         assert_eq!(queue.stats().await?.scheduled, 200);
         queue.delete().await?;
@@ -112,7 +113,7 @@ async fn rate_and_max_leased_are_divided_again() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let second = Duration::from_secs(1);
-    let limits = Limits::new().rate(103, second).burst(9).max_leased(9);
+    let limits = QueueLimits::new().rate(103, second).burst(9).max_leased(9);
     queue.configure(limits.max_throttle(5 * second)).await?;
     let all = async || -> Result<_> {
         let stats = queue.stats().await?;
@@ -135,7 +136,7 @@ async fn rate_and_max_leased_are_divided_again() -> Result<()> {
     queue.partition_into(1).await?;
     assert_eq!(all().await?, (100, 8, 8));
     queue
-        .configure(Limits::new().no_rate().no_max_leased())
+        .configure(QueueLimits::new().no_rate().no_max_leased())
         .await?;
     queue.partition_into(3).await?;
     let stats = queue.stats().await?;
@@ -159,7 +160,10 @@ async fn throttle_closes_every_partition() -> Result<()> {
         throttles.spawn(async move { delivery.throttle(Duration::from_secs(seconds)).await });
     }
     for throttled in throttles.join_all().await {
-        assert!(matches!(throttled?, dueq::Throttled::Until(_)));
+        assert!(matches!(
+            throttled?,
+            dueq::outcomes::ThrottleOutcome::Until(_)
+        ));
     }
     let calls = script_calls(&setup).await? - before;
     println!("64 throttles took {calls} calls");
@@ -193,7 +197,7 @@ async fn script_calls(setup: &Setup) -> Result<u64> {
 async fn layout_3_and_its_limits_follow_a_queue_to_its_partitions() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let limits = Limits::new().layout3().max_remembered(1_000);
+    let limits = QueueLimits::new().layout3().max_remembered(1_000);
     queue.configure(limits).await?;
     for (count, each) in [(4, 250), (2, 500), (1, 1_000)] {
         queue.partition_into(count).await?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::Result;
-use dueq::{Delivery, Due, Message, Queue, State, Stats};
+use dueq::{Delivery, Due, Message, MessageState, Queue, QueueStats};
 
 use crate::support::{
     HOUR, Running, acking, claim, claim_one, messages, push_all, seen, server_us, setup,
@@ -116,7 +116,7 @@ async fn one_unparsable_element_wedges_the_rest() -> Result<()> {
 }
 
 /// Handles the crowd, each message once.
-async fn handled(queue: &Queue) -> Result<Stats> {
+async fn handled(queue: &Queue) -> Result<QueueStats> {
     let (worker, mut seen) = acking(queue.worker().concurrency(500));
     let mut handled = seen.take(CROWD).await?;
     handled.sort_unstable();
@@ -198,7 +198,7 @@ async fn equal_payloads_collapse() -> Result<()> {
     let _ = twins[50].bury("").await?;
     assert_eq!(
         queue.cancel_dead(twins[50].id_bytes()).await?,
-        dueq::Cancelled::Cancelled
+        dueq::outcomes::CancelOutcome::Cancelled
     );
     assert_eq!(queue.stats().await?.leased, 49);
     Ok(())
@@ -247,7 +247,11 @@ async fn negative_delay() -> Result<()> {
     }
     assert_eq!(claim_one(queue).await?.id(), "c");
     assert_eq!(
-        queue.list(State::Scheduled, None, 10).await?.messages.len(),
+        queue
+            .list(MessageState::Scheduled, None, 10)
+            .await?
+            .messages
+            .len(),
         0
     );
     Ok(())

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Message, Settled};
+use dueq::Message;
+use dueq::outcomes::SettleOutcome;
 
 use crate::support::child::{Process, Role};
 use crate::support::{
@@ -133,7 +134,7 @@ async fn removed_lease_is_restored_while_its_handler_runs() -> Result<()> {
             .await
     };
     until("a lease", leases, |count| *count == 1).await?;
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     worker.abort().await
 }
 
@@ -191,9 +192,9 @@ async fn a_crash_charges_no_attempt_of_messages_beside_it() -> Result<()> {
             .map(|stored| (stored.state, stored.failures, stored.crashes)))
     };
     let dead = until("the end of the poison", dead, |seen| {
-        seen.is_some_and(|(state, ..)| state == dueq::State::Dead)
+        seen.is_some_and(|(state, ..)| state == dueq::MessageState::Dead)
     });
-    assert_eq!(dead.await?, Some((dueq::State::Dead, 0, 6)));
+    assert_eq!(dead.await?, Some((dueq::MessageState::Dead, 0, 6)));
     supervisor.abort();
     let stats = queue.stats().await?;
     assert_eq!(

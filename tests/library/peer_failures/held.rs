@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, Count, Message};
+use dueq::metrics::Counter;
+use dueq::{Client, Message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -174,7 +175,7 @@ async fn a_late_reply_of_the_old_queue_reports_no_change() -> Result<()> {
     pushed?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     setup.queue.push("").id("new").due(HOUR).await?;
-    let emptied = || queue.metrics().count(Count::StoreEmptied);
+    let emptied = || queue.metrics().count(Counter::StoreEmptied);
     until(
         "an event that reports the emptied store",
         async || Ok(emptied()),

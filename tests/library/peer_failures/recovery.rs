@@ -4,7 +4,8 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use dueq::{Client, Delivery, Message, Pushed, Queue};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Delivery, Message, Queue};
 use dueq_testkit::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -335,7 +336,7 @@ async fn recovers_within_a_second_of_a_server_restart() -> Result<()> {
         due.push(answered.elapsed());
         // The same for a producer, with a message that no node knows.
         let id = format!("new after {away_ms} ms");
-        assert_eq!(setup.queue.push("").id(&id).await?, Pushed::Created);
+        assert_eq!(setup.queue.push("").id(&id).await?, PushOutcome::Created);
         assert_eq!(seen.next().await?, id);
         new.push(answered.elapsed());
         // All messages are settled before the next kill.

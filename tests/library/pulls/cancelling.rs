@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Puller, Queue, Stats};
+use dueq::claims::Puller;
+use dueq::{Client, Queue, QueueStats};
 
 use super::{MS, begin, pull_one};
 use crate::support::proxy::Proxy;
@@ -22,7 +23,12 @@ async fn failed_once(queue: &Queue) -> Result<()> {
 }
 
 /// The message is released as it was, and the next pull gets it.
-async fn is_released(queue: &Queue, puller: &Puller, before: &Stats, releases: u64) -> Result<()> {
+async fn is_released(
+    queue: &Queue,
+    puller: &Puller,
+    before: &QueueStats,
+    releases: u64,
+) -> Result<()> {
     let stats = stats_until(queue, "the release", |stats| stats.leased == 0).await?;
     assert_eq!(stats.released - before.released, releases);
     assert_eq!((stats.crashed, stats.retried), (0, 1));

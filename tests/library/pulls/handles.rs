@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{
-    Client, Delivery, DeliveryHandle, Due, Extended, Followed, Message, Queue, RemoteDelivery,
-    Retried, Settled, Snoozed, Stats, Throttled,
+use dueq::claims::{DeliveryHandle, RemoteDelivery};
+use dueq::outcomes::{
+    AckPushOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
 };
+use dueq::{Client, Delivery, Due, Message, Queue, QueueStats};
 
 use super::{MS, pull_one};
 use crate::support::{HOUR, LONG, Setup, push_and_claim, seen, setup, steal};
@@ -29,19 +30,22 @@ async fn another_client_settles_by_handle() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert!(matches!(remote.extend(2 * LONG).await?, Extended::Until(_)));
-    assert_eq!(remote.ack().await?, Settled::Done);
-    assert_eq!(remote.ack().await?, Settled::Gone);
+    assert!(matches!(
+        remote.extend(2 * LONG).await?,
+        ExtendOutcome::Until(_)
+    ));
+    assert_eq!(remote.ack().await?, SettleOutcome::Done);
+    assert_eq!(remote.ack().await?, SettleOutcome::Gone);
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
     let retried = remote.retry(HOUR, "the bank is closed").await?;
-    assert!(matches!(retried, Retried::Scheduled(_)), "{retried:?}");
+    assert!(matches!(retried, RetryOutcome::Scheduled(_)), "{retried:?}");
     let stored = queue.get("id").await?.context("the message")?;
     assert_eq!((stored.failures, &*stored.error), (1, "the bank is closed"));
     let _ = queue.cancel("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert_eq!(remote.release().await?, Settled::Done);
+    assert_eq!(remote.release().await?, SettleOutcome::Done);
     assert_eq!(
         queue.get("id").await?.map(|stored| stored.failures),
         Some(0)
@@ -49,24 +53,30 @@ async fn another_client_settles_by_handle() -> Result<()> {
     let _ = queue.cancel("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert_eq!(remote.again(HOUR).await?, Settled::Done);
+    assert_eq!(remote.again(HOUR).await?, SettleOutcome::Done);
     let _ = queue.cancel("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert!(matches!(remote.snooze(HOUR).await?, Snoozed::Scheduled(_)));
+    assert!(matches!(
+        remote.snooze(HOUR).await?,
+        SnoozeOutcome::Scheduled(_)
+    ));
     assert_eq!(queue.get("id").await?.map(|stored| stored.snoozes), Some(1));
     let _ = queue.cancel("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
     let followed = remote.ack_push([Message::new("").due(HOUR)]).await?;
-    assert!(matches!(followed, Followed::Done(receipts) if receipts[0].id() == "{id}/1"));
+    assert!(matches!(followed, AckPushOutcome::Done(receipts) if receipts[0].id() == "{id}/1"));
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert_eq!(remote.bury("no such order").await?, Settled::Done);
+    assert_eq!(remote.bury("no such order").await?, SettleOutcome::Done);
     let _ = queue.cancel_dead("id").await?;
 
     let remote = elsewhere(&setup, &handle(queue).await?).await?;
-    assert!(matches!(remote.throttle(HOUR).await?, Throttled::Until(_)));
+    assert!(matches!(
+        remote.throttle(HOUR).await?,
+        ThrottleOutcome::Until(_)
+    ));
     assert!(queue.stats().await?.closed_ms > 0);
     Ok(())
 }
@@ -77,7 +87,7 @@ async fn a_retry_by_handle_may_name_a_time() -> Result<()> {
     let handle = handle(&setup.queue).await?;
     let at_ms = setup.client.server_time().await?.unix_us / 1_000 + 3_600_000;
     let remote = elsewhere(&setup, &handle).await?;
-    let Retried::Scheduled(due_ms) = remote.retry(Due::at_ms(at_ms), "").await? else {
+    let RetryOutcome::Scheduled(due_ms) = remote.retry(Due::at_ms(at_ms), "").await? else {
         anyhow::bail!("not scheduled");
     };
     assert!(
@@ -140,7 +150,7 @@ async fn a_handle_of_a_lapsed_lease_is_refused() -> Result<()> {
     let delivery = pull_one(&puller).await?;
     assert_eq!((&*delivery.id(), delivery.attempt()), ("id", 2));
     is_refused(&elsewhere(&setup, &lapsed).await?, &["Lost"]).await?;
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     is_refused(&elsewhere(&setup, &lapsed).await?, &["Gone"]).await?;
     Ok(puller.shutdown().await?)
 }
@@ -150,7 +160,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
     let setup = setup().await?;
     let first = push_and_claim(&setup.queue, Message::new("").id("first")).await?;
     let second = push_and_claim(&setup.queue, Message::new("").id("second")).await?;
-    let state = |stats: Stats| (stats.leased, stats.scheduled, stats.dead, stats.closed_ms);
+    let state = |stats: QueueStats| (stats.leased, stats.scheduled, stats.dead, stats.closed_ms);
     let before = state(setup.queue.stats().await?);
     let parts = |delivery: &Delivery| {
         let text = delivery.handle().to_string();
@@ -181,7 +191,7 @@ async fn hostile_handles_change_nothing() -> Result<()> {
     ] {
         assert!(text.parse::<DeliveryHandle>().is_err(), "{text:?}");
     }
-    assert_eq!(first.ack().await?, Settled::Done);
+    assert_eq!(first.ack().await?, SettleOutcome::Done);
     Ok(())
 }
 
@@ -196,7 +206,7 @@ async fn a_worker_does_not_settle_what_its_handler_detached() -> Result<()> {
         .spawn(move |delivery: Delivery| {
             let _ = sender.send(delivery.into_handle());
             async { Err::<(), _>("ignored") }
-        });
+        })?;
     setup.queue.push("").id("id").await?;
     let handle = handles.next().await?;
     worker.shutdown().await?;
@@ -204,7 +214,7 @@ async fn a_worker_does_not_settle_what_its_handler_detached() -> Result<()> {
     assert_eq!((stats.leased, stats.retried, stats.acked), (1, 0, 0));
     assert_eq!(
         elsewhere(&setup, &handle).await?.ack().await?,
-        Settled::Done
+        SettleOutcome::Done
     );
     Ok(())
 }
@@ -217,7 +227,7 @@ async fn a_dropped_delivery_stays_leased() -> Result<()> {
     assert_eq!(setup.queue.stats().await?.leased, 1);
     assert_eq!(
         elsewhere(&setup, &handle).await?.ack().await?,
-        Settled::Done
+        SettleOutcome::Done
     );
     Ok(())
 }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, DeliveryHandle, Message, Puller, Queue, Settled};
+use dueq::claims::{DeliveryHandle, Puller};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Delivery, Message, Queue};
 use dueq_testkit::cluster::Cluster;
 use tokio::task::JoinSet;
 
@@ -170,7 +172,7 @@ async fn pulled_all(puller: &Puller, count: usize) -> Result<Vec<DeliveryHandle>
 async fn ack_all(url: &str, handles: Vec<DeliveryHandle>) -> Result<()> {
     let queue = Client::connect(url).await?.queue("orders")?;
     for handle in handles {
-        assert_eq!(queue.delivery(handle).ack().await?, Settled::Done);
+        assert_eq!(queue.delivery(handle).ack().await?, SettleOutcome::Done);
     }
     Ok(())
 }

@@ -12,7 +12,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Error, Puller};
+use dueq::claims::Puller;
+use dueq::{Delivery, Error};
 
 use crate::support::{LIMIT, LONG, within};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, ErrorKind, Puller, Pullers};
+use dueq::claims::{Puller, Pullers};
+use dueq::{Client, ErrorKind};
 
 use super::{MS, begin, pull_one};
 use crate::support::{HOUR, LIMIT, LONG, Setup, setup, stats_until, until, within};
@@ -142,7 +143,7 @@ async fn cost_of(queues: u32, pulls: bool) -> Result<u64> {
             worker = worker.queue(&queue, |_: dueq::Delivery| async {});
         }
     }
-    let worker = (!pulls).then(|| worker.spawn());
+    let worker = (!pulls).then(|| worker.spawn()).transpose()?;
     // Five beats of a queue that is not parked.
     let commands = idle_commands(&setup, Duration::from_millis(4_500)).await?;
     if let Some(worker) = worker {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, Delivery, Error, ErrorKind, LeaseToken, Message, Settled};
+use dueq::claims::LeaseToken;
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Delivery, Error, ErrorKind, Message};
 use tokio_util::sync::CancellationToken;
 
 use super::{MS, begin};
@@ -35,7 +37,7 @@ async fn a_repeated_pull_is_told_of_its_grant_at_once() -> Result<()> {
         let other = within("another", puller.pull(9, LONG, LIMIT)).await??;
         assert_eq!(other[0].id(), "other");
         let held = setup.queue.held(&token).await?.deliveries;
-        assert_eq!(held[0].ack().await?, Settled::Done);
+        assert_eq!(held[0].ack().await?, SettleOutcome::Done);
         puller.shutdown().await?;
     }
     Ok(())
@@ -62,7 +64,7 @@ async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
     }
     let held = queue.held(&token).await?.deliveries;
     assert_eq!(held.len(), 1);
-    assert_eq!(held[0].ack().await?, Settled::Done);
+    assert_eq!(held[0].ack().await?, SettleOutcome::Done);
     Ok(puller.shutdown().await?)
 }
 
@@ -147,13 +149,13 @@ async fn a_pull_ended_during_its_claim_returns_the_grant() -> Result<()> {
         if let [delivery] = &granted[..] {
             assert_eq!(delivery.lease_token(), token);
             // Nobody released it.
-            assert_eq!(delivery.ack().await?, Settled::Done);
+            assert_eq!(delivery.ack().await?, SettleOutcome::Done);
             break;
         }
         // The node gave the claim up before the end of the stall. What it granted is free again.
         let next = super::pull_one(&puller).await?;
         assert_eq!((&*next.id(), next.attempt()), (&*id, 1));
-        assert_eq!(next.ack().await?, Settled::Done);
+        assert_eq!(next.ack().await?, SettleOutcome::Done);
     }
     Ok(puller.shutdown().await?)
 }

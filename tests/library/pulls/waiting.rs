@@ -76,7 +76,7 @@ async fn each_pull_has_a_lease_of_its_own() -> Result<()> {
 }
 
 /// What is due now.
-async fn now(puller: &dueq::Puller) -> Result<Vec<Delivery>> {
+async fn now(puller: &dueq::claims::Puller) -> Result<Vec<Delivery>> {
     Ok(within("a pull", puller.pull(10, LONG, Duration::ZERO)).await??)
 }
 
@@ -138,7 +138,7 @@ async fn a_pull_of_an_empty_queue_ends_after_its_wait() -> Result<()> {
     assert!(start.elapsed() >= 200 * MS);
     for (max, lease) in [
         (0, LONG),
-        (dueq::Puller::MAX + 1, LONG),
+        (dueq::claims::Puller::MAX + 1, LONG),
         (1, Duration::ZERO),
         (1, 25 * HOUR),
     ] {

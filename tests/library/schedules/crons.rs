@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{ErrorKind, Schedule, ScheduleState};
+use dueq::ErrorKind;
+use dueq::schedules::{Schedule, ScheduleState};
 
 use super::{apply_raw, info, names, now_ms};
 use crate::support::{acking, claim_one, reporting, setup, stats_until, until};

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Applied, ErrorKind, Limits, Overlap, Role, Schedule, Settled};
+use dueq::admin::AclRole;
+use dueq::outcomes::SettleOutcome;
+use dueq::schedules::{OverlapPolicy, Schedule};
+use dueq::{Applied, ErrorKind, QueueLimits};
 
 use super::{every, info, names};
 use crate::support::{HOUR, setup};
@@ -84,7 +87,7 @@ async fn one_bad_schedule_refuses_the_whole_set() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue
-        .configure(Limits::new().max_payload_bytes(1_000))
+        .configure(QueueLimits::new().max_payload_bytes(1_000))
         .await?;
     let good = || every(DAY_MS, "good");
     let too_long = every(DAY_MS, "long").payload(vec![b'x'; 1_001]);
@@ -147,9 +150,11 @@ async fn a_thousand_schedules_are_one_call() -> Result<()> {
 #[tokio::test]
 async fn schedules_need_the_rights_of_their_calls() -> Result<()> {
     let setup = setup().await?;
-    let operator = crate::lifecycle::rights::queue_of(&setup, "operator", Role::Operator).await?;
-    let consumer = crate::lifecycle::rights::queue_of(&setup, "consumer", Role::Consumer).await?;
-    let skip = || every(10, "a").overlap(Overlap::Skip);
+    let operator =
+        crate::lifecycle::rights::queue_of(&setup, "operator", AclRole::Operator).await?;
+    let consumer =
+        crate::lifecycle::rights::queue_of(&setup, "consumer", AclRole::Consumer).await?;
+    let skip = || every(10, "a").overlap(OverlapPolicy::Skip);
     operator.schedules("billing").apply([skip()]).await?;
     // Redis 7.0 has no code of its own for what a script may not do.
     let is_denied = |error: dueq::Error| {
@@ -164,7 +169,7 @@ async fn schedules_need_the_rights_of_their_calls() -> Result<()> {
     assert_eq!(consumer.refill_schedules().await?.lists, 0);
     let delivery = crate::support::claim_one(&consumer).await?;
     assert!(delivery.tick().is_some());
-    assert_eq!(delivery.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     assert!(operator.schedule("a").pause().await?);
     assert!(operator.schedule("a").resume().await?);
     let _ = operator.schedule("a").trigger().await?;

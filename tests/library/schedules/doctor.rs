@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use dueq::{Checkup, Finding, Overlap, ScheduleState};
+use dueq::admin::{Checkup, Finding};
+use dueq::schedules::{OverlapPolicy, ScheduleState};
 
 use super::{every, info, now_ms};
 use crate::support::{Setup, setup};
@@ -137,7 +138,7 @@ async fn doctor_finds_schedules_whose_fires_make_no_tick() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let names = ["missing", "overlapping", "young", "few", "working", "off"];
-    let set = names.map(|name| every(HOUR_MS, name).overlap(Overlap::Skip));
+    let set = names.map(|name| every(HOUR_MS, name).overlap(OverlapPolicy::Skip));
     queue.schedules("billing").apply(set).await?;
     assert!(queue.schedule("off").pause().await?);
     assert_eq!(examined(&setup).await?.findings, []);

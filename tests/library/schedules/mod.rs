@@ -9,7 +9,8 @@ mod ticks;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
-use dueq::{Queue, Schedule, ScheduleInfo};
+use dueq::Queue;
+use dueq::schedules::{Schedule, ScheduleInfo};
 
 #[cfg(feature = "schedules")]
 use crate::support::Setup;
@@ -29,7 +30,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(0)
 }
 
-fn names(declared: &[dueq::Declared]) -> Vec<&str> {
+fn names(declared: &[dueq::schedules::ScheduleChange]) -> Vec<&str> {
     declared.iter().map(|declared| &*declared.name).collect()
 }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use dueq::{ErrorKind, Message, Missed, Overlap, ScheduleState, Settled, Tick, Triggered};
+use dueq::outcomes::SettleOutcome;
+use dueq::schedules::{MissedPolicy, OverlapPolicy, ScheduleState, Tick, TriggerOutcome};
+use dueq::{ErrorKind, Message};
 
 use super::{every, info, now_ms};
 use crate::support::{claim, claim_one, push_and_claim, reporting, setup, until};
@@ -22,7 +24,7 @@ async fn worker_handles_each_fire_once_and_counts_agree() -> Result<()> {
     });
     let beat = every(50, "beat")
         .payload("now")
-        .missed(Missed::All { max: 1_000 });
+        .missed(MissedPolicy::All { max: 1_000 });
     queue.schedules("hearts").apply([beat]).await?;
     let all = ticks.take(40).await?;
     worker.stop().await?;
@@ -60,7 +62,7 @@ async fn preview_equals_the_ticks_with_jitter() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let sync = every(100, "sync").jitter(Duration::from_millis(90));
-    let sync = sync.missed(Missed::All { max: 1_000 }).limit(8);
+    let sync = sync.missed(MissedPolicy::All { max: 1_000 }).limit(8);
     queue.schedules("billing").apply([sync]).await?;
     let preview = queue.schedule("sync").next(100).await?;
     assert_eq!(preview.len(), 8, "as many as the limit");
@@ -75,7 +77,10 @@ async fn preview_equals_the_ticks_with_jitter() -> Result<()> {
     assert_eq!(made.collect::<Vec<_>>(), previewed.collect::<Vec<_>>());
     assert!(preview.iter().any(|fire| fire.due_ms > fire.nominal_ms));
     let info = info(queue, "sync").await?;
-    assert_eq!((info.state, info.made), (dueq::ScheduleState::Ended, 8));
+    assert_eq!(
+        (info.state, info.made),
+        (dueq::schedules::ScheduleState::Ended, 8)
+    );
     assert_eq!(queue.schedule("sync").next(5).await?, []);
     Ok(())
 }
@@ -84,7 +89,7 @@ async fn preview_equals_the_ticks_with_jitter() -> Result<()> {
 async fn ticks_that_overlap_are_skipped_and_counted() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let sync = every(20, "sync").overlap(Overlap::Skip);
+    let sync = every(20, "sync").overlap(OverlapPolicy::Skip);
     queue.schedules("billing").apply([sync]).await?;
     let first = claim(queue, 1).await?.remove(0);
     let overlapped = async || {
@@ -93,7 +98,7 @@ async fn ticks_that_overlap_are_skipped_and_counted() -> Result<()> {
         Ok(info(queue, "sync").await?.overlapped)
     };
     until("three overlaps", overlapped, |overlapped| *overlapped >= 3).await?;
-    assert_eq!(first.ack().await?, Settled::Done);
+    assert_eq!(first.ack().await?, SettleOutcome::Done);
     let second = claim(queue, 1).await?.remove(0);
     assert!(second.tick().is_some());
     Ok(())
@@ -118,15 +123,20 @@ const HOUR_MS: u64 = 3_600_000;
 async fn trigger_makes_a_tick_and_moves_no_fire() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    let sync = every(HOUR_MS, "sync").overlap(Overlap::Skip).payload("all");
+    let sync = every(HOUR_MS, "sync")
+        .overlap(OverlapPolicy::Skip)
+        .payload("all");
     queue.schedules("billing").apply([sync]).await?;
     let before = info(queue, "sync").await?;
-    let Triggered::Created(id) = queue.schedule("sync").trigger().await? else {
+    let TriggerOutcome::Created(id) = queue.schedule("sync").trigger().await? else {
         anyhow::bail!("no tick");
     };
     // Within the same millisecond the id is there already.
     let again = async || Ok(queue.schedule("sync").trigger().await?);
-    let _ = until("an overlap", again, |again| *again == Triggered::Overlaps).await?;
+    let _ = until("an overlap", again, |again| {
+        *again == TriggerOutcome::Overlaps
+    })
+    .await?;
     let delivery = claim_one(queue).await?;
     assert_eq!((&*delivery.id(), delivery.payload()), (&*id, &b"all"[..]));
     assert_eq!(
@@ -138,7 +148,10 @@ async fn trigger_makes_a_tick_and_moves_no_fire() -> Result<()> {
         (after.next_ms, after.made, after.triggered),
         (before.next_ms, 0, 1)
     );
-    assert_eq!(queue.schedule("other").trigger().await?, Triggered::Gone);
+    assert_eq!(
+        queue.schedule("other").trigger().await?,
+        TriggerOutcome::Gone
+    );
     Ok(())
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Settled};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Delivery};
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::Barrier;
@@ -137,7 +138,7 @@ async fn unknown_role_of_a_child_process_is_an_error() -> Result<()> {
             let delivery = claim_one(&queue).await?;
             assert_eq!(
                 (delivery.payload(), delivery.ack().await?),
-                (&b"once"[..], Settled::Done)
+                (&b"once"[..], SettleOutcome::Done)
             );
             say("done");
         }

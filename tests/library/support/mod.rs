@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use dueq::{Client, Delivery, IntoSettlement, Message, Queue, QueueWorker, Stats};
+use dueq::{Client, Delivery, IntoSettlement, Message, Queue, QueueStats, QueueWorker};
 use dueq_testkit::Server;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, FromRedisValue, cmd};
@@ -33,7 +33,7 @@ impl Setup {
     /// promote.
     pub(crate) async fn promote(&self, ready: u64) -> Result<()> {
         self.client.load_functions().await?;
-        let keys = dueq::queue_keys(self.queue.name())?;
+        let keys = dueq::admin::queue_keys(self.queue.name())?;
         let keys = keys.iter().map(String::as_str);
         let promote: Vec<&str> = ["FCALL", "dueq_promote", "10"]
             .into_iter()
@@ -138,8 +138,8 @@ pub(crate) async fn until<T: Debug>(
 pub(crate) async fn stats_until<C: dueq::Codec>(
     queue: &Queue<C>,
     what: &str,
-    good: impl Fn(&Stats) -> bool,
-) -> Result<Stats> {
+    good: impl Fn(&QueueStats) -> bool,
+) -> Result<QueueStats> {
     until(what, async || Ok(queue.stats().await?), good).await
 }
 
@@ -216,7 +216,7 @@ pub(crate) fn messages(count: usize) -> Vec<Message> {
 /// Pushes the messages; the queue must create all of them.
 pub(crate) async fn push_all(queue: &Queue, messages: Vec<Message>) -> Result<()> {
     for pushed in queue.push_many(messages).await {
-        assert_eq!(pushed?, dueq::Pushed::Created);
+        assert_eq!(pushed?, dueq::outcomes::PushOutcome::Created);
     }
     Ok(())
 }

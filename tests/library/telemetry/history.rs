@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, HistoryPoint, Limits, Queue, Resolution};
+use dueq::inspect::{HistoryPoint, HistoryResolution};
+use dueq::{Client, Delivery, Queue, QueueLimits};
 
 use crate::support::{Running, Setup, messages, push_all, seen, setup, stats_until, until, within};
 
@@ -18,7 +19,7 @@ async fn begun(setup: &Setup, base: &str) -> Result<()> {
 
 /// All that the history has. It may span two days.
 async fn sum(queue: &Queue) -> Result<HistoryPoint> {
-    let history = queue.history(Resolution::Days).await?;
+    let history = queue.history(HistoryResolution::Days).await?;
     history.sum(0..u64::MAX).context("no history")
 }
 
@@ -31,8 +32,8 @@ fn sleeping(queue: &Queue, concurrency: usize) -> Running {
 async fn history_adds_up_workers_and_their_restarts() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_attempts(9)).await?;
-    let history = queue.history(Resolution::Minutes).await?;
+    queue.configure(QueueLimits::new().max_attempts(9)).await?;
+    let history = queue.history(HistoryResolution::Minutes).await?;
     assert_eq!(history.points, [], "no worker has run");
     let other = Client::connect(&setup.server.url()).await?;
     let other = other.queue("orders")?;
@@ -56,13 +57,13 @@ async fn history_adds_up_workers_and_their_restarts() -> Result<()> {
         let handled_us = sum.handling.quantile_us(0.01).context("a time")?;
         assert!(handled_us >= 3_000, "{handled_us}");
     }
-    for resolution in [Resolution::Minutes, Resolution::Hours] {
+    for resolution in [HistoryResolution::Minutes, HistoryResolution::Hours] {
         let history = queue.history(resolution).await?;
         let all = history.sum(0..u64::MAX).context("no history")?;
         assert_eq!(all.lateness.count(), 100, "{history:?}");
     }
     queue.delete().await?;
-    assert_eq!(queue.history(Resolution::Days).await?.points, []);
+    assert_eq!(queue.history(HistoryResolution::Days).await?.points, []);
     Ok(())
 }
 
@@ -70,7 +71,7 @@ async fn history_adds_up_workers_and_their_restarts() -> Result<()> {
 async fn percentiles_are_those_of_the_metrics_to_a_bucket() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_attempts(9)).await?;
+    queue.configure(QueueLimits::new().max_attempts(9)).await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {
         let _ = sender.send(delivery.id().into_owned());

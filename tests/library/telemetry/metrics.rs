@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{
-    Client, Count, Delivery, Due, Limits, Message, Metrics, OnConflict, Pushed, Queue, Retry,
-    Settled, Settlement,
-};
+use dueq::metrics::{Counter, Metrics};
+use dueq::outcomes::{PushOutcome, SettleOutcome};
+use dueq::{Client, Delivery, Due, Message, OnConflict, Queue, QueueLimits, Retry, Settlement};
 
 use crate::support::{
     HOUR, LONG, Running, acking, command, holding, messages, push_all, push_and_claim, seen,
@@ -37,20 +36,25 @@ async fn each_answer_to_a_producer_is_counted_once() -> Result<()> {
     assert_eq!(counted(&queue.metrics()), []);
     let message = |id: &str| Message::new("").id(id).due(HOUR);
     for id in ["a", "b", "c"] {
-        assert_eq!(queue.push_message(message(id)).await?, Pushed::Created);
+        assert_eq!(queue.push_message(message(id)).await?, PushOutcome::Created);
     }
     queue.push_message(message("a")).await?;
     queue
         .push_message(message("a").on_conflict(OnConflict::Reschedule))
         .await?;
     let _ = queue.cancel("a").await?;
-    assert_eq!(queue.push_message(message("a")).await?, Pushed::Created);
+    assert_eq!(
+        queue.push_message(message("a")).await?,
+        PushOutcome::Created
+    );
     let _ = queue.cancel("a").await?;
     let _ = queue.cancel("unknown").await?;
     let _ = queue.reschedule("b", HOUR * 2).await?;
     // The library rejects one message, the queue the other.
     assert!(queue.push_message(message("")).await.is_err());
-    queue.configure(Limits::new().max_messages(Some(2))).await?;
+    queue
+        .configure(QueueLimits::new().max_messages(Some(2)))
+        .await?;
     let results = queue
         .push_many([message("d"), message("\n"), message("b")])
         .await;
@@ -87,7 +91,10 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
             "retry" | "die" => Settlement::retry("failed"),
             "bury" => Settlement::bury("hopeless"),
             "by hand" => {
-                assert_eq!(delivery.bury("hopeless").await.ok(), Some(Settled::Done));
+                assert_eq!(
+                    delivery.bury("hopeless").await.ok(),
+                    Some(SettleOutcome::Done)
+                );
                 Settlement::Ack
             }
             "panic" => panic!("in a handler"),
@@ -109,11 +116,11 @@ async fn each_settlement_is_counted_and_timed_once() -> Result<()> {
     queue.push("").id("die").max_attempts(1).await?;
     let ends = |metrics: &Metrics| {
         let ends = [
-            Count::Acked,
-            Count::Repeated,
-            Count::Retried,
-            Count::Died,
-            Count::Buried,
+            Counter::Acked,
+            Counter::Repeated,
+            Counter::Retried,
+            Counter::Died,
+            Counter::Buried,
         ];
         ends.iter()
             .map(|end| metrics.count(*end))
@@ -177,8 +184,8 @@ async fn stop_counts_returned_deliveries_as_released() -> Result<()> {
     assert_eq!(
         (
             metrics.handlers_running,
-            metrics.count(Count::Claimed),
-            metrics.count(Count::Released)
+            metrics.count(Counter::Claimed),
+            metrics.count(Counter::Released)
         ),
         (0, 3, 3)
     );
@@ -196,10 +203,10 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
     push_all(&setup.queue, ["a", "b", "c"].map(soon).into()).await?;
     // The first message may have been promoted or claimed while scheduled.
     let metrics = metrics_until(&setup.queue, "three promoted", |metrics| {
-        metrics.count(Count::Promoted) >= 3
+        metrics.count(Counter::Promoted) >= 3
     })
     .await?;
-    assert_eq!(metrics.count(Count::Claimed), 1);
+    assert_eq!(metrics.count(Counter::Claimed), 1);
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
     assert_eq!(
@@ -250,8 +257,8 @@ async fn lost_lease_counts_once_and_each_late_settle_counts() -> Result<()> {
     let _ = delivery.ack().await?;
     let _ = delivery.ack().await?;
     let metrics = setup.queue.metrics();
-    let counts =
-        [Count::LeaseLost, Count::SettledLate, Count::Acked].map(|count| metrics.count(count));
+    let counts = [Counter::LeaseLost, Counter::SettledLate, Counter::Acked]
+        .map(|count| metrics.count(count));
     assert_eq!(counts, [1, 2, 0]);
     Ok(())
 }
@@ -272,9 +279,10 @@ async fn reaping_worker_counts_the_crashed_deliveries() -> Result<()> {
     seen.take(3).await?;
     worker.stop().await?;
     let metrics = setup.queue.metrics();
-    let counts = [Count::Reaped, Count::Claimed, Count::Acked].map(|count| metrics.count(count));
+    let counts =
+        [Counter::Reaped, Counter::Claimed, Counter::Acked].map(|count| metrics.count(count));
     assert_eq!(counts, [3, 3, 3]);
-    assert_eq!(crashed.metrics().count(Count::Claimed), 3);
+    assert_eq!(crashed.metrics().count(Counter::Claimed), 3);
     Ok(())
 }
 
@@ -292,14 +300,14 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     )
     .await?;
     assert!(killed >= 2, "{killed}");
-    assert_eq!(setup.queue.push("").due(HOUR).await?, Pushed::Created);
+    assert_eq!(setup.queue.push("").due(HOUR).await?, PushOutcome::Created);
     let metrics = setup.queue.metrics();
     assert!(
-        metrics.count(Count::CallFailed) > 0,
+        metrics.count(Counter::CallFailed) > 0,
         "{:?}",
         counted(&metrics)
     );
-    assert_eq!(metrics.count(Count::PushCreated), 2);
+    assert_eq!(metrics.count(Counter::PushCreated), 2);
     assert!(setup.client.connections_opened() > after);
 
     // A script that fails because another program uses one of the keys.
@@ -323,8 +331,8 @@ async fn failed_calls_and_new_connections_are_counted() -> Result<()> {
     let metrics = setup.queue.metrics();
     assert_eq!(
         (
-            metrics.count(Count::SettleFailed),
-            metrics.count(Count::ServerError)
+            metrics.count(Counter::SettleFailed),
+            metrics.count(Counter::ServerError)
         ),
         (1, 1)
     );
@@ -373,7 +381,7 @@ async fn concurrent_reads_of_metrics_lose_no_count() -> Result<()> {
     let metrics = setup.queue.metrics();
     assert_eq!(
         (
-            metrics.count(Count::Acked),
+            metrics.count(Counter::Acked),
             metrics.lateness.count(),
             metrics.handling.count()
         ),

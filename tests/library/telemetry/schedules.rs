@@ -3,7 +3,9 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use anyhow::Result;
-use dueq::{Client, Count, Delivery, Limits, Queue, Schedule, Triggered};
+use dueq::metrics::Counter;
+use dueq::schedules::{Schedule, TriggerOutcome};
+use dueq::{Client, Delivery, Queue, QueueLimits};
 
 use crate::support::{Setup, reporting, seen, setup, until, within};
 
@@ -13,11 +15,11 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn counted(queue: &Queue) -> [u64; 5] {
     let metrics = queue.metrics();
     [
-        Count::Ticks,
-        Count::Triggered,
-        Count::Refilled,
-        Count::FoundDry,
-        Count::RefillRefused,
+        Counter::Ticks,
+        Counter::Triggered,
+        Counter::Refilled,
+        Counter::FoundDry,
+        Counter::RefillRefused,
     ]
     .map(|count| metrics.count(count))
 }
@@ -34,7 +36,7 @@ async fn ticks_count_when_handlers_get_them() -> Result<()> {
     worker.stop().await?;
     assert_eq!(handled.iter().filter(|is_tick| **is_tick).count(), 3);
     assert_eq!(counted(queue), [3, 0, 0, 0, 0]);
-    assert_eq!(queue.metrics().count(Count::Claimed), 4);
+    assert_eq!(queue.metrics().count(Counter::Claimed), 4);
     Ok(())
 }
 
@@ -52,8 +54,11 @@ async fn each_tick_by_hand_counts_as_triggered() -> Result<()> {
     apply(false).await?;
     apply(false).await?;
     assert_eq!(counted(queue)[1], 2, "of those that the call created");
-    assert_eq!(queue.schedule("c").trigger().await?, Triggered::Gone);
-    while !matches!(queue.schedule("a").trigger().await?, Triggered::Created(_)) {}
+    assert_eq!(queue.schedule("c").trigger().await?, TriggerOutcome::Gone);
+    while !matches!(
+        queue.schedule("a").trigger().await?,
+        TriggerOutcome::Created(_)
+    ) {}
     assert_eq!(counted(queue)[1], 3);
     let from = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
     for _ in 0..2 {
@@ -132,7 +137,7 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
         .parking(Duration::from_secs(60))
         .queue(queue, handler.clone())
         .pattern(&client.pattern("mail-*")?, handler)
-        .spawn();
+        .spawn()?;
     for _ in 0..6 {
         seen.next().await?;
     }
@@ -141,7 +146,10 @@ async fn each_queue_of_a_worker_has_its_own_metrics() -> Result<()> {
         let mut exported = Vec::new();
         for (name, _) in worker.health().queues() {
             let metrics = client.queue(name)?.metrics();
-            let (claimed, acked) = (metrics.count(Count::Claimed), metrics.count(Count::Acked));
+            let (claimed, acked) = (
+                metrics.count(Counter::Claimed),
+                metrics.count(Counter::Acked),
+            );
             exported.push((name.to_owned(), claimed, acked, metrics.lateness.count()));
         }
         Ok(exported)
@@ -157,7 +165,7 @@ async fn stats_say_how_long_a_parked_worker_is_silent() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mail = client.queue("mail-a")?;
     for queue in [queue, &mail] {
-        queue.configure(Limits::new().max_attempts(5)).await?;
+        queue.configure(QueueLimits::new().max_attempts(5)).await?;
     }
     let worker = client
         .worker()
@@ -166,7 +174,7 @@ async fn stats_say_how_long_a_parked_worker_is_silent() -> Result<()> {
         .pattern(&client.pattern("mail-*")?, |_: Delivery| {
             std::future::ready(())
         })
-        .spawn();
+        .spawn()?;
     let stats = until(
         "parked",
         async || Ok(mail.stats().await?),

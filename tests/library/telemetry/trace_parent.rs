@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Count, ErrorKind, Message, OnConflict, Pushed};
+use dueq::metrics::Counter;
+use dueq::outcomes::PushOutcome;
+use dueq::{ErrorKind, Message, OnConflict};
 
 use crate::support::{HOUR, claim_for, claim_one, push_and_claim, setup, stats_until};
 
@@ -128,7 +130,7 @@ async fn invalid_trace_parent_is_rejected_before_the_push() -> Result<()> {
         );
     }
     assert_eq!(queue.get("bad").await?, None);
-    assert_eq!(queue.metrics().count(Count::PushRefused), 10);
+    assert_eq!(queue.metrics().count(Counter::PushRefused), 10);
     Ok(())
 }
 
@@ -139,7 +141,7 @@ async fn trace_parent_of_invalid_form_is_ignored() -> Result<()> {
     let setup = setup().await?;
     assert_eq!(
         setup.queue.push("").id("id").max_attempts(3).await?,
-        Pushed::Created
+        PushOutcome::Created
     );
     let attrs = "0 0 0 max_attempts=3 traceparent=00-\r-x-01 later=1\n";
     setup

@@ -20,7 +20,7 @@ async fn a_full_batch_does_not_wait_for_the_linger_time() -> Result<()> {
             let _ = sender.send(batch.len());
             async {}
         },
-    ));
+    ))?;
     assert_eq!(seen.take(3).await?, [10, 10, 10]);
     stats_until(&setup.queue, "acked", |stats| stats.acked == 30).await?;
     Ok(worker.shutdown().await?)
@@ -39,7 +39,7 @@ async fn a_batch_is_closed_after_the_linger_time() -> Result<()> {
             .spawn(in_batches(100, linger, move |batch: Batch<Vec<u8>>| {
                 let _ = sender.send(batch.len());
                 async {}
-            }));
+            }))?;
     assert_eq!(seen.take(1).await?, [3]);
     Ok(worker.shutdown().await?)
 }
@@ -49,7 +49,12 @@ async fn a_stop_closes_the_open_batch() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(3)).await?;
     let handler = in_batches(100, LONG / 3, |_: Batch<Vec<u8>>| async {});
-    let worker = setup.queue.worker().lease(LONG).grace(HOUR).spawn(handler);
+    let worker = setup
+        .queue
+        .worker()
+        .lease(LONG)
+        .grace(HOUR)
+        .spawn(handler)?;
     stats_until(&setup.queue, "leased", |stats| stats.leased == 3).await?;
     within("the shutdown", worker.shutdown()).await??;
     assert_eq!(setup.queue.stats().await?.acked, 3);
@@ -77,8 +82,8 @@ async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
         .worker()
         .lease(LONG)
         .retry(Retry::fixed(HOUR))
-        .spawn(in_batches(4, LONG / 3, handler));
-    let settled = |stats: &dueq::Stats| stats.leased == 0 && stats.claimed == 4;
+        .spawn(in_batches(4, LONG / 3, handler))?;
+    let settled = |stats: &dueq::QueueStats| stats.leased == 0 && stats.claimed == 4;
     let stats = stats_until(&setup.queue, "settled", settled).await?;
     assert_eq!((stats.acked, stats.dead, stats.retried), (1, 1, 1));
     assert_eq!((stats.repeated, stats.scheduled), (1, 2));
@@ -99,7 +104,7 @@ async fn a_panic_retries_each_delivery_of_the_batch() -> Result<()> {
         .worker()
         .lease(LONG)
         .retry(Retry::fixed(Duration::ZERO))
-        .spawn(in_batches(5, Duration::from_millis(5), handler));
+        .spawn(in_batches(5, Duration::from_millis(5), handler))?;
     let stats = stats_until(&setup.queue, "acked", |stats| stats.acked == 5).await?;
     assert_eq!((stats.retried, stats.crashed), (5, 0));
     Ok(worker.shutdown().await?)
@@ -119,7 +124,7 @@ async fn a_message_whose_lease_ran_out_comes_alone() -> Result<()> {
     };
     // A batch that waited for more would exceed the limit of the test.
     let worker = setup.queue.worker().lease(LONG);
-    let worker = worker.spawn(in_batches(9, LONG / 3, handler));
+    let worker = worker.spawn(in_batches(9, LONG / 3, handler))?;
     assert_eq!(seen.take(2).await?, [1, 1]);
     stats_until(&setup.queue, "acked", |stats| stats.acked == 2).await?;
     Ok(worker.shutdown().await?)
@@ -139,7 +144,7 @@ async fn worker_claims_few_messages_that_come_alone() -> Result<()> {
         std::future::pending::<()>()
     };
     let worker = setup.queue.worker().lease(LONG).concurrency(2);
-    let worker = worker.spawn(in_batches(10, Duration::ZERO, handler));
+    let worker = worker.spawn(in_batches(10, Duration::ZERO, handler))?;
     assert_eq!(seen.take(2).await?, [1, 1]);
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.leased, stats.ready + stats.scheduled), (2, 18));

@@ -37,7 +37,7 @@ impl Fleet {
                 async {}
             });
         }
-        let worker = worker.spawn();
+        let worker = worker.spawn()?;
         let mut fleet = Self {
             queues,
             worker,
@@ -130,7 +130,7 @@ async fn a_key_of_another_type_stops_its_queue_only() -> Result<()> {
         fleet.broken()?.push("").await?;
         fleet.broken_delivers(key).await?;
         let health = async || Ok(fleet.worker.health());
-        let _ = until("no error", health, dueq::Health::is_ready).await?;
+        let _ = until("no error", health, dueq::WorkerHealth::is_ready).await?;
     }
     Ok(fleet.worker.shutdown().await?)
 }
@@ -204,7 +204,7 @@ async fn a_queue_of_another_layout_keeps_no_worker_from_starting() -> Result<()>
         async {}
     };
     let worker = client.worker().queue(&newer, handler.clone());
-    let worker = worker.queue(queue, handler.clone()).spawn();
+    let worker = worker.queue(queue, handler.clone()).spawn()?;
     worker.add(&added, handler).await?;
     queue.push("").await?;
     assert_eq!(seen.next().await?, "orders");
@@ -248,7 +248,7 @@ async fn a_handler_that_blocks_a_thread_delays_no_other_queue() -> Result<()> {
             async {}
         });
     }
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     let broken = queues.iter().find(|queue| queue.name() == BROKEN);
     let broken = broken.context(BROKEN)?;
     broken.push("").await?;

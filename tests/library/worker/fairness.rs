@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use dueq::{Batch, Client, Delivery, Pullers, Queue, Settlement, Share, WorkerHandle, in_batches};
+use dueq::claims::Pullers;
+use dueq::{Batch, Client, Delivery, Queue, Settlement, Share, WorkerHandle, in_batches};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::support::{LONG, Setup, messages, push_all, setup, until};
@@ -214,7 +215,7 @@ impl Nodes {
                 _ => worker.queue_with(&queue, share, move |_: Delivery| handle()),
             };
         }
-        self.workers.push(worker.spawn());
+        self.workers.push(worker.spawn()?);
         Ok(())
     }
 

@@ -7,7 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dueq::{Delivery, Handler, HandlerService, Limits, Message, Retry, Settlement, State};
+use dueq::{
+    Delivery, Handler, HandlerService, Message, MessageState, QueueLimits, Retry, Settlement,
+};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -40,7 +42,7 @@ async fn one_handler_with_state_serves_two_queues() -> Result<()> {
         .worker()
         .queue(queue, Arc::clone(&counter))
         .queue(&mails, Arc::clone(&counter))
-        .spawn();
+        .spawn()?;
     queue.push("an order").await?;
     mails.push("a mail").await?;
     for queue in [queue, &mails] {
@@ -60,7 +62,7 @@ async fn a_function_may_take_the_value_of_the_payload() -> Result<()> {
         .spawn(move |value: Vec<u8>, _: Delivery| {
             let _ = sender.send(value);
             async { Settlement::Ack }
-        });
+        })?;
     setup.queue.push("the payload").await?;
     assert_eq!(seen.take(1).await?, [b"the payload"]);
     Ok(worker.shutdown().await?)
@@ -113,7 +115,7 @@ async fn the_first_layer_is_the_outermost() -> Result<()> {
         .spawn(move |_: Delivery| {
             let _ = of_handler.send("handler");
             async {}
-        });
+        })?;
     setup.queue.push("").await?;
     assert_eq!(seen.take(3).await?, ["outer", "inner", "handler"]);
     Ok(worker.shutdown().await?)
@@ -179,7 +181,7 @@ async fn a_layer_sees_named_found_and_added_queues() -> Result<()> {
         .layer(Observe(sender))
         .queue(queue, handler)
         .pattern(&client.pattern("mail-*")?, handler)
-        .spawn();
+        .spawn()?;
     assert_eq!(seen.next().await?, ("mail-a".to_owned(), true));
     queue.push("").await?;
     assert_eq!(seen.next().await?, ("orders".to_owned(), false));
@@ -203,11 +205,14 @@ async fn an_error_of_a_layer_is_a_retry() -> Result<()> {
         .worker()
         .retry(Retry::fixed(HOUR))
         .layer(TimeoutLayer::new(Duration::from_millis(1)))
-        .spawn(|_: Delivery| std::future::pending::<()>());
+        .spawn(|_: Delivery| std::future::pending::<()>())?;
     setup.queue.push("").id("slow").await?;
     stats_until(&setup.queue, "retried", |stats| stats.retried == 1).await?;
     let stored = setup.queue.get("slow").await?.context("a message")?;
-    assert_eq!((stored.state, stored.failures), (State::Scheduled, 1));
+    assert_eq!(
+        (stored.state, stored.failures),
+        (MessageState::Scheduled, 1)
+    );
     assert!(stored.error.contains("timed out"), "{}", stored.error);
     Ok(worker.shutdown().await?)
 }
@@ -233,7 +238,7 @@ async fn a_limit_layer_holds_across_queues() -> Result<()> {
         .layer(GlobalConcurrencyLimitLayer::new(1))
         .queue(queue, handler.clone())
         .queue(&mails, handler)
-        .spawn();
+        .spawn()?;
     for queue in [queue, &mails] {
         for _ in 0..20 {
             queue.push("").await?;
@@ -262,7 +267,7 @@ fn of(id: &str, attempts: &[(u32, bool)]) -> Vec<Attempt> {
 async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_attempts(3)).await?;
+    queue.configure(QueueLimits::new().max_attempts(3)).await?;
     let (sender, mut seen) = seen();
     let worker = queue
         .worker()
@@ -271,7 +276,7 @@ async fn only_the_last_attempt_is_called_the_last() -> Result<()> {
     let worker = worker.spawn(move |delivery: Delivery| {
         let _ = sender.send(attempt(&delivery));
         async { Err::<(), _>("it fails") }
-    });
+    })?;
     for (id, limit) in [("once", Some(1)), ("larger", Some(4)), ("queue", None)] {
         let message = Message::new("").id(id);
         let limited = limit.map(|limit| message.clone().max_attempts(limit));
@@ -313,7 +318,7 @@ async fn crashes_do_not_make_an_attempt_the_last() -> Result<()> {
     let worker = worker.spawn(move |delivery: Delivery| {
         let _ = sender.send(attempt(&delivery));
         async { Err::<(), _>("it fails") }
-    });
+    })?;
     assert_eq!(seen.take(2).await?, of("id", &[(2, false), (3, true)]));
     let stats = stats_until(queue, "dead", |stats| stats.dead == 1).await?;
     assert_eq!((stats.crashed, stats.retried, stats.died), (1, 1, 1));

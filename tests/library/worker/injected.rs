@@ -26,7 +26,7 @@ async fn busy(client: &Client, queues: &[Queue; 2], lease: Duration) -> Result<W
     };
     let pattern = client.pattern(&format!("{}*", found.name()))?;
     let worker = client.worker().lease(lease).queue(named, handler.clone());
-    let worker = worker.pattern(&pattern, handler).spawn();
+    let worker = worker.pattern(&pattern, handler).spawn()?;
     seen.take(2).await?;
     Ok(worker)
 }
@@ -97,7 +97,7 @@ async fn a_shutdown_ends_while_handlers_block_their_threads() -> Result<()> {
     let worker = worker
         .grace(Duration::from_millis(10))
         .queue(&queue, handler)
-        .spawn();
+        .spawn()?;
     for id in ["blocking", "held"] {
         queue.push("").id(id).await?;
     }

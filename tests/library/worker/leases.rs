@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Count, Delivery, Message, Queue, Settled};
+use dueq::metrics::Counter;
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Delivery, Message, Queue};
 
 use crate::support::proxy::Proxy;
 use crate::support::{
@@ -32,7 +34,7 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
     assert!(held.iter().all(|delivery| !delivery.is_lost()));
     assert_eq!(taken.rest(), Vec::<String>::new());
     for delivery in &held {
-        assert_eq!(delivery.ack().await?, Settled::Done);
+        assert_eq!(delivery.ack().await?, SettleOutcome::Done);
     }
     other.stop().await?;
     worker.abort().await
@@ -68,7 +70,7 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
     assert!(delivery.is_lost());
     assert_eq!(
         settled.expect("the reply to the settlement")?,
-        Settled::Lost
+        SettleOutcome::Lost
     );
     assert_eq!(
         setup
@@ -88,7 +90,7 @@ async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     let delivery = seen.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
     crate::support::within("the loss", delivery.lost()).await?;
-    assert_eq!(delivery.ack().await?, Settled::Gone);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     worker.abort().await
 }
 
@@ -110,12 +112,15 @@ async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
             .is_some_and(|id| id.ends_with(&node))
     );
     let ended = setup.queue.end_lease("id", &lease.name).await?;
-    ensure!(matches!(ended, dueq::Retried::Scheduled(_)), "{ended:?}");
+    ensure!(
+        matches!(ended, dueq::outcomes::RetryOutcome::Scheduled(_)),
+        "{ended:?}"
+    );
     let next = seen.next().await?;
     ensure!(next.attempt() == 2 && !next.is_lost());
     crate::support::within("the loss", delivery.lost()).await?;
-    assert_eq!(delivery.ack().await?, Settled::Lost);
-    assert_eq!(next.ack().await?, Settled::Done);
+    assert_eq!(delivery.ack().await?, SettleOutcome::Lost);
+    assert_eq!(next.ack().await?, SettleOutcome::Done);
     worker.abort().await
 }
 
@@ -133,7 +138,7 @@ async fn an_expired_lease_waits_for_a_worker() -> Result<()> {
     let (worker, mut seen) = acking(setup.queue.worker());
     assert_eq!(seen.next().await?, "id");
     worker.stop().await?;
-    assert_eq!(first.ack().await?, Settled::Gone);
+    assert_eq!(first.ack().await?, SettleOutcome::Gone);
     assert_eq!(setup.queue.stats().await?.crashed, 1);
     Ok(())
 }
@@ -167,7 +172,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
         let stats = setup.queue.stats().await?;
         assert!(stats.leased <= HELD, "{} are held", stats.leased);
         assert_eq!((stats.crashed, stats.acked), (0, 1));
-        anyhow::Ok(queue.metrics().count(Count::LeaseExtended))
+        anyhow::Ok(queue.metrics().count(Counter::LeaseExtended))
     };
     until("extensions", extended, |extended| *extended >= HELD).await?;
     proxy.end_stall();
@@ -177,7 +182,7 @@ async fn unsettled_deliveries_are_bounded_and_extended() -> Result<()> {
     })
     .await?;
     assert_eq!((stats.crashed, stats.claimed), (0, 1 + MESSAGES));
-    assert_eq!(queue.metrics().count(Count::LeaseLost), 0);
+    assert_eq!(queue.metrics().count(Counter::LeaseLost), 0);
     worker.stop().await?;
     assert_eq!(seen.rest(), Vec::<String>::new());
     Ok(())
@@ -192,7 +197,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
     let (worker, mut seen) = acking(queue.worker().lease(Duration::from_secs(9)));
     push_all(&setup.queue, messages(3)).await?;
     seen.take(3).await?;
-    let failed = async || anyhow::Ok(queue.metrics().count(Count::SettleFailed));
+    let failed = async || anyhow::Ok(queue.metrics().count(Counter::SettleFailed));
     until("failed settlements", failed, |failed| *failed >= 3).await?;
     proxy.end_stall();
     let stats = stats_until(&setup.queue, "all acked", |stats| stats.acked == 1 + 3).await?;
@@ -225,7 +230,7 @@ async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
     );
     push_all(&setup.queue, messages(1_000)).await?;
     for settled in seen.take(1_000).await? {
-        assert_eq!(settled?, Settled::Done);
+        assert_eq!(settled?, SettleOutcome::Done);
     }
     worker.stop().await?;
     let stats = setup.queue.stats().await?;
@@ -250,7 +255,7 @@ async fn maximum_time_limits_mean_no_limit() -> Result<()> {
     setup.queue.push("").id("id").await?;
     let delivery = seen.next().await?;
     // The node is alive: it continues to extend the lease.
-    let later = |stored: &Option<dueq::Stored>| {
+    let later = |stored: &Option<dueq::StoredMessage>| {
         stored
             .as_ref()
             .is_some_and(|stored| stored.time_ms > delivery.deadline_ms() + 3_000)

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dueq::{
-    Batch, Client, Delivery, Limits, Message, OnExpire, Queue, Settlement, State, in_batches,
+    Batch, Client, Delivery, Message, MessageState, OnExpire, Queue, QueueLimits, Settlement,
+    in_batches,
 };
 
 use crate::support::{Running, Setup, acking, messages, push_all, seen, setup, stats_until};
@@ -64,7 +65,7 @@ async fn starts_at_the_rate(nodes: usize, concurrency: usize) -> Result<()> {
     let queue = &setup.queue;
     queue.pause().await?;
     queue
-        .configure(Limits::new().rate(100, SECOND).burst(10))
+        .configure(QueueLimits::new().rate(100, SECOND).burst(10))
         .await?;
     push_all(queue, messages(1_500)).await?;
     let (sender, mut started) = seen();
@@ -106,7 +107,9 @@ async fn starts_at_the_rate(nodes: usize, concurrency: usize) -> Result<()> {
 async fn nodes_make_no_calls_between_openings() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().rate(1, 60 * SECOND)).await?;
+    queue
+        .configure(QueueLimits::new().rate(1, 60 * SECOND))
+        .await?;
     push_all(queue, messages(100)).await?;
     let (worker, mut handled) = acking(queue.worker());
     handled.next().await?;
@@ -129,7 +132,7 @@ async fn nodes_make_no_calls_between_openings() -> Result<()> {
 async fn three_nodes_never_lease_more_than_one() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
-    queue.configure(Limits::new().max_leased(1)).await?;
+    queue.configure(QueueLimits::new().max_leased(1)).await?;
     push_all(queue, messages(200)).await?;
     let running = Arc::new(AtomicUsize::new(0));
     let (sender, mut ended) = seen();
@@ -204,7 +207,7 @@ async fn expired_messages_delay_live_ones_little() -> Result<()> {
         (5_000, 2_500, 10)
     );
     let dead = queue.get("stale 0").await?.context("dead, not dropped")?;
-    assert_eq!(dead.state, State::Dead);
+    assert_eq!(dead.state, MessageState::Dead);
     assert!(dead.error.starts_with("expired "), "{}", dead.error);
     assert!(queue.get("stale 1").await?.is_none());
     worker.stop().await
@@ -249,7 +252,7 @@ async fn throttles_of_many_handlers_make_one_closure() -> Result<()> {
     assert!(then.iter().all(|(_, _, attempt)| *attempt == 1));
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 40).await?;
     assert_eq!((stats.throttled, stats.retried, stats.crashed), (16, 0, 0));
-    assert_eq!(queue.metrics().count(dueq::Count::Throttled), 16);
+    assert_eq!(queue.metrics().count(dueq::metrics::Counter::Throttled), 16);
     worker.stop().await
 }
 
@@ -313,7 +316,7 @@ async fn batch_handlers_snooze_and_throttle_single_deliveries() -> Result<()> {
     };
     let worker = queue
         .worker()
-        .spawn(in_batches(10, Duration::from_millis(5), handler));
+        .spawn(in_batches(10, Duration::from_millis(5), handler))?;
     let stats = stats_until(queue, "all acked", |stats| stats.acked == 3).await?;
     assert_eq!((stats.snoozed, stats.throttled >= 1), (1, true));
     Ok(worker.shutdown().await?)

@@ -31,7 +31,7 @@ async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
         .worker()
         .queue(queue, reports(&sender))
         .queue_with(&mails, Share::weight(3).max(4), reports(&sender))
-        .spawn();
+        .spawn()?;
     queue.push("").id("order").await?;
     mails.push("").id("mail").await?;
     let mut ids = seen.take(2).await?;
@@ -49,7 +49,7 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();
-    let worker = client.worker().queue(queue, ack).spawn();
+    let worker = client.worker().queue(queue, ack).spawn()?;
     worker.add(&mails, reports(&sender)).await?;
     mails.push("").id("first").await?;
     assert_eq!(seen.take(1).await?, ["first"]);
@@ -82,7 +82,7 @@ async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
         }
     };
     let worker = client.worker().lease(LONG).queue(queue, reports(&sender));
-    let worker = worker.queue(&mails, held).spawn();
+    let worker = worker.queue(&mails, held).spawn()?;
     mails.push("").id("held").await?;
     assert_eq!(seen.next().await?, "held");
     let removal = {
@@ -122,7 +122,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
         let _ = sender.send(delivery.id().into_owned());
         std::future::pending::<()>()
     };
-    let worker = client.worker().grace(HOUR).queue(queue, handler).spawn();
+    let worker = client.worker().grace(HOUR).queue(queue, handler).spawn()?;
     queue.push("").id("held").await?;
     seen.take(1).await?;
     worker.abort();
@@ -135,7 +135,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_handle_stops_nothing() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
-    drop(client.worker().queue(queue, ack).spawn());
+    drop(client.worker().queue(queue, ack).spawn()?);
     queue.push("").await?;
     stats_until(queue, "acked", |stats| stats.acked == 1).await?;
     Ok(())
@@ -145,7 +145,7 @@ async fn a_dropped_handle_stops_nothing() -> Result<()> {
 async fn health_names_the_queues_and_their_leader() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     queue.push("").await?;
-    let worker = client.worker().queue(queue, ack).spawn();
+    let worker = client.worker().queue(queue, ack).spawn()?;
     let leads = || {
         let health = worker.health();
         health.is_ready() && health.queue("orders").is_some_and(|one| one.is_leader())
@@ -163,7 +163,7 @@ async fn health_names_the_queues_and_their_leader() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn wrong_settings_name_the_queue_and_start_nothing() -> Result<()> {
+async fn spawn_refuses_wrong_settings_and_names_the_queue() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let other = dueq::Client::connect(&setup().await?.server.url()).await?;
@@ -208,13 +208,13 @@ async fn wrong_settings_name_the_queue_and_start_nothing() -> Result<()> {
         (lingering(9, Duration::from_secs(11)), "from 0 to 10s"),
     ];
     for (worker, expected) in cases {
-        let worker = worker.spawn();
-        let waited = worker.wait().await.expect_err("refused");
-        assert_eq!(waited.kind(), ErrorKind::InvalidInput, "{waited}");
-        assert!(waited.to_string().contains(expected), "{waited}");
-        assert!(worker.shutdown().await.is_err());
-        assert!(!worker.health().is_running());
+        let error = worker.spawn().expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
+    let error = queue.worker().concurrency(0).spawn(ack);
+    let error = error.expect_err("the short form refuses it too");
+    assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
     assert_eq!(queue.stats().await?.nodes, 0);
     Ok(())
 }

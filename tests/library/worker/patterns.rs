@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Client, Delivery, ErrorKind, Limits, Message, Role, Share, acl_rules};
+use dueq::admin::{AclRole, acl_rules};
+use dueq::{Client, Delivery, ErrorKind, Message, QueueLimits, Share};
 use dueq_testkit::cluster::Cluster;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -17,7 +18,8 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
     // The queues exist before the worker scans.
     let mails = [client.queue("mail-a")?, client.queue("mail-b")?];
     for mail in &mails {
-        mail.configure(dueq::Limits::new().max_attempts(5)).await?;
+        mail.configure(dueq::QueueLimits::new().max_attempts(5))
+            .await?;
     }
     let (sender, mut seen) = seen();
     let worker = client
@@ -29,8 +31,8 @@ async fn a_parked_queue_is_served_at_the_due_time() -> Result<()> {
             let _ = sender.send(text);
             std::future::ready(())
         })
-        .spawn();
-    let parked = |health: &dueq::Health| {
+        .spawn()?;
+    let parked = |health: &dueq::WorkerHealth| {
         ["mail-a", "mail-b"].into_iter().all(|name| {
             health
                 .queue(name)
@@ -87,7 +89,7 @@ async fn each_queue_has_one_handler_whatever_matches_it() -> Result<()> {
         .pattern(&client.pattern("mail-*")?, named("mails", &sender))
         .pattern(&client.pattern("*")?, named("all", &sender))
         .queue(&client.queue("mail-a")?, named("one", &sender))
-        .spawn();
+        .spawn()?;
     let mut handled = seen.take(3).await?;
     handled.sort();
     assert_eq!(handled, ["all: other", "mails: mail-b", "one: mail-a"]);
@@ -115,7 +117,7 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
     let (sender, mut seen) = seen();
     let mails = client.pattern("mail-*")?;
     let worker = client.worker().pattern(&mails, named("mails", &sender));
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     assert_eq!(seen.next().await?, "mails: mail-a");
     let error = async || {
         let health = worker.health();
@@ -138,7 +140,7 @@ async fn a_pattern_takes_no_reserve() -> Result<()> {
     let worker = client
         .worker()
         .pattern_with(&mails, Share::weight(1).reserve(2), ack)
-        .spawn();
+        .spawn()?;
     let error = worker.wait().await.expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("mail-*"), "{error}");
@@ -158,7 +160,7 @@ async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
             .worker()
             .parking(parking)
             .pattern(&mails, ack)
-            .spawn();
+            .spawn()?;
         let error = worker.wait().await.expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{parking:?}");
         assert!(error.to_string().contains("1s to 60s"), "{error}");
@@ -179,7 +181,7 @@ fn served(client: &Client) -> Result<(dueq::WorkerHandle, Seen<String>)> {
         async {}
     };
     let mails = client.pattern("mail-*")?;
-    Ok((client.worker().pattern(&mails, handler).spawn(), served))
+    Ok((client.worker().pattern(&mails, handler).spawn()?, served))
 }
 
 /// Waits until the worker has scanned all keys once.
@@ -229,7 +231,7 @@ async fn queue_that_was_not_heard_of_is_found_after_a_reconnect() -> Result<()> 
     scanned(setup).await?;
     // Release 0.1 publishes no creation.
     let frozen = dueq_testkit::scripts::frozen()?;
-    let keys = dueq::queue_keys("mail-old")?;
+    let keys = dueq::admin::queue_keys("mail-old")?;
     let keys = keys.iter().map(String::as_str);
     let words: Vec<_> = ["EVAL", frozen["push"].as_str(), "10"]
         .into_iter()
@@ -250,9 +252,9 @@ async fn least_rights_suffice_to_hear_of_a_new_queue() -> Result<()> {
     let mut admin = connection(&setup.server.url()).await?;
     let mut clients = Vec::new();
     for (name, role) in [
-        ("producer", Role::Producer),
-        ("consumer", Role::Consumer),
-        ("operator", Role::Operator),
+        ("producer", AclRole::Producer),
+        ("consumer", AclRole::Consumer),
+        ("operator", AclRole::Operator),
     ] {
         let rules = acl_rules("mail-*", role)?;
         let rules = rules.iter().skip(1).map(String::as_str);
@@ -267,7 +269,9 @@ async fn least_rights_suffice_to_hear_of_a_new_queue() -> Result<()> {
     let (worker, mut served) = served(&clients[1])?;
     scanned(setup).await?;
     let created = clients[2].queue("mail-new")?;
-    created.configure(Limits::new().max_attempts(5)).await?;
+    created
+        .configure(QueueLimits::new().max_attempts(5))
+        .await?;
     clients[0].queue("mail-new")?.push("").await?;
     assert_eq!(served.next().await?, "mail-new");
     Ok(worker.shutdown().await?)

@@ -47,7 +47,7 @@ async fn a_reserve_is_free_while_others_hold_all_other_handlers() -> Result<()> 
         .concurrency(4)
         .queue(&bulk, gated(&of_bulk, &held))
         .queue_with(queue, Share::weight(1).reserve(1), gated(&of_orders, &open))
-        .spawn();
+        .spawn()?;
     bulk_seen.take(3).await?;
     for round in 0..50_u64 {
         let due = Duration::from_millis(round % 2 * 5);
@@ -80,7 +80,7 @@ async fn strict_order_serves_the_first_queue_until_it_is_empty() -> Result<()> {
         .strict(Duration::from_secs(7 * 86_400))
         .queue(&high, gated(&sender, &open))
         .queue(&low, gated(&sender, &open))
-        .spawn();
+        .spawn()?;
     let order = seen.take(40).await?;
     assert_eq!(order, [["high"; 20], ["low"; 20]].concat());
     Ok(worker.shutdown().await?)
@@ -104,7 +104,7 @@ async fn overdue_queues_take_turns_with_the_first_queue() -> Result<()> {
         .strict(MAX_WAIT)
         .queue(&high, gated(&sender, &held))
         .queue(&low, gated(&sender, &held))
-        .spawn();
+        .spawn()?;
     assert_eq!(seen.next().await?, "high");
     let since_beat = async || {
         let health = worker.health();
@@ -137,7 +137,7 @@ async fn a_wrong_share_of_an_added_queue_changes_nothing() -> Result<()> {
     let handler = gated(&sender, &Arc::new(Semaphore::new(Semaphore::MAX_PERMITS)));
     let reserve = Share::weight(1).reserve(3);
     let worker = client.worker().concurrency(4);
-    let worker = worker.queue_with(queue, reserve, handler.clone()).spawn();
+    let worker = worker.queue_with(queue, reserve, handler.clone()).spawn()?;
     for (share, expected) in [
         (Share::weight(0), "weight 0"),
         (Share::weight(1).max(0), "a maximum of 0"),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, Queue, State, in_batches};
+use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
@@ -27,7 +27,7 @@ async fn push_raw(client: &Client, queue: &str, id: &str, payload: &str) -> Resu
 async fn dead_error<C: Codec>(queue: &Queue<C>, id: &str) -> Result<String> {
     stats_until(queue, "a dead message", |stats| stats.dead == 1).await?;
     let stored = queue.get(id).await?.context("a dead message")?;
-    assert_eq!(stored.state, State::Dead);
+    assert_eq!(stored.state, MessageState::Dead);
     Ok(stored.error)
 }
 
@@ -39,7 +39,7 @@ async fn an_undecodable_payload_is_buried_and_not_retried() -> Result<()> {
     let worker = orders.worker().spawn(move |order: Order, _: Delivery| {
         let _ = sender.send(order);
         async {}
-    });
+    })?;
     push_raw(client, "typed", "bad", r#"{"number":"seven"}"#).await?;
     let error = dead_error(&orders, "bad").await?;
     assert!(error.contains("does not decode"), "{error}");
@@ -88,7 +88,7 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
             let _ = of_orders.send(delivery.queue().to_owned());
             async {}
         })
-        .spawn();
+        .spawn()?;
     numbers.push(7_u64).id("seven").await?;
     let error = dead_error(&numbers, "seven").await?;
     assert!(error.contains("the codec panicked"), "{error}");
@@ -123,11 +123,11 @@ async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
         async {}
     };
     let worker = numbers.worker().lease(LONG);
-    let worker = worker.spawn(in_batches(4, Duration::from_millis(20), handler));
+    let worker = worker.spawn(in_batches(4, Duration::from_millis(20), handler))?;
     let mut handled = seen.take(2).await?;
     handled.sort_unstable();
     assert_eq!(handled, [1, 2]);
-    let settled = |stats: &dueq::Stats| stats.acked == 2 && stats.dead == 2;
+    let settled = |stats: &dueq::QueueStats| stats.acked == 2 && stats.dead == 2;
     let stats = stats_until(&numbers, "settled", settled).await?;
     assert_eq!((stats.retried, stats.claimed), (0, 4));
     for (id, reason) in [("panics", "the codec panicked"), ("fails", "invalid digit")] {
@@ -177,7 +177,7 @@ async fn a_panic_of_the_codecs_error_harms_no_other_message() -> Result<()> {
         push_raw(client, "numbers", payload, payload).await?;
     }
     let handler = in_batches(3, LONG / 3, |_: Batch<u64>| async {});
-    let worker = numbers.worker().lease(LONG).spawn(handler);
+    let worker = numbers.worker().lease(LONG).spawn(handler)?;
     let error = dead_error(&numbers, "bad").await?;
     assert!(error.contains("the error has no text"), "{error}");
     let stats = stats_until(&numbers, "acked", |stats| stats.acked == 2).await?;
@@ -192,7 +192,7 @@ async fn an_undecodable_payload_is_buried_inside_of_layers() -> Result<()> {
     let orders = client.queue_of::<Order>("typed")?;
     push_raw(client, "typed", "bad", "no JSON").await?;
     let worker = orders.worker().layer(TimeoutLayer::new(LONG));
-    let worker = worker.spawn(|_: Order, _: Delivery| async {});
+    let worker = worker.spawn(|_: Order, _: Delivery| async {})?;
     let error = dead_error(&orders, "bad").await?;
     assert!(error.contains("does not decode"), "{error}");
     assert_eq!(orders.stats().await?.retried, 0);
@@ -208,7 +208,7 @@ async fn a_handler_of_deliveries_decodes_nothing() -> Result<()> {
     let worker = orders.worker().spawn(move |delivery: Delivery| {
         let _ = sender.send(delivery.payload().to_vec());
         async {}
-    });
+    })?;
     assert_eq!(seen.next().await?, b"no JSON");
     stats_until(&orders, "acked", |stats| stats.acked == 1).await?;
     Ok(worker.shutdown().await?)

@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
         let max = if blocks { 1 } else { CONCURRENCY };
         worker = worker.queue_with(&queue, Share::weight(1).max(max), handler);
     }
-    let handle = worker.spawn();
+    let handle = worker.spawn()?;
     // A thread that no handler can block: the parent closes the pipe at the end.
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {

@@ -77,7 +77,7 @@ async fn beside_long_handlers(messages: u64, busy: bool) -> Result<Value> {
             of_urgent.handler(Duration::ZERO),
         )
         .queue(&long, of_long.handler(Duration::from_secs(1)))
-        .spawn();
+        .spawn()?;
     sleep(Duration::from_secs(3)).await;
     for _ in 0..messages {
         push_one(&urgent, timed(200)).await?;
@@ -102,7 +102,7 @@ pub(super) async fn shares(seconds: u64) -> Result<Value> {
         worker = worker.queue_with(&queue, Share::weight(weight), handler);
         all.push(seen);
     }
-    let worker = worker.spawn();
+    let worker = worker.spawn()?;
     sleep(Duration::from_secs(3)).await;
     let (mut sums, end) = ([0_usize; 3], Instant::now() + Duration::from_secs(seconds));
     while Instant::now() < end {
@@ -131,7 +131,7 @@ pub(super) async fn strict(seconds: u64) -> Result<Value> {
         .strict(Duration::from_secs(1))
         .queue(&high, of_high.handler(handler_time))
         .queue(&low, of_low.handler(handler_time))
-        .spawn();
+        .spawn()?;
     let end = Instant::now() + Duration::from_secs(seconds);
     while Instant::now() < end {
         push_one(&low, timed(100)).await?;

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
-use dueq::{Client, Delivery, Error, Message, Pushed, Queue, Receipt};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Delivery, Error, Message, Queue, Receipt};
 use tokio::sync::Semaphore;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -255,8 +256,8 @@ fn message() -> Message {
 /// Checks the outcome of a push. A repeated push may find its own first try.
 fn created(receipt: Receipt) -> anyhow::Result<()> {
     match receipt.outcome() {
-        Pushed::Created | Pushed::Exists(_) | Pushed::Finished => Ok(()),
-        Pushed::Moved => bail!("a push moved a message of another program"),
+        PushOutcome::Created | PushOutcome::Exists(_) | PushOutcome::Finished => Ok(()),
+        PushOutcome::Moved => bail!("a push moved a message of another program"),
         other => bail!("unknown outcome of a push: {other:?}"),
     }
 }

@@ -65,7 +65,7 @@ impl Bench {
         }
         let client = common.client().await?;
         let queue = client.queue(&self.queue)?;
-        let name = dueq::shell_word(self.queue.as_bytes());
+        let name = dueq::admin::shell_word(self.queue.as_bytes());
         let dashes = if self.queue.starts_with('-') {
             "-- "
         } else {

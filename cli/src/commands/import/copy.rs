@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use dueq::{Due, ErrorKind, Message, Pushed};
+use dueq::outcomes::PushOutcome;
+use dueq::{Due, ErrorKind, Message};
 use sha1_smol::Sha1;
 
 use super::frame;
@@ -173,7 +174,7 @@ impl Run {
         let (mut stored, mut failed) = (Vec::new(), None);
         for (element, result) in elements.iter().zip(results) {
             match result.map(|receipt| receipt.outcome()) {
-                Ok(Pushed::Created) => self.tally.created += 1,
+                Ok(PushOutcome::Created) => self.tally.created += 1,
                 Ok(_) => known += 1,
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {
                     self.unreadable(

@@ -8,7 +8,8 @@ use std::time::SystemTime;
 
 use anyhow::anyhow;
 use clap::Args;
-use dueq::{Queue, Schedule, ScheduleChanges};
+use dueq::Queue;
+use dueq::schedules::{Schedule, ScheduleChanges};
 use dueq_input::DeclaredSchedule;
 
 use crate::commands::schedule::file;
@@ -223,7 +224,7 @@ impl Apply {
         }
         let file = self.shown_file();
         for entry in &large {
-            let queue = dueq::shell_word(self.queue.as_bytes());
+            let queue = dueq::admin::shell_word(self.queue.as_bytes());
             let text = format!(
                 "{file}:{}: schedule {:?}: payload of {} bytes exceeds the limit of {most}; raise it with dueq \
                  configure {queue} --max-payload-bytes",

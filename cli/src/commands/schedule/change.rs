@@ -1,7 +1,7 @@
 //! `dueq schedule trigger`, `backfill`, `pause`, `resume`, `recompute` and `rm`.
 
 use clap::Args;
-use dueq::Triggered;
+use dueq::schedules::TriggerOutcome;
 use dueq_input::Wording;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -30,10 +30,10 @@ impl Trigger {
     pub(super) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         let (client, queue) = common.client_and_queue(&self.queue).await?;
         let (word, id) = match queue.schedule(&self.name).trigger().await? {
-            Triggered::Created(id) => ("created", Some(id)),
-            Triggered::Exists(id) => ("exists", Some(id)),
-            Triggered::Overlaps => ("overlaps", None),
-            Triggered::Gone => return absent(common, &client, &queue, &self.name).await,
+            TriggerOutcome::Created(id) => ("created", Some(id)),
+            TriggerOutcome::Exists(id) => ("exists", Some(id)),
+            TriggerOutcome::Overlaps => ("overlaps", None),
+            TriggerOutcome::Gone => return absent(common, &client, &queue, &self.name).await,
             _ => ("unknown", None),
         };
         let shown = id.as_deref().filter(|_| !common.json);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
-use dueq::{Client, Refilled};
+use dueq::Client;
+use dueq::schedules::RefillOutcome;
 
 use crate::output::Outcome;
 use crate::signals::EndSignals;
@@ -40,7 +41,7 @@ pub(super) struct Keep {
 impl Keep {
     pub(super) async fn run(self, common: &Common) -> anyhow::Result<Outcome> {
         for name in &self.queues {
-            dueq::queue_keys(name)?;
+            dueq::admin::queue_keys(name)?;
         }
         if self.once {
             return self.round(&common.client().await?, common).await;
@@ -95,7 +96,12 @@ impl Keep {
         Ok(outcome)
     }
 
-    fn print(&self, name: &str, refilled: &Refilled, common: &Common) -> anyhow::Result<Outcome> {
+    fn print(
+        &self,
+        name: &str,
+        refilled: &RefillOutcome,
+        common: &Common,
+    ) -> anyhow::Result<Outcome> {
         for dry in &refilled.dry {
             common.remark(&format!(
                 "queue {name}: the list of schedule {dry:?} was empty, so it made no ticks"

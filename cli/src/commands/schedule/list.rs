@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 use comfy_table::CellAlignment;
-use dueq::{Queue, ScheduleInfo};
+use dueq::Queue;
+use dueq::schedules::ScheduleInfo;
 use jiff::SignedDuration;
 use serde_json::Value;
 

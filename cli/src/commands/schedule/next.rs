@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use dueq::{Fire, Schedule, ScheduleState};
+use dueq::schedules::{Fire, Schedule, ScheduleState};
 use dueq_input::{ClockChanges, Wording};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

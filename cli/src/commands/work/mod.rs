@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use clap::Args;
-use dueq::{Client, Limits, Retry};
+use dueq::{Client, QueueLimits, Retry};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -246,7 +246,7 @@ impl Work {
             concurrency: self.concurrency,
         })?;
         for served in &plan.served {
-            dueq::queue_keys(&served.name)?;
+            dueq::admin::queue_keys(&served.name)?;
         }
         if let (Some(_), Some(pattern)) = (self.max_attempts, plan.pattern()) {
             let pattern = output::visible(pattern.as_bytes());
@@ -303,7 +303,7 @@ impl Work {
             }
             if let Some(max_attempts) = self.max_attempts {
                 queue
-                    .configure(Limits::new().max_attempts(max_attempts))
+                    .configure(QueueLimits::new().max_attempts(max_attempts))
                     .await?;
             }
         }

@@ -17,7 +17,10 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
     healthy(&server)?;
     // Gives it a lease of its own.
     let extended = leased.extend(Duration::from_secs(600)).await?;
-    assert!(matches!(extended, dueq::Extended::Until(_)), "{extended:?}");
+    assert!(
+        matches!(extended, dueq::outcomes::ExtendOutcome::Until(_)),
+        "{extended:?}"
+    );
     healthy(&server)?;
     let key = |suffix: &str| format!("dueq:{{q}}:{suffix}");
     let placeholder = format!("\0{}", "-".repeat(70));
@@ -107,8 +110,8 @@ async fn doctor_finds_and_repairs_each_fault_of_a_queue() -> Result<()> {
 async fn doctor_finds_faults_that_it_cannot_repair() -> Result<()> {
     let server = server()?;
     let _leased = one_in_each_state(&server).await?;
-    let stale = dueq::functions_code().replace(
-        &format!("return {}\n", dueq::functions_version()),
+    let stale = dueq::admin::functions_code().replace(
+        &format!("return {}\n", dueq::admin::functions_version()),
         "return 0\n",
     );
     let used: u64 = server

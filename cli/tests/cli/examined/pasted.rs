@@ -64,7 +64,10 @@ async fn doctor_remedies_for_hostile_ids_can_be_pasted() -> Result<()> {
     let queue = Client::connect(&server.url()).await?.queue(NAME)?;
     let state = queue.get(NAME).await?.context("the message")?.state;
     assert!(
-        matches!(state, dueq::State::Scheduled | dueq::State::Ready),
+        matches!(
+            state,
+            dueq::MessageState::Scheduled | dueq::MessageState::Ready
+        ),
         "requeued by what the doctor said: {state}"
     );
     Ok(())
@@ -118,7 +121,7 @@ fn printed_keys_and_rules_can_be_pasted() -> Result<()> {
     let read = Command::new("sh").args(["-c", &script]).output()?;
     assert_eq!(
         read.out().lines().collect::<Vec<_>>(),
-        dueq::queue_keys(NAME)?
+        dueq::admin::queue_keys(NAME)?
     );
     for lang in ["sh", "python", "node", "go", "java"] {
         let mut output = command(&server)

@@ -3,7 +3,7 @@
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Queue, Stored};
+use dueq::{Client, Queue, StoredMessage};
 use dueq_testkit::Server;
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ pub(crate) async fn queue(server: &Server, name: &str) -> Result<Queue> {
     Ok(Client::connect(&server.url()).await?.queue(name)?)
 }
 
-pub(crate) async fn get(queue: &Queue, id: &str) -> Result<Stored> {
+pub(crate) async fn get(queue: &Queue, id: &str) -> Result<StoredMessage> {
     queue
         .get(id)
         .await?

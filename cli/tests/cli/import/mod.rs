@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use dueq::State;
+use dueq::MessageState;
 use dueq_testkit::Server;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ async fn import_keeps_redissons_ids_due_times_and_payloads() -> Result<()> {
                 let stored = get(&queue, &id).await?;
                 assert_eq!(
                     (stored.state, &stored.payload),
-                    (State::Scheduled, &value),
+                    (MessageState::Scheduled, &value),
                     "{name}, {id}"
                 );
                 // A due time in the past becomes now.

@@ -117,7 +117,7 @@ async fn end_lease_says_what_became_of_each_message() -> Result<()> {
     );
     ensure!(line["due_ms"].is_u64(), "{line}");
     ensure!(
-        leased.ack().await? == dueq::Settled::Lost,
+        leased.ack().await? == dueq::outcomes::SettleOutcome::Lost,
         "the old token is refused"
     );
     says(

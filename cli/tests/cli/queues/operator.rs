@@ -33,7 +33,7 @@ pub(crate) async fn one_in_each_state(server: &Server) -> Result<dueq::Delivery>
         .push_message(dueq::Message::new("d").id("dead"))
         .await?;
     let buried = claim(&queue).await?.bury("no \x1b[31muse").await?;
-    assert_eq!(buried, dueq::Settled::Done);
+    assert_eq!(buried, dueq::outcomes::SettleOutcome::Done);
     queue
         .push_message(dueq::Message::new("l").id("leased"))
         .await?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Message, Queue, State};
+use dueq::{Client, Message, MessageState, Queue};
 use dueq_testkit::Server;
 use serde_json::{Value, json};
 
@@ -123,7 +123,9 @@ fn requeue_of_a_killed_server_is_continued() -> Result<()> {
     let stats = runtime.block_on(queue.stats())?;
     assert_eq!(stats.requeued, DEAD as u64, "each once");
     assert_eq!(stats.dead, first + 5, "what died later is untouched");
-    let oldest = runtime.block_on(queue.list(State::Dead, None, 1))?.messages;
+    let oldest = runtime
+        .block_on(queue.list(MessageState::Dead, None, 1))?
+        .messages;
     assert!(oldest[0].time_ms > before_ms);
     Ok(())
 }

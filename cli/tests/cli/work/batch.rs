@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use dueq::{Message, State};
+use dueq::{Message, MessageState};
 
 use crate::work::support::{Dueq, queue, stats, stored};
 
@@ -25,7 +25,7 @@ async fn result_lines_settle_single_messages_of_a_batch() -> Result<()> {
     let script =
         "cat >&2; echo '{\"id\": \"b\", \"result\": \"bury\", \"error\": \"no such order\"}'";
     let worker = batches(&server.url(), &["orders"], script, &["--batch", "3"])?;
-    let dead = stored(&orders, "b", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "b", |stored| stored.state == MessageState::Dead).await?;
     assert_eq!(dead.error, "no such order");
     stats(&orders, "2 acks", |stats| stats.acked == 2).await?;
     worker.signal("TERM")
@@ -38,7 +38,7 @@ async fn wrong_result_line_retries_the_batch_and_is_stored() -> Result<()> {
         .push_message(Message::new("x").id("a").max_attempts(1))
         .await?;
     let worker = batches(&server.url(), &["orders"], "echo done", &["--batch", "3"])?;
-    let dead = stored(&orders, "a", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "a", |stored| stored.state == MessageState::Dead).await?;
     assert!(
         dead.error
             .contains("line 1 of the command's output is no result"),
@@ -101,7 +101,7 @@ async fn poison_in_a_batch_charges_others_one_failure_at_most() -> Result<()> {
     assert_eq!(handled.len(), 2_000);
     assert!(most <= 2, "an innocent message had {most} attempts");
     for id in ["m500", "m1500"] {
-        let dead = stored(&orders, id, |stored| stored.state == State::Dead).await?;
+        let dead = stored(&orders, id, |stored| stored.state == MessageState::Dead).await?;
         assert_eq!(dead.failures, 4);
     }
     Ok(())

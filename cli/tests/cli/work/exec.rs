@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Message, Pushed, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Message, MessageState};
 
 use crate::work::support::{Dueq, command, group_lives, queue, stats, stored, until};
 
@@ -30,7 +31,7 @@ async fn two_workers_handle_each_message_once_and_never_early() -> Result<()> {
             .due(delay)
     });
     for pushed in orders.push_many(messages).await {
-        assert_eq!(pushed?, Pushed::Created);
+        assert_eq!(pushed?, PushOutcome::Created);
     }
     stats(&orders, "500 acks", |stats| stats.acked == 500).await?;
 
@@ -79,10 +80,16 @@ async fn exit_code_settles_and_stderr_is_stored() -> Result<()> {
     for (id, code) in [("done", "0"), ("no hope: é", "65"), ("again", "3")] {
         orders.push_message(Message::new(code).id(id)).await?;
     }
-    let dead = stored(&orders, "no hope: é", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "no hope: é", |stored| {
+        stored.state == MessageState::Dead
+    })
+    .await?;
     assert_eq!(dead.error, "exit status 65: about no hope: é");
     assert_eq!(dead.failures, 0, "a burial is no failure");
-    let dead = stored(&orders, "again", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "again", |stored| {
+        stored.state == MessageState::Dead
+    })
+    .await?;
     assert_eq!(
         (dead.error.as_str(), dead.failures),
         ("exit status 3: about again", 2),
@@ -183,7 +190,7 @@ async fn timeout_kills_the_process_group_and_retries() -> Result<()> {
         .push_message(Message::new("").id("slow").max_attempts(1))
         .await?;
     let group = worker.says()?;
-    let dead = stored(&orders, "slow", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "slow", |stored| stored.state == MessageState::Dead).await?;
     assert!(dead.error.contains("longer than 100ms"), "{}", dead.error);
     assert!(
         !group_lives(&group)?,
@@ -277,7 +284,7 @@ async fn end_of_grace_kills_and_releases_without_an_attempt() -> Result<()> {
         );
         let stored = orders.get("endless").await?.context("it is given back")?;
         assert_eq!((stored.failures, stored.crashes), (0, 0));
-        assert_ne!(stored.state, State::Leased);
+        assert_ne!(stored.state, MessageState::Leased);
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{Client, Message, State};
+use dueq::{Client, Message, MessageState};
 use dueq_testkit::Server;
 
 use crate::work::support::{Dueq, Folder, queue, stored};
@@ -117,7 +117,13 @@ async fn id_with_a_nul_byte_does_not_stop_the_worker() -> Result<()> {
     assert_eq!(planted, ":1\r\n");
     orders.push_message(Message::new("x").id("after")).await?;
     assert_eq!(worker.says()?, "after");
-    let dead = async || Ok(orders.list(State::Dead, None, 10).await?.messages.pop());
+    let dead = async || {
+        Ok(orders
+            .list(MessageState::Dead, None, 10)
+            .await?
+            .messages
+            .pop())
+    };
     let dead = crate::work::support::until("the planted one is dead", dead).await?;
     assert_eq!(dead.id, b"a\0b\x1b[2J");
     assert!(dead.error.contains("cannot run"), "{}", dead.error);
@@ -165,7 +171,7 @@ async fn answer_of_a_receiver_is_stored_as_text() -> Result<()> {
         crate::work::support::command(&server.url(), &args).env("DUEQ_WEBHOOK_SECRET", secret),
     )?;
     orders.push_message(Message::new("x").id("one")).await?;
-    let dead = stored(&orders, "one", |stored| stored.state == State::Dead)
+    let dead = stored(&orders, "one", |stored| stored.state == MessageState::Dead)
         .await
         .context("given up")?;
     assert!(

@@ -6,7 +6,8 @@ use std::process::Stdio;
 use anyhow::{Context, Result};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{Message, Pushed, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Message, MessageState};
 use hmac::{Hmac, KeyInit, Mac};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -194,7 +195,10 @@ async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
         .push_message(Message::new("x").id("moved").max_attempts(1))
         .await?;
     receiver.request().await?;
-    let dead = stored(&orders, "moved", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "moved", |stored| {
+        stored.state == MessageState::Dead
+    })
+    .await?;
     assert!(
         dead.error.contains("307") && dead.error.contains("not followed"),
         "{}",
@@ -206,7 +210,7 @@ async fn redirect_is_not_followed_and_410_is_hopeless() -> Result<()> {
     );
 
     orders.push_message(Message::new("x").id("gone")).await?;
-    let dead = stored(&orders, "gone", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "gone", |stored| stored.state == MessageState::Dead).await?;
     assert_eq!(
         (dead.error.as_str(), dead.failures),
         ("HTTP 410 Gone: said", 0)
@@ -252,7 +256,10 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
     )?;
     orders.push_message(Message::new("x").id("silent")).await?;
     receiver.request().await?;
-    let dead = stored(&orders, "silent", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "silent", |stored| {
+        stored.state == MessageState::Dead
+    })
+    .await?;
     assert!(
         dead.error.contains("timed out") && !dead.error.contains("hook"),
         "{}",
@@ -269,7 +276,7 @@ async fn silent_receiver_fails_the_attempt() -> Result<()> {
     assert!(worker.wait()?.success());
     let stored = orders.get("slow").await?.context("given back")?;
     assert_eq!((stored.failures, stored.crashes), (0, 0));
-    assert_ne!(stored.state, State::Leased);
+    assert_ne!(stored.state, MessageState::Leased);
     Ok(())
 }
 
@@ -321,10 +328,10 @@ async fn connection_that_its_receiver_ended_costs_no_attempt() -> Result<()> {
             let message = Message::new("x").id(format!("order:{number}"));
             assert_eq!(
                 orders.push_message(message).await?.outcome(),
-                Pushed::Created
+                PushOutcome::Created
             );
         }
-        let is_over = |stats: &dueq::Stats| stats.acked + stats.died == MESSAGES;
+        let is_over = |stats: &dueq::QueueStats| stats.acked + stats.died == MESSAGES;
         let stats = stats(&orders, "all settled", is_over).await?;
         assert_eq!((stats.died, stats.retried), (0, 0), "{ends:?}");
     }
@@ -337,7 +344,10 @@ async fn broken_new_connection_counts_a_failure_and_no_repeat() -> Result<()> {
     let (url, mut requests) = ending(Ends::AtFirstRequest).await?;
     let _worker = post(&server.url(), &url, &["--max-attempts", "1"])?;
     orders.push_message(Message::new("x").id("broken")).await?;
-    let dead = stored(&orders, "broken", |stored| stored.state == State::Dead).await?;
+    let dead = stored(&orders, "broken", |stored| {
+        stored.state == MessageState::Dead
+    })
+    .await?;
     assert_eq!(dead.failures, 1);
     requests.try_recv().context("a request")?;
     assert!(requests.try_recv().is_err(), "it was sent twice");

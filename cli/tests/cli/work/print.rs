@@ -4,13 +4,13 @@ use std::fs::{self, File};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
-use dueq::{Limits, Message, Queue};
+use dueq::{Message, Queue, QueueLimits};
 
 use crate::work::support::{Folder, LIMIT, command, queue};
 
 /// Pushes messages that are dead after one failed attempt, so that a counted attempt is visible.
 async fn filled(queue: &Queue, count: u64) -> Result<()> {
-    queue.configure(Limits::new().max_attempts(1)).await?;
+    queue.configure(QueueLimits::new().max_attempts(1)).await?;
     for pushed in queue
         .push_many((0..count).map(|number| Message::new("x").id(format!("m{number}"))))
         .await

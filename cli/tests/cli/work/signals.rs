@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use dueq::{Message, State};
+use dueq::{Message, MessageState};
 
 use crate::work::http::{Receiver, post};
 use crate::work::support::{Dueq, queue};
@@ -33,7 +33,7 @@ async fn every_end_signal_releases_running_messages() -> Result<()> {
             let status = worker.wait()?;
             assert!(status.success(), "{signal}: {status}");
             let stored = orders.get("x").await?.context("given back")?;
-            assert_ne!(stored.state, State::Leased, "{signal}");
+            assert_ne!(stored.state, MessageState::Leased, "{signal}");
             assert_eq!((stored.failures, stored.crashes), (0, 0), "{signal}");
         }
     }

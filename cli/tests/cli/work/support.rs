@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Queue, Stats, Stored};
+use dueq::{Client, Queue, QueueStats, StoredMessage};
 use dueq_testkit::Server;
 
 /// A limit that only a broken program reaches.
@@ -95,7 +95,11 @@ pub(crate) async fn until<T>(
     bail!("{what}: not within {LIMIT:?}")
 }
 
-pub(crate) async fn stats(queue: &Queue, what: &str, is: impl Fn(&Stats) -> bool) -> Result<Stats> {
+pub(crate) async fn stats(
+    queue: &Queue,
+    what: &str,
+    is: impl Fn(&QueueStats) -> bool,
+) -> Result<QueueStats> {
     until(what, async || {
         Ok(Some(queue.stats().await?).filter(|stats| is(stats)))
     })
@@ -106,8 +110,8 @@ pub(crate) async fn stats(queue: &Queue, what: &str, is: impl Fn(&Stats) -> bool
 pub(crate) async fn stored(
     queue: &Queue,
     id: &str,
-    is: impl Fn(&Stored) -> bool,
-) -> Result<Stored> {
+    is: impl Fn(&StoredMessage) -> bool,
+) -> Result<StoredMessage> {
     until(id, async || {
         Ok(queue.get(id).await?.filter(|stored| is(stored)))
     })

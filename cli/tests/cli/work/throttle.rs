@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Message, Queue, Retried};
+use dueq::outcomes::RetryOutcome;
+use dueq::{Message, Queue};
 use tokio::io::{AsyncWriteExt, BufReader};
 use tokio::net::TcpListener;
 
@@ -92,7 +93,7 @@ async fn refused_batch_tries_no_other_message_of_it() -> Result<()> {
     })
     .await?;
     let retried = failed.retry(Duration::ZERO, "busy").await?;
-    ensure!(matches!(retried, Retried::Scheduled(_)), "{retried:?}");
+    ensure!(matches!(retried, RetryOutcome::Scheduled(_)), "{retried:?}");
     push(&orders, &["new"]).await?;
     stats(&orders, "both are due", |stats| {
         stats.due + stats.ready == 2

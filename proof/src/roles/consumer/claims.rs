@@ -62,7 +62,7 @@ pub(super) struct Got {
 impl Got {
     fn read(delivery: Delivery) -> Result<Self> {
         // The handle has the id's bytes and the token.
-        let handle: dueq::DeliveryHandle = delivery.handle.parse()?;
+        let handle: dueq::claims::DeliveryHandle = delivery.handle.parse()?;
         let id = String::from_utf8_lossy(handle.id_bytes()).into_owned();
         let token = delivery
             .handle

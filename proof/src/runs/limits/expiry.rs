@@ -7,7 +7,8 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use dueq::{Client, Delivery, Due, Message, Queue, Settled};
+use dueq::outcomes::SettleOutcome;
+use dueq::{Client, Delivery, Due, Message, Queue};
 use dueq_testkit::Server;
 use dueq_testkit::report::{Report, rounded};
 
@@ -163,7 +164,7 @@ async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
     .await;
     for settled in settled {
         let settled = settled?;
-        ensure!(settled == Settled::Done, "an ack is {settled:?}");
+        ensure!(settled == SettleOutcome::Done, "an ack is {settled:?}");
     }
     Ok(())
 }
@@ -172,7 +173,7 @@ async fn ack(deliveries: Vec<Delivery>) -> Result<()> {
 /// Returns the seconds.
 async fn trim(queue: &Queue) -> Result<f64> {
     let begin = Instant::now();
-    let worker = queue.worker().spawn(|_: Delivery| async {});
+    let worker = queue.worker().spawn(|_: Delivery| async {})?;
     while begin.elapsed() < TRIMMING {
         let stats = queue.stats().await?;
         if stats.dead <= stats.keep_dead {

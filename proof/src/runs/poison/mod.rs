@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use dueq::{Client, Limits, Message, Queue, State};
+use dueq::{Client, Message, MessageState, Queue, QueueLimits};
 use dueq_testkit::Server;
 use dueq_testkit::report::{Report, rounded};
 use serde_json::Value;
@@ -68,7 +68,7 @@ async fn handled(arguments: &Arguments, form: Form, report: &mut Report) -> Resu
     let server = Server::start(&[])?;
     let queue = Client::connect(&server.url()).await?.queue("poison")?;
     queue
-        .configure(Limits::new().max_attempts(MAX_ATTEMPTS))
+        .configure(QueueLimits::new().max_attempts(MAX_ATTEMPTS))
         .await?;
     push(&queue, arguments.messages, |number| {
         let payload = match is_poison(number, arguments.one_in) {
@@ -149,7 +149,9 @@ fn is_poison(number: u64, one_in: u64) -> bool {
 async fn dead_innocents(queue: &Queue, one_in: u64) -> Result<u64> {
     let (mut count, mut cursor) = (0, None);
     loop {
-        let page = queue.list(State::Dead, cursor.as_ref(), 1_000).await?;
+        let page = queue
+            .list(MessageState::Dead, cursor.as_ref(), 1_000)
+            .await?;
         for dead in page.messages {
             let number = String::from_utf8(dead.id)?.parse()?;
             count += u64::from(!is_poison(number, one_in));

@@ -7,7 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Result, ensure};
 use dueq::harness::{Observer, Reply};
-use dueq::{Applied, Client, Delivery, Schedule};
+use dueq::schedules::Schedule;
+use dueq::{Applied, Client, Delivery};
 use dueq_testkit::Server;
 use dueq_testkit::report::{Report, Violations};
 
@@ -67,7 +68,12 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     for _ in 0..NODES {
         let client = Client::connect(&server.url()).await?;
         for queue in [WITH, WITHOUT] {
-            workers.push(client.queue(queue)?.worker().spawn(|_: Delivery| async {}));
+            workers.push(
+                client
+                    .queue(queue)?
+                    .worker()
+                    .spawn(|_: Delivery| async {})?,
+            );
         }
     }
     tokio::time::sleep(SETTLING).await;

@@ -2,7 +2,8 @@
 //! became a tick, or was counted as missed, overlapped or paused.
 
 use anyhow::{Context, Result};
-use dueq::{Client, Missed, Overlap, Queue, Schedule, ScheduleInfo};
+use dueq::schedules::{MissedPolicy, OverlapPolicy, Schedule, ScheduleInfo};
+use dueq::{Client, Queue};
 use dueq_testkit::Server;
 use dueq_testkit::report::{Report, Violations};
 use dueq_testkit::scripts::{Granted, Raw};
@@ -37,8 +38,16 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
         eprintln!("law: two years in {zone}");
         for (number, pattern) in PATTERNS.iter().enumerate() {
             let queue = client.queue(&format!("law-{}-{number}", zone.replace('/', "-")))?;
-            let missed = [Missed::One, Missed::Skip, Missed::All { max: 50 }];
-            let overlap = [Overlap::Allow, Overlap::Skip, Overlap::Replace];
+            let missed = [
+                MissedPolicy::One,
+                MissedPolicy::Skip,
+                MissedPolicy::All { max: 50 },
+            ];
+            let overlap = [
+                OverlapPolicy::Allow,
+                OverlapPolicy::Skip,
+                OverlapPolicy::Replace,
+            ];
             let schedule = Schedule::cron(pattern)?
                 .zone(zone)
                 .name(NAME)

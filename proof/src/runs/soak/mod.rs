@@ -107,7 +107,7 @@ async fn calibrate() -> Result<f64> {
     let (after, took) = (stage.stats().await?, start.elapsed());
     stage.end_pushing().await?;
     stage.end_handling().await?;
-    let ended = |stats: &dueq::Stats| stats.acked + stats.cancelled;
+    let ended = |stats: &dueq::QueueStats| stats.acked + stats.cancelled;
     let most = (ended(&after) - ended(&before)) as f64 / took.as_secs_f64();
     eprintln!("at most {most:.0} messages a second");
     Ok(most)

@@ -130,7 +130,7 @@ impl Stage {
             .unwrap_or_default())
     }
 
-    pub(super) async fn stats(&self) -> Result<dueq::Stats> {
+    pub(super) async fn stats(&self) -> Result<dueq::QueueStats> {
         Ok(self.queue.stats().await?)
     }
 

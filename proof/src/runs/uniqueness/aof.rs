@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use dueq::queue_keys;
+use dueq::admin::queue_keys;
 
 /// Before the id of a next message in `attrs`.
 const NEXT_MARK: u8 = 3;

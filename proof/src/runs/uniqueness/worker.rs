@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, Followed, Message, Settlement};
+use dueq::outcomes::AckPushOutcome;
+use dueq::{Client, Delivery, Message, Settlement};
 use tokio::sync::oneshot;
 
 use super::QUEUE;
@@ -66,7 +67,7 @@ pub async fn run(arguments: &Arguments, role: Role) -> Result<()> {
                 Role::Chains => step(delivery, uid).await,
             }
         }
-    });
+    })?;
     let (ended, end) = oneshot::channel();
     std::thread::spawn(move || {
         let _ = ended.send(obey(&commands));
@@ -126,15 +127,15 @@ async fn step(delivery: Delivery, uid: Uid) -> Result<Settlement> {
     let followed = delivery.ack_push(child).await;
     println!("answer {uid} {}", word(&followed));
     Ok(match followed {
-        Ok(Followed::Done(_)) => Settlement::Ack,
+        Ok(AckPushOutcome::Done(_)) => Settlement::Ack,
         _ => Settlement::Release,
     })
 }
 
-fn word(followed: &Result<Followed, dueq::Error>) -> &'static str {
+fn word(followed: &Result<AckPushOutcome, dueq::Error>) -> &'static str {
     match followed {
-        Ok(Followed::Done(_)) => "done",
-        Ok(Followed::Gone) => "gone",
+        Ok(AckPushOutcome::Done(_)) => "done",
+        Ok(AckPushOutcome::Gone) => "gone",
         Ok(_) => "lost",
         Err(_) => "error",
     }

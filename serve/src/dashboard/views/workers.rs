@@ -6,7 +6,7 @@ use askama::Template;
 use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
-use dueq::NodeInfo;
+use dueq::inspect::NodeInfo;
 
 use crate::dashboard::frame::{Frame, Here, segment};
 use crate::dashboard::page::Page;

@@ -61,12 +61,12 @@ pub(crate) struct Ended {
     remembered_until_ms: Option<u64>,
 }
 
-impl From<dueq::Outcome> for Ended {
-    fn from(outcome: dueq::Outcome) -> Self {
+impl From<dueq::inspect::MessageEnd> for Ended {
+    fn from(end: dueq::inspect::MessageEnd) -> Self {
         Self {
-            how: outcome.ended.as_str(),
-            at_ms: outcome.ended_at_ms,
-            remembered_until_ms: outcome.remembered_until_ms,
+            how: end.kind.as_str(),
+            at_ms: end.ended_at_ms,
+            remembered_until_ms: end.remembered_until_ms,
         }
     }
 }
@@ -195,7 +195,7 @@ impl Problem {
     }
 
     /// The problem with what is known of the message's end.
-    pub(crate) fn ended(mut self, ended: Option<dueq::Outcome>) -> Self {
+    pub(crate) fn ended(mut self, ended: Option<dueq::inspect::MessageEnd>) -> Self {
         self.ended = ended.map(|outcome| Box::new(outcome.into()));
         self
     }

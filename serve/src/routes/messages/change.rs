@@ -2,7 +2,10 @@
 
 use axum::Json;
 use axum::extract::State;
-use dueq::{Cancelled, Due, Requeued, Rescheduled, Retried, RunNow, State as MessageState};
+use dueq::outcomes::{
+    CancelOutcome, RequeueOutcome, RescheduleOutcome, RetryOutcome, RunNowOutcome,
+};
+use dueq::{Due, MessageState};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -94,11 +97,11 @@ pub(super) async fn change_message(
     let due = change.due(&app).await?;
     let Some(due) = due else {
         return match queue.run_now(id.as_bytes()).await? {
-            RunNow::Moved => Ok(changed(&id, "moved", None)),
-            RunNow::Already => Ok(changed(&id, "already", None)),
-            RunNow::Leased => Err(leased(&id)),
-            RunNow::Dead => Err(dead(&id, "requeue it")),
-            RunNow::Absent => Err(absent(&app, &name, &id).await),
+            RunNowOutcome::Moved => Ok(changed(&id, "moved", None)),
+            RunNowOutcome::Already => Ok(changed(&id, "already", None)),
+            RunNowOutcome::Leased => Err(leased(&id)),
+            RunNowOutcome::Dead => Err(dead(&id, "requeue it")),
+            RunNowOutcome::Absent => Err(absent(&app, &name, &id).await),
             other => Err(unknown(&other)),
         };
     };
@@ -107,17 +110,17 @@ pub(super) async fn change_message(
         Some(expected) => queue.reschedule_if(id.as_bytes(), due, expected).await?,
     };
     match outcome {
-        Rescheduled::Moved(due_ms) => Ok(changed(&id, "moved", Some(due_ms))),
-        Rescheduled::Conflict(due_ms) => {
+        RescheduleOutcome::Moved(due_ms) => Ok(changed(&id, "moved", Some(due_ms))),
+        RescheduleOutcome::Conflict(due_ms) => {
             let detail = format!(
                 "nothing was changed: message {} is due at {due_ms}, not at the expected time",
                 id.quoted()
             );
             Err(Problem::new(Code::DueChanged, detail).due_ms(due_ms))
         }
-        Rescheduled::Leased => Err(leased(&id)),
-        Rescheduled::Dead => Err(dead(&id, "requeue it")),
-        Rescheduled::Absent => Err(absent(&app, &name, &id).await),
+        RescheduleOutcome::Leased => Err(leased(&id)),
+        RescheduleOutcome::Dead => Err(dead(&id, "requeue it")),
+        RescheduleOutcome::Absent => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }
@@ -187,17 +190,17 @@ pub(super) async fn cancel_message(
         }
     };
     match outcome {
-        Cancelled::Cancelled => {
+        CancelOutcome::Cancelled => {
             let Json(cancelled) = changed(&id, "cancelled", None);
             Ok(Json(Changed {
                 undo_ms,
                 ..cancelled
             }))
         }
-        Cancelled::Next => Ok(changed(&id, "next_cancelled", None)),
-        Cancelled::Leased => Err(leased(&id)),
-        Cancelled::Dead => Err(dead(&id, "add ?dead=true to remove it")),
-        Cancelled::Absent => Err(absent(&app, &name, &id).await),
+        CancelOutcome::Next => Ok(changed(&id, "next_cancelled", None)),
+        CancelOutcome::Leased => Err(leased(&id)),
+        CancelOutcome::Dead => Err(dead(&id, "add ?dead=true to remove it")),
+        CancelOutcome::Absent => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }
@@ -224,9 +227,9 @@ pub(super) async fn requeue_message(
 ) -> Result<Json<Changed>, Problem> {
     let queue = app.client.queue(name.as_str())?;
     match queue.requeue(id.as_bytes()).await? {
-        Requeued::Requeued => Ok(changed(&id, "requeued", None)),
-        Requeued::NotDead(state) => Err(not_dead(&id, state)),
-        Requeued::Absent => Err(absent(&app, &name, &id).await),
+        RequeueOutcome::Requeued => Ok(changed(&id, "requeued", None)),
+        RequeueOutcome::NotDead(state) => Err(not_dead(&id, state)),
+        RequeueOutcome::Absent => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }
@@ -272,16 +275,16 @@ pub(super) async fn end_lease(
     }
     let queue = app.client.queue(name.as_str())?;
     match queue.end_lease(id.as_bytes(), &lease).await? {
-        Retried::Scheduled(due_ms) => Ok(changed(&id, "ended", Some(due_ms))),
-        Retried::Dead => Ok(changed(&id, "died", None)),
-        Retried::Lost => {
+        RetryOutcome::Scheduled(due_ms) => Ok(changed(&id, "ended", Some(due_ms))),
+        RetryOutcome::Dead => Ok(changed(&id, "died", None)),
+        RetryOutcome::Lost => {
             let detail = format!(
                 "nothing was changed: message {} has no lease {lease}, or no more",
                 id.quoted()
             );
             Err(Problem::new(Code::NotLeased, detail))
         }
-        Retried::Gone => Err(absent(&app, &name, &id).await),
+        RetryOutcome::Gone => Err(absent(&app, &name, &id).await),
         other => Err(unknown(&other)),
     }
 }

@@ -1,7 +1,8 @@
 //! Checks of the readers of messages.
 
 use axum::http::Uri;
-use dueq::{Cursor, State};
+use dueq::MessageState;
+use dueq::inspect::MessageCursor;
 
 use crate::edge::path::Query;
 use crate::edge::problem::Problem;
@@ -17,7 +18,7 @@ const LONGEST: usize = 16;
 pub fn http_cursor(bytes: &[u8]) {
     let list = Of {
         queue: "orders",
-        state: State::Dead,
+        state: MessageState::Dead,
         newest: true,
     };
     if let Ok(text) = std::str::from_utf8(bytes)
@@ -25,7 +26,7 @@ pub fn http_cursor(bytes: &[u8]) {
     {
         assert_eq!(list.text(&cursor), text);
     }
-    let cursor = Cursor::from_bytes(bytes.to_vec());
+    let cursor = MessageCursor::from_bytes(bytes.to_vec());
     let text = list.text(&cursor);
     if let Some(read) = list.cursor(&text) {
         assert_eq!(read, cursor, "{text}");
@@ -40,7 +41,7 @@ pub fn http_cursor(bytes: &[u8]) {
             ..list
         },
         Of {
-            state: State::Ready,
+            state: MessageState::Ready,
             ..list
         },
         Of {

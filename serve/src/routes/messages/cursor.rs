@@ -3,7 +3,8 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dueq::{Cursor, State};
+use dueq::MessageState;
+use dueq::inspect::MessageCursor;
 
 /// The most digits of a time or a number. Redis reads so many without a loss.
 const MAX_DIGITS: usize = 15;
@@ -12,7 +13,7 @@ const MAX_DIGITS: usize = 15;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Of<'a> {
     pub(super) queue: &'a str,
-    pub(super) state: State,
+    pub(super) state: MessageState,
     pub(super) newest: bool,
 }
 
@@ -24,17 +25,17 @@ impl Of<'_> {
     }
 
     /// The cursor as it is in a URL.
-    pub(super) fn text(&self, cursor: &Cursor) -> String {
+    pub(super) fn text(&self, cursor: &MessageCursor) -> String {
         let mut bytes = self.prefix().into_bytes();
         bytes.extend(cursor.as_bytes());
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
     /// The cursor of this list; `None` if the text is none.
-    pub(super) fn cursor(&self, text: &str) -> Option<Cursor> {
+    pub(super) fn cursor(&self, text: &str) -> Option<MessageCursor> {
         let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
         let own = bytes.strip_prefix(self.prefix().as_bytes())?;
-        (is_place(own) || is_of_partitions(own)).then(|| Cursor::from_bytes(own))
+        (is_place(own) || is_of_partitions(own)).then(|| MessageCursor::from_bytes(own))
     }
 }
 
@@ -84,13 +85,13 @@ mod tests {
 
     const LIST: Of<'_> = Of {
         queue: "orders",
-        state: State::Dead,
+        state: MessageState::Dead,
         newest: true,
     };
 
     #[test]
     fn cursor_is_read_back_by_its_own_list_only() {
-        let cursor = Cursor::from_bytes(b"1700000000000:a/b\xff".to_vec());
+        let cursor = MessageCursor::from_bytes(b"1700000000000:a/b\xff".to_vec());
         let text = LIST.text(&cursor);
         assert_eq!(LIST.cursor(&text), Some(cursor));
         for other in [
@@ -99,7 +100,7 @@ mod tests {
                 ..LIST
             },
             Of {
-                state: State::Ready,
+                state: MessageState::Ready,
                 ..LIST
             },
             Of {

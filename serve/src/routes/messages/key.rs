@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use axum::http::HeaderMap;
-use dueq::{Message, Pushed, Queue, Receipt, Stored};
+use dueq::outcomes::PushOutcome;
+use dueq::{Message, Queue, Receipt, StoredMessage};
 use sha2::{Digest, Sha256};
 use tokio::task::JoinSet;
 
@@ -85,7 +86,7 @@ impl Fingerprint {
 
     /// Refuses a push if the message that exists has another payload. `stored` has as many bytes of it
     /// as the push has, or fewer.
-    pub(super) fn compare(self, stored: &Stored) -> Result<(), Problem> {
+    pub(super) fn compare(self, stored: &StoredMessage) -> Result<(), Problem> {
         let is_as_long = stored.payload_bytes == self.bytes as u64;
         if is_as_long && Self::of(&stored.payload) == self {
             return Ok(());
@@ -112,7 +113,7 @@ pub(super) async fn push_many(
             let (Some(own), Some(Ok(receipt))) = (*own, results.get(number)) else {
                 continue;
             };
-            if let Pushed::Exists(_) = receipt.outcome() {
+            if let PushOutcome::Exists(_) = receipt.outcome() {
                 let (queue, id) = (queue.clone(), receipt.id_bytes().to_vec());
                 calls.spawn(async move { (number, queue.get_up_to(&id, own.bytes).await, own) });
             }

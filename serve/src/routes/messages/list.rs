@@ -2,7 +2,8 @@
 
 use axum::extract::{OriginalUri, State};
 use axum::response::Response;
-use dueq::{Cursor, Error, ErrorKind, Listed, Queue};
+use dueq::inspect::{MessageCursor, MessageEntry};
+use dueq::{Error, ErrorKind, Queue};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
 
@@ -62,7 +63,7 @@ enum Order {
     Newest,
 }
 
-impl From<StateName> for dueq::State {
+impl From<StateName> for dueq::MessageState {
     fn from(name: StateName) -> Self {
         match name {
             StateName::Scheduled => Self::Scheduled,
@@ -125,7 +126,7 @@ pub(super) async fn list_messages(
         let count = listed.len();
         listed.retain(|message| message.time_ms < before_ms);
         // Ready messages are in the order of their promotion: an earlier time may follow a later one.
-        let is_sorted = of.state != dueq::State::Ready;
+        let is_sorted = of.state != dueq::MessageState::Ready;
         if listed.len() < count && is_sorted && !of.newest {
             next = None;
         }
@@ -155,9 +156,9 @@ pub(super) async fn list_messages(
 async fn read(
     queue: &Queue,
     of: Of<'_>,
-    mut cursor: Option<Cursor>,
+    mut cursor: Option<MessageCursor>,
     limit: usize,
-) -> Result<(Vec<Listed>, Option<Cursor>), Error> {
+) -> Result<(Vec<MessageEntry>, Option<MessageCursor>), Error> {
     let mut messages = Vec::new();
     // A part may be short, like a page: so the number of calls has a bound, and not that of messages.
     for _ in 0..limit.div_ceil(OF_CALL) {
@@ -196,7 +197,7 @@ impl List {
     }
 
     /// Where the page begins.
-    fn begin(&self, of: Of<'_>, before_ms: Option<u64>) -> Result<Option<Cursor>, Problem> {
+    fn begin(&self, of: Of<'_>, before_ms: Option<u64>) -> Result<Option<MessageCursor>, Problem> {
         let last_ms = before_ms
             .filter(|_| of.newest)
             .map(|ms| ms.saturating_sub(1));
@@ -207,7 +208,7 @@ impl List {
             )),
             (Some(text), None) => {
                 let ms = moment_ms("from", text)?;
-                Ok(Some(Cursor::at_ms(
+                Ok(Some(MessageCursor::at_ms(
                     last_ms.map_or(ms, |last_ms| ms.min(last_ms)),
                 )))
             }
@@ -220,7 +221,7 @@ impl List {
                 );
                 Problem::new(Code::InvalidCursor, detail)
             }),
-            (None, None) => Ok(last_ms.map(Cursor::at_ms)),
+            (None, None) => Ok(last_ms.map(MessageCursor::at_ms)),
         }
     }
 }

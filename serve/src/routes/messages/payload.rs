@@ -155,17 +155,17 @@ pub(super) async fn read_message(
 pub(super) async fn absent(app: &App, name: &QueueName, id: &MessageId) -> Problem {
     let known = async {
         let queue = app.existing(name).await?;
-        Ok::<_, Problem>(queue.outcome(id.as_bytes()).await?)
+        Ok::<_, Problem>(queue.end_of(id.as_bytes()).await?)
     };
-    let outcome = match known.await {
-        Ok(outcome) => outcome,
+    let end = match known.await {
+        Ok(end) => end,
         Err(problem) => return problem,
     };
     let (queue, id) = (quoted(name.as_str()), id.quoted());
-    let end = match outcome {
-        Some(outcome) => format!("the last one was {}", outcome.ended.as_str()),
+    let last = match end {
+        Some(end) => format!("the last one was {}", end.kind.as_str()),
         None => "and remembers none".to_owned(),
     };
-    let detail = format!("queue {queue} has no message {id}: {end}");
-    Problem::new(Code::NoSuchMessage, detail).ended(outcome)
+    let detail = format!("queue {queue} has no message {id}: {last}");
+    Problem::new(Code::NoSuchMessage, detail).ended(end)
 }

@@ -5,7 +5,8 @@ use axum::extract::{FromRequest, OriginalUri, Request, State};
 use axum::http::header::{IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use dueq::{Message, OnConflict, Pushed};
+use dueq::outcomes::PushOutcome;
+use dueq::{Message, OnConflict};
 
 use crate::edge::body::{Whole, require_json, whole};
 use crate::edge::path::{MessageId, QueueName};
@@ -112,21 +113,21 @@ pub(super) async fn push_one(
     let mut pushed = PushedMessage::new(&receipt);
     let id = receipt.id_bytes();
     match receipt.outcome() {
-        Pushed::Created => {
+        PushOutcome::Created => {
             let address = format!("{messages}/{}", dueq_input::id_path(id));
             let location = HeaderValue::from_str(&address).map(|address| [(LOCATION, address)]);
             return Ok((StatusCode::CREATED, location.ok(), Json(pushed)).into_response());
         }
-        Pushed::Exists(state) if conflict != OnConflict::Keep => {
+        PushOutcome::Exists(state) if conflict != OnConflict::Keep => {
             return Err(unchanged(state, id));
         }
-        Pushed::Exists(state) if matches!(only, Only::New) => {
+        PushOutcome::Exists(state) if matches!(only, Only::New) => {
             let id = quoted(&String::from_utf8_lossy(id));
             let detail =
                 format!("nothing was changed: the queue has message {id}, and it is {state}");
             return Err(Problem::new(Code::Exists, detail));
         }
-        Pushed::Exists(_) => {
+        PushOutcome::Exists(_) => {
             let most = match only {
                 Only::OfKey(own) => own.bytes,
                 Only::Any | Only::New => 0,
@@ -149,10 +150,10 @@ pub(super) async fn push_one(
 }
 
 /// The problem of a push that could not reschedule or replace the message.
-pub(super) fn unchanged(state: dueq::State, id: &[u8]) -> Problem {
+pub(super) fn unchanged(state: dueq::MessageState, id: &[u8]) -> Problem {
     let id = quoted(&String::from_utf8_lossy(id));
     match state {
-        dueq::State::Dead => {
+        dueq::MessageState::Dead => {
             let detail = format!(
                 "nothing was changed: message {id} is dead; requeue or delete it, or push with revive"
             );

@@ -1,6 +1,7 @@
 //! Counts what the pushes of one request did.
 
-use dueq::{Applied, OnConflict, Pushed, Receipt};
+use dueq::outcomes::PushOutcome;
+use dueq::{Applied, OnConflict, Receipt};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -111,12 +112,12 @@ impl Tally {
             }
         };
         match receipt.outcome() {
-            Pushed::Created => self.summary.created += 1,
-            Pushed::Exists(state) if sent.on_conflict != OnConflict::Keep => {
+            PushOutcome::Created => self.summary.created += 1,
+            PushOutcome::Exists(state) if sent.on_conflict != OnConflict::Keep => {
                 let problem = unchanged(state, receipt.id_bytes());
                 return Some(self.refuse(sent.line, &problem));
             }
-            Pushed::Moved | Pushed::Next => self.summary.changed += 1,
+            PushOutcome::Moved | PushOutcome::Next => self.summary.changed += 1,
             _ => self.summary.existed += 1,
         }
         None

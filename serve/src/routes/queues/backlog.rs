@@ -63,7 +63,7 @@ pub(super) async fn backlog(
     app.poller.look([name.as_str()]);
     let queue = app.client.queue(name.as_str())?;
     let reached = queue.stats_reached().await?;
-    if reached.value == dueq::Stats::default() && reached.unread.is_empty() {
+    if reached.value == dueq::QueueStats::default() && reached.unread.is_empty() {
         app.existing(&name).await?;
     }
     let stats = &reached.value;

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::IF_MATCH;
-use dueq::Deleted;
+use dueq::outcomes::DeleteOutcome;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -72,11 +72,11 @@ pub(super) async fn delete_queue(
         return Err(changed());
     }
     match queue.delete_incarnation(&found).await? {
-        Deleted::Deleted => Ok(Json(QueueDeleted {
+        DeleteOutcome::Deleted => Ok(Json(QueueDeleted {
             queue: name.as_str().to_owned(),
             outcome: "deleted",
         })),
-        Deleted::Absent => {
+        DeleteOutcome::Absent => {
             app.existing(&name).await?;
             Err(changed()) // it was created again at this moment
         }

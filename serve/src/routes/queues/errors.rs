@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::State;
-use dueq::{Listed, State as MessageState};
+use dueq::MessageState;
+use dueq::inspect::MessageEntry;
 
 use crate::edge::path::QueueName;
 use crate::edge::problem::Problem;
@@ -63,7 +64,7 @@ pub(super) async fn errors(
 struct Groups(HashMap<(bool, String), Group>);
 
 impl Groups {
-    fn add(&mut self, message: &Listed) {
+    fn add(&mut self, message: &MessageEntry) {
         let time_ms = message.time_ms;
         let crashed = died_by_crash(message.crashes, &message.error);
         let key = (crashed, error_line(&message.error));

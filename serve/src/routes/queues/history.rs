@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use dueq::Resolution;
+use dueq::inspect::HistoryResolution;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -87,7 +87,7 @@ pub(super) async fn history(
 /// How many slots of which length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
-    resolution: Resolution,
+    resolution: HistoryResolution,
     count: u64,
 }
 
@@ -95,9 +95,9 @@ impl Range {
     fn read(text: &str) -> Option<Self> {
         let unit = text.chars().next_back()?;
         let (resolution, most) = match unit {
-            'm' => (Resolution::Minutes, 60),
-            'h' => (Resolution::Hours, 168),
-            'd' => (Resolution::Days, 90),
+            'm' => (HistoryResolution::Minutes, 60),
+            'h' => (HistoryResolution::Hours, 168),
+            'd' => (HistoryResolution::Days, 90),
             _ => return None,
         };
         let digits = text.strip_suffix(unit)?;
@@ -126,11 +126,11 @@ mod tests {
     #[test]
     fn ranges_at_and_beyond_every_limit() {
         for (text, resolution, count) in [
-            ("1m", Resolution::Minutes, 1),
-            ("60m", Resolution::Minutes, 60),
-            ("168h", Resolution::Hours, 168),
-            ("7d", Resolution::Days, 7),
-            ("90d", Resolution::Days, 90),
+            ("1m", HistoryResolution::Minutes, 1),
+            ("60m", HistoryResolution::Minutes, 60),
+            ("168h", HistoryResolution::Hours, 168),
+            ("7d", HistoryResolution::Days, 7),
+            ("90d", HistoryResolution::Days, 90),
         ] {
             assert_eq!(
                 Range::read(text),

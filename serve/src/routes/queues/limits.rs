@@ -35,7 +35,7 @@ struct QueueLimits {
 }
 
 impl QueueLimits {
-    fn new(name: &QueueName, stats: &dueq::Stats) -> Json<Self> {
+    fn new(name: &QueueName, stats: &dueq::QueueStats) -> Json<Self> {
         let queue = name.as_str().to_owned();
         let limits = Limits::new(stats);
         Json(Self { queue, limits })

@@ -65,7 +65,7 @@ pub(super) async fn list_queues(
         return Err(Problem::new(Code::InvalidInput, detail));
     }
     if let Some(after) = &page.after {
-        dueq::queue_keys(after)
+        dueq::admin::queue_keys(after)
             .map_err(|error| Problem::new(Code::InvalidInput, format!("after: {error}")))?;
     }
     let snapshot = app.poller.looked_within(patience).await;

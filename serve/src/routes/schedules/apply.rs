@@ -4,7 +4,8 @@ use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::{FromRequest, Request, State};
-use dueq::{Queue, Schedule, ScheduleChanges};
+use dueq::Queue;
+use dueq::schedules::{Schedule, ScheduleChanges};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 

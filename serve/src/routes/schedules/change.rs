@@ -3,7 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use dueq::{Applied, ScheduleHandle, Triggered};
+use dueq::Applied;
+use dueq::schedules::{ScheduleHandle, TriggerOutcome};
 
 use crate::edge::path::{QueueName, ScheduleName};
 use crate::edge::problem::{Code, Problem};
@@ -115,10 +116,10 @@ pub(super) async fn trigger_schedule(
         ..ScheduleOutcome::new(name.as_str(), outcome)
     };
     match handle(&app, &queue, &name)?.trigger().await? {
-        Triggered::Created(id) => Ok((StatusCode::CREATED, Json(of("created", id)))),
-        Triggered::Exists(id) => Ok((StatusCode::OK, Json(of("exists", id)))),
-        Triggered::Gone => Err(absent(&app, &queue, &name).await),
-        Triggered::Overlaps => {
+        TriggerOutcome::Created(id) => Ok((StatusCode::CREATED, Json(of("created", id)))),
+        TriggerOutcome::Exists(id) => Ok((StatusCode::OK, Json(of("exists", id)))),
+        TriggerOutcome::Gone => Err(absent(&app, &queue, &name).await),
+        TriggerOutcome::Overlaps => {
             let name = quoted(name.as_str());
             let detail = format!(
                 "nothing was done: an earlier tick of schedule {name} waits or runs, and its overlap is skip"

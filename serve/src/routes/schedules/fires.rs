@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::State;
-use dueq::{Fire, Schedule, ScheduleInfo};
+use dueq::schedules::{Fire, Schedule, ScheduleInfo};
 use dueq_input::ClockChanges;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;

@@ -4,7 +4,7 @@ use axum::extract::{OriginalUri, State};
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dueq::ScheduleCursor;
+use dueq::schedules::ScheduleCursor;
 use serde::Deserialize;
 use utoipa::IntoParams;
 

@@ -1,6 +1,9 @@
 //! What became of each delivery.
 
-use dueq::{Applied, Error, ErrorKind, Extended, Followed, Retried, Settled, Snoozed, Throttled};
+use dueq::outcomes::{
+    AckPushOutcome, ExtendOutcome, RetryOutcome, SettleOutcome, SnoozeOutcome, ThrottleOutcome,
+};
+use dueq::{Applied, Error, ErrorKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -98,81 +101,81 @@ impl Outcome {
 
 // An outcome that a later release of the library adds is a defect of these matches.
 
-impl From<Settled> for Outcome {
-    fn from(settled: Settled) -> Self {
+impl From<SettleOutcome> for Outcome {
+    fn from(settled: SettleOutcome) -> Self {
         Self::word(match settled {
-            Settled::Done => "done",
-            Settled::Gone => "gone",
-            Settled::Lost => "lost",
+            SettleOutcome::Done => "done",
+            SettleOutcome::Gone => "gone",
+            SettleOutcome::Lost => "lost",
             _ => "unknown",
         })
     }
 }
 
-impl From<Followed> for Outcome {
-    fn from(followed: Followed) -> Self {
+impl From<AckPushOutcome> for Outcome {
+    fn from(followed: AckPushOutcome) -> Self {
         match followed {
-            Followed::Done(receipts) if receipts.is_empty() => Self::word("done"),
-            Followed::Done(receipts) => Self {
+            AckPushOutcome::Done(receipts) if receipts.is_empty() => Self::word("done"),
+            AckPushOutcome::Done(receipts) => Self {
                 pushed: Some(receipts.iter().map(PushedMessage::new).collect()),
                 ..Self::word("done")
             },
-            Followed::Gone => Self::word("gone"),
-            Followed::Lost => Self::word("lost"),
+            AckPushOutcome::Gone => Self::word("gone"),
+            AckPushOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
 }
 
-impl From<Retried> for Outcome {
-    fn from(retried: Retried) -> Self {
+impl From<RetryOutcome> for Outcome {
+    fn from(retried: RetryOutcome) -> Self {
         match retried {
-            Retried::Scheduled(due_ms) => Self::scheduled(due_ms),
-            Retried::Dead => Self::word("dead"),
-            Retried::Dropped => Self::word("dropped"),
-            Retried::Gone => Self::word("gone"),
-            Retried::Lost => Self::word("lost"),
+            RetryOutcome::Scheduled(due_ms) => Self::scheduled(due_ms),
+            RetryOutcome::Dead => Self::word("dead"),
+            RetryOutcome::Dropped => Self::word("dropped"),
+            RetryOutcome::Gone => Self::word("gone"),
+            RetryOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
 }
 
-impl From<Snoozed> for Outcome {
-    fn from(snoozed: Snoozed) -> Self {
+impl From<SnoozeOutcome> for Outcome {
+    fn from(snoozed: SnoozeOutcome) -> Self {
         match snoozed {
-            Snoozed::Scheduled(due_ms) => Self::scheduled(due_ms),
-            Snoozed::Dead => Self::word("dead"),
-            Snoozed::Dropped => Self::word("dropped"),
-            Snoozed::Gone => Self::word("gone"),
-            Snoozed::Lost => Self::word("lost"),
+            SnoozeOutcome::Scheduled(due_ms) => Self::scheduled(due_ms),
+            SnoozeOutcome::Dead => Self::word("dead"),
+            SnoozeOutcome::Dropped => Self::word("dropped"),
+            SnoozeOutcome::Gone => Self::word("gone"),
+            SnoozeOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
 }
 
-impl From<Throttled> for Outcome {
-    fn from(throttled: Throttled) -> Self {
+impl From<ThrottleOutcome> for Outcome {
+    fn from(throttled: ThrottleOutcome) -> Self {
         match throttled {
-            Throttled::Until(until_ms) => Self {
+            ThrottleOutcome::Until(until_ms) => Self {
                 closed_until_ms: Some(until_ms),
                 ..Self::word("closed")
             },
-            Throttled::Gone => Self::word("gone"),
-            Throttled::Lost => Self::word("lost"),
+            ThrottleOutcome::Gone => Self::word("gone"),
+            ThrottleOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
 }
 
-impl From<Extended> for Outcome {
-    fn from(extended: Extended) -> Self {
+impl From<ExtendOutcome> for Outcome {
+    fn from(extended: ExtendOutcome) -> Self {
         match extended {
-            Extended::Until(until_ms) => Self {
+            ExtendOutcome::Until(until_ms) => Self {
                 leased_until_ms: Some(until_ms),
                 ..Self::word("extended")
             },
-            Extended::Gone => Self::word("gone"),
-            Extended::Lost => Self::word("lost"),
+            ExtendOutcome::Gone => Self::word("gone"),
+            ExtendOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }

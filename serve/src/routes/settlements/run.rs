@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use dueq::{Applied, DeliveryHandle, Error, Queue, RemoteDelivery};
+use dueq::claims::{DeliveryHandle, RemoteDelivery};
+use dueq::{Applied, Error, Queue};
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dueq::{Client, DeliveryHandle, Due, Message};
+use dueq::claims::DeliveryHandle;
+use dueq::{Client, Due, Message};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use dueq::{Client, Puller, Pullers, Queue};
+use dueq::claims::{Puller, Pullers};
+use dueq::{Client, Queue};
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::edge::problem::{Code, Problem};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dueq::{Client, Puller};
+use dueq::Client;
+use dueq::claims::Puller;
 use dueq_testkit::Server;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dueq::LeaseToken;
+use dueq::claims::LeaseToken;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 

@@ -1,6 +1,7 @@
 //! A grant that nobody has received yet.
 
-use dueq::{Delivery, DeliveryHandle, Queue};
+use dueq::claims::DeliveryHandle;
+use dueq::{Delivery, Queue};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::task::TaskTracker;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dueq::Stats;
+use dueq::QueueStats;
 
 use crate::edge::auth::Principal;
 use crate::work::metrics::text::Text;
@@ -19,7 +19,7 @@ const MAX_AGE: Duration = Duration::from_secs(30);
 /// Counts without an error can be older: the poller asks 10,000 queues in 100 s.
 const MAX_TURN: Duration = Duration::from_secs(150);
 
-type Read = fn(&Stats) -> u64;
+type Read = fn(&QueueStats) -> u64;
 
 /// Milliseconds that are shown as seconds, and other gauges.
 const GAUGES: [(&str, &str, bool, Read); 6] = [
@@ -170,7 +170,7 @@ fn write_overdue(text: &mut Text, queues: &[(&Arc<str>, &Entry)], is_silent: boo
     }
 }
 
-fn write_gauges(text: &mut Text, queues: &[(&str, &Stats)]) {
+fn write_gauges(text: &mut Text, queues: &[(&str, &QueueStats)]) {
     let name = "dueq_queue_messages";
     text.metric(name, "gauge", "Messages by state.");
     for (queue, stats) in queues {
@@ -193,7 +193,7 @@ fn write_gauges(text: &mut Text, queues: &[(&str, &Stats)]) {
     }
 }
 
-fn write_counters(text: &mut Text, queues: &[(&str, &Stats)]) {
+fn write_counters(text: &mut Text, queues: &[(&str, &QueueStats)]) {
     for (what, help, read) in COUNTERS {
         let name = format!("dueq_queue_{what}_total");
         text.metric(&name, "counter", help);

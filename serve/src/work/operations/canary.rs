@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use dueq::{Applied, Error, Queue, State, Stored};
+use dueq::{Applied, Error, MessageState, Queue, StoredMessage};
 
 use crate::edge::shown::shown;
 use crate::wire::operations::CanaryProgress;
@@ -186,16 +186,16 @@ impl Watched {
 }
 
 /// What became of a message that was dead, and then requeued with its attempts at none.
-fn fate(stored: Option<Stored>, before_ms: u64, now_ms: u64) -> Fate {
+fn fate(stored: Option<StoredMessage>, before_ms: u64, now_ms: u64) -> Fate {
     let Some(stored) = stored else {
         return Fate::Settled;
     };
     match stored.state {
-        State::Dead if stored.time_ms <= before_ms => Fate::NotRequeued,
-        State::Dead => Fate::Died(stored.error),
+        MessageState::Dead if stored.time_ms <= before_ms => Fate::NotRequeued,
+        MessageState::Dead => Fate::Died(stored.error),
         _ if stored.failures > 0 || stored.crashes > 0 => Fate::Failed,
         // Its handler made it due again later. A snooze is no settlement.
-        State::Scheduled if stored.time_ms > now_ms && stored.snoozes == 0 => Fate::Settled,
+        MessageState::Scheduled if stored.time_ms > now_ms && stored.snoozes == 0 => Fate::Settled,
         _ => Fate::Waits,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use dueq::{Cancelled, Error, Queue, State};
+use dueq::outcomes::CancelOutcome;
+use dueq::{Error, MessageState, Queue};
 use tokio::task::JoinSet;
 
 use crate::wire::operations::Progress;
@@ -78,25 +79,25 @@ impl Cancels {
     }
 }
 
-fn count_in(progress: &mut Progress, outcome: Cancelled) {
+fn count_in(progress: &mut Progress, outcome: CancelOutcome) {
     let skipped = progress.skipped.get_or_insert_default();
     match outcome {
-        Cancelled::Cancelled | Cancelled::Next => progress.done += 1,
-        Cancelled::Leased => skipped.leased += 1,
-        Cancelled::Dead => skipped.dead += 1,
+        CancelOutcome::Cancelled | CancelOutcome::Next => progress.done += 1,
+        CancelOutcome::Leased => skipped.leased += 1,
+        CancelOutcome::Dead => skipped.dead += 1,
         _ => skipped.absent += 1,
     }
 }
 
 /// What a cancel would do now.
-async fn would_be(queue: &Queue, id: &[u8], with_dead: bool) -> Result<Cancelled, Error> {
+async fn would_be(queue: &Queue, id: &[u8], with_dead: bool) -> Result<CancelOutcome, Error> {
     Ok(match queue.get_up_to(id, 0).await? {
-        None => Cancelled::Absent,
+        None => CancelOutcome::Absent,
         Some(stored) => match stored.state {
-            State::Leased if stored.next_due_ms.is_some() => Cancelled::Next,
-            State::Leased => Cancelled::Leased,
-            State::Dead if !with_dead => Cancelled::Dead,
-            _ => Cancelled::Cancelled,
+            MessageState::Leased if stored.next_due_ms.is_some() => CancelOutcome::Next,
+            MessageState::Leased => CancelOutcome::Leased,
+            MessageState::Dead if !with_dead => CancelOutcome::Dead,
+            _ => CancelOutcome::Cancelled,
         },
     })
 }

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use dueq::{Applied, Cursor, Error, Queue, Requeued, State, Stored};
+use dueq::inspect::MessageCursor;
+use dueq::outcomes::RequeueOutcome;
+use dueq::{Applied, Error, MessageState, Queue, StoredMessage};
 use tokio::task::JoinSet;
 
 use crate::work::operations::plan::{Group, Plan};
@@ -20,7 +22,7 @@ pub(super) struct GroupSteps {
     queue: Queue,
     group: Group,
     before_ms: u64,
-    cursor: Option<Cursor>,
+    cursor: Option<MessageCursor>,
     /// Whether no page follows.
     is_read: bool,
     /// Those that are read and not requeued.
@@ -77,7 +79,9 @@ impl GroupSteps {
         if self.is_read {
             return Ok(());
         }
-        let page = self.queue.list(State::Dead, self.cursor.as_ref(), PAGE);
+        let page = self
+            .queue
+            .list(MessageState::Dead, self.cursor.as_ref(), PAGE);
         let page = page.await?;
         let last = page.messages.last();
         self.is_read =
@@ -128,6 +132,11 @@ impl GroupSteps {
 /// Requeues a message that is still dead since these times. False if another caller was faster.
 async fn requeue(queue: &Queue, id: &[u8], died: RangeInclusive<u64>) -> Result<bool, Error> {
     let stored = queue.get_up_to(id, 0).await?;
-    let is_dead = |stored: &Stored| stored.state == State::Dead && died.contains(&stored.time_ms);
-    Ok(stored.as_ref().is_some_and(is_dead) && queue.requeue(id).await? == Requeued::Requeued)
+    let is_dead = |stored: &StoredMessage| {
+        stored.state == MessageState::Dead && died.contains(&stored.time_ms)
+    };
+    Ok(
+        stored.as_ref().is_some_and(is_dead)
+            && queue.requeue(id).await? == RequeueOutcome::Requeued,
+    )
 }

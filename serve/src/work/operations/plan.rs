@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dueq::{Cursor, Listed, State};
+use dueq::MessageState;
+use dueq::inspect::{MessageCursor, MessageEntry};
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -88,7 +89,7 @@ pub(crate) struct Plan {
     pub(crate) group: Group,
     pub(crate) canary: Option<Canary>,
     pub(crate) pace: u64,
-    pub(crate) state: Option<State>,
+    pub(crate) state: Option<MessageState>,
     pub(crate) ids: Named,
     pub(crate) with_dead: bool,
 }
@@ -109,11 +110,11 @@ impl Group {
     }
 
     /// Where a list of dead messages begins.
-    pub(super) fn begin(&self) -> Option<Cursor> {
-        self.after_ms.map(Cursor::at_ms)
+    pub(super) fn begin(&self) -> Option<MessageCursor> {
+        self.after_ms.map(MessageCursor::at_ms)
     }
 
-    pub(super) fn has(&self, message: &Listed) -> bool {
+    pub(super) fn has(&self, message: &MessageEntry) -> bool {
         if self
             .after_ms
             .is_some_and(|after_ms| message.time_ms < after_ms)
@@ -175,9 +176,9 @@ impl Plan {
         let kind = request.kind;
         let is_dry_run = request.dry_run.unwrap_or(false);
         let state = request.state.map(|state| match state {
-            Purged::Scheduled => State::Scheduled,
-            Purged::Ready => State::Ready,
-            Purged::Dead => State::Dead,
+            Purged::Scheduled => MessageState::Scheduled,
+            Purged::Ready => MessageState::Ready,
+            Purged::Dead => MessageState::Dead,
         });
         let has = [
             ("state", state.is_some(), kind == Kind::Purge),
@@ -189,7 +190,7 @@ impl Plan {
             (
                 "after_ms",
                 request.after_ms.is_some(),
-                kind == Kind::Requeue || state == Some(State::Dead),
+                kind == Kind::Requeue || state == Some(MessageState::Dead),
             ),
             ("error", request.error.is_some(), kind == Kind::Requeue),
             ("crashed", request.crashed.is_some(), kind == Kind::Requeue),
@@ -225,7 +226,7 @@ impl Plan {
             within(field, time.unwrap_or(0), 0, MAX_MS)?;
         }
         let before_ms = match (kind, state) {
-            (Kind::Requeue, _) | (Kind::Purge, Some(State::Ready | State::Dead)) => {
+            (Kind::Requeue, _) | (Kind::Purge, Some(MessageState::Ready | MessageState::Dead)) => {
                 Some(request.before_ms.unwrap_or(now_ms).min(now_ms))
             }
             (Kind::Purge, Some(_)) => {
@@ -272,8 +273,8 @@ impl Plan {
     }
 
     /// The state of the messages that a requeue or a purge deals with.
-    pub(crate) fn selected(&self) -> State {
-        self.state.unwrap_or(State::Dead)
+    pub(crate) fn selected(&self) -> MessageState {
+        self.state.unwrap_or(MessageState::Dead)
     }
 }
 

@@ -11,7 +11,10 @@ fn plan(json: &str) -> Result<Plan, String> {
 fn defaults_are_safe_and_a_future_time_is_now() {
     let requeue = plan(r#"{"kind": "requeue"}"#).expect("a plan");
     assert_eq!((requeue.before_ms, requeue.pace), (Some(NOW_MS), 1_000));
-    assert_eq!((requeue.canary, requeue.selected()), (None, State::Dead));
+    assert_eq!(
+        (requeue.canary, requeue.selected()),
+        (None, MessageState::Dead)
+    );
     let later = plan(r#"{"kind": "requeue", "before_ms": 253402300799999}"#).expect("a plan");
     assert_eq!(later.before_ms, requeue.before_ms);
     // Without a time it is the running one, and with another it is not.

@@ -1,6 +1,7 @@
 //! What a step of an operation did; the steps of a dry run.
 
-use dueq::{Cursor, Listed, Queue, State};
+use dueq::inspect::{MessageCursor, MessageEntry};
+use dueq::{MessageState, Queue};
 
 use crate::wire::operations::Progress;
 use crate::work::operations::plan::{Group, Plan};
@@ -29,10 +30,10 @@ pub(super) struct Stepped {
 /// Counts the messages in one state whose time is at or before a time.
 pub(super) struct Count {
     queue: Queue,
-    state: State,
+    state: MessageState,
     before_ms: u64,
     group: Group,
-    cursor: Option<Cursor>,
+    cursor: Option<MessageCursor>,
 }
 
 impl Count {
@@ -46,7 +47,7 @@ impl Count {
         }
     }
 
-    pub(super) fn state(&self) -> State {
+    pub(super) fn state(&self) -> MessageState {
         self.state
     }
 
@@ -55,7 +56,7 @@ impl Count {
         limit: usize,
         update: impl Fn(&mut dyn FnMut(&mut Progress)),
     ) -> Result<Step, dueq::Error> {
-        if self.state == State::Scheduled {
+        if self.state == MessageState::Scheduled {
             // Redis counts by due time itself.
             let counts = self.queue.dues(&[self.before_ms + 1]).await?.counts;
             let found = counts.first().copied().unwrap_or(0);
@@ -70,10 +71,10 @@ impl Count {
         }
         let page = self.queue.list(self.state, self.cursor.as_ref(), limit);
         let page = page.await?;
-        let is_early = |message: &&Listed| message.time_ms <= self.before_ms;
+        let is_early = |message: &&MessageEntry| message.time_ms <= self.before_ms;
         let early: Vec<_> = page.messages.iter().filter(is_early).collect();
         // Dead messages are in the order of their times, ready ones are not.
-        let is_past = self.state == State::Dead && early.len() < page.messages.len();
+        let is_past = self.state == MessageState::Dead && early.len() < page.messages.len();
         let found = early.iter().filter(|message| self.group.has(message));
         let found = found.count() as u64;
         let is_end = page.next.is_none() || is_past;

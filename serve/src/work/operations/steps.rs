@@ -1,6 +1,7 @@
 //! The steps of a requeue or a purge.
 
-use dueq::{BulkEnd, BulkSteps, Error};
+use dueq::Error;
+use dueq::admin::{BulkEnd, BulkSteps};
 
 use crate::work::operations::group::GroupSteps;
 use crate::work::operations::progress::{End, Stepped};

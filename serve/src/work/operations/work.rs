@@ -1,6 +1,7 @@
 //! The steps of each kind of operation.
 
-use dueq::{AuditSteps, Queue, State};
+use dueq::admin::AuditSteps;
+use dueq::{MessageState, Queue};
 
 use crate::wire::operations::Kind;
 use crate::wire::operations::Progress;
@@ -48,11 +49,11 @@ impl Work {
         Ok(match self {
             Self::Bulk(_) => None, // the steps say it
             Self::Cancel(cancels) => Some(cancels.count()),
-            Self::Count(count) if count.state() == State::Scheduled => None,
+            Self::Count(count) if count.state() == MessageState::Scheduled => None,
             Self::Count(count) => {
                 let stats = queue.stats().await?;
                 Some(match count.state() {
-                    State::Dead => stats.dead,
+                    MessageState::Dead => stats.dead,
                     _ => stats.ready,
                 })
             }

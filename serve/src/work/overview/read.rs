@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::{Client, Error, HistoryPoint, NodeInfo, Reached, Resolution};
+use dueq::inspect::{HistoryPoint, HistoryResolution, NodeInfo, PartialRead};
+use dueq::{Client, Error};
 use tokio::task::JoinSet;
 
 use crate::work::overview::plan::{Part, Step};
@@ -102,12 +103,12 @@ async fn read(
             Value::Due(Due(bars), dues.now_ms)
         }
         Part::Lately => {
-            let history = whole(queue.history_reached(Resolution::Minutes).await?)?;
+            let history = whole(queue.history_reached(HistoryResolution::Minutes).await?)?;
             let now_ms = history.now_ms;
             Value::Lately(Lately::new(&history), now_ms)
         }
         Part::Day => {
-            let history = whole(queue.history_reached(Resolution::Hours).await?)?;
+            let history = whole(queue.history_reached(HistoryResolution::Hours).await?)?;
             let from_ms = history.now_ms.saturating_sub(86_400_000);
             let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
             let day = Day {
@@ -121,7 +122,7 @@ async fn read(
 }
 
 /// What was read, if that is all: a part of it must not look like the whole.
-fn whole<T>(reached: Reached<T>) -> Result<T, Error> {
+fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
     let first = reached.unread.into_iter().next();
     first.map_or(Ok(reached.value), |unread| Err(unread.error))
 }
@@ -139,8 +140,8 @@ fn ended_in(point: &HistoryPoint) -> u64 {
 }
 
 impl Lately {
-    fn new(history: &dueq::History) -> Self {
-        let minute_ms = Resolution::Minutes.slot_ms();
+    fn new(history: &dueq::inspect::QueueHistory) -> Self {
+        let minute_ms = HistoryResolution::Minutes.slot_ms();
         let present = history.now_ms / minute_ms * minute_ms;
         let minute = history.sum(present.saturating_sub(minute_ms)..u64::MAX);
         let lateness = minute.unwrap_or_default().lateness;

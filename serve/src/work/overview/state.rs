@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dueq::NodeInfo;
+use dueq::inspect::NodeInfo;
 use tokio::sync::watch;
 
 use crate::work::overview::plan::{Plan, View};

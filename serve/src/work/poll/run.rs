@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use dueq::{Client, Error, NewQueue, QueueScan, Reached, Stats};
+use dueq::admin::{NewQueue, QueueScan};
+use dueq::inspect::PartialRead;
+use dueq::{Client, Error, QueueStats};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -48,7 +50,7 @@ impl Shared {
 
 /// The end of a call.
 enum Done {
-    Asked(Arc<str>, Result<Box<Reached<Stats>>, Error>),
+    Asked(Arc<str>, Result<Box<PartialRead<QueueStats>>, Error>),
     Scanned(QueueScan, Result<Option<Vec<String>>, Failed>),
 }
 
@@ -206,7 +208,12 @@ impl Task {
         }
     }
 
-    fn asked(&mut self, name: &Arc<str>, result: Result<Box<Reached<Stats>>, Error>, now: Instant) {
+    fn asked(
+        &mut self,
+        name: &Arc<str>,
+        result: Result<Box<PartialRead<QueueStats>>, Error>,
+        now: Instant,
+    ) {
         let known = self.next.queues.get(name);
         let known = known.map(|known| Entry::clone(known)).unwrap_or_default();
         let (entry, answer) = match result {
@@ -215,7 +222,7 @@ impl Task {
                     let entry = known.unread(Some(reached.value), &shown(&gap), now);
                     (entry, Answer::Known)
                 }
-                None if reached.value == Stats::default() => {
+                None if reached.value == QueueStats::default() => {
                     self.next.queues.remove(name);
                     self.plan.asked(name, Answer::Absent, now);
                     return self.answered(now);

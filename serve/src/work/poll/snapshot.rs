@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dueq::Stats;
+use dueq::QueueStats;
 
 use crate::edge::problem::{Code, Problem};
 use crate::wire::queues::{Counts, Listed};
@@ -36,7 +36,7 @@ pub(crate) struct Snapshot {
 /// A queue of the snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct Entry {
-    counts: Option<(Arc<Stats>, Instant)>,
+    counts: Option<(Arc<QueueStats>, Instant)>,
     gap: Option<Gap>,
 }
 
@@ -51,7 +51,7 @@ struct Gap {
 
 impl Entry {
     /// The counts of the last answer, of the parts that could be read; `None` before the first one.
-    pub(crate) fn stats(&self) -> Option<&Stats> {
+    pub(crate) fn stats(&self) -> Option<&QueueStats> {
         self.counts.as_ref().map(|(stats, _)| &**stats)
     }
 
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    pub(super) fn known(stats: Stats, at: Instant) -> Self {
+    pub(super) fn known(stats: QueueStats, at: Instant) -> Self {
         Self {
             counts: Some((Arc::new(stats), at)),
             gap: None,
@@ -101,7 +101,7 @@ impl Entry {
     }
 
     /// The entry after an answer that lacks counts, or has none.
-    pub(super) fn unread(&self, stats: Option<Stats>, why: &str, at: Instant) -> Self {
+    pub(super) fn unread(&self, stats: Option<QueueStats>, why: &str, at: Instant) -> Self {
         let read = stats.map(|stats| (Arc::new(stats), at));
         let before = || self.stats().map_or(0, |stats| stats.overdue_ms);
         Self {
@@ -177,7 +177,7 @@ fn ms(time: Duration) -> u64 {
 impl Snapshot {
     /// A snapshot with one queue, for tests of its readers.
     pub(crate) fn with_queue(name: &str, answered: Instant, asked: Instant, is_away: bool) -> Self {
-        let entry = Arc::new(Entry::known(Stats::default(), asked));
+        let entry = Arc::new(Entry::known(QueueStats::default(), asked));
         Self {
             queues: BTreeMap::from([(name.into(), entry)]),
             answered: Some(answered),

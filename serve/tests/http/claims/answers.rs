@@ -5,7 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use dueq::{Message, Retried, Schedule};
+use dueq::Message;
+use dueq::outcomes::RetryOutcome;
+use dueq::schedules::Schedule;
 use serde_json::json;
 
 use super::{CLAIM, JSON, LIMIT, WAITS, deliveries, one, until};
@@ -74,7 +76,7 @@ async fn counts_of_a_delivery_say_what_was_before() -> Result<()> {
     assert_has!(delivery, { "crashes": 1, "attempt": 2 });
     let handle = delivery["handle"].as_str().unwrap_or_default().parse()?;
     let retried = queue.delivery(handle).retry(Duration::ZERO, "no").await?;
-    assert!(matches!(retried, Retried::Scheduled(_)), "{retried:?}");
+    assert!(matches!(retried, RetryOutcome::Scheduled(_)), "{retried:?}");
     let delivery = one(&instance.ask(CLAIM, &[JSON], WAITS).await?)?;
     let counts = ["attempt", "failures", "crashes", "snoozes"].map(|name| delivery[name].as_u64());
     assert_eq!(counts, [Some(3), Some(1), Some(1), Some(0)], "{delivery}");

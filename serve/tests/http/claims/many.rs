@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Message, Queue, State};
+use dueq::{Message, MessageState, Queue};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
 use tokio::task::JoinSet;
@@ -177,7 +177,7 @@ async fn many_claims_leave_every_handler_free() -> Result<()> {
         let other = load.instance.client.queue(&format!("flat-{vanishes}"))?;
         reaches_the_most(&load.instance, &other).await?;
         // The next phase begins without a backlog.
-        for state in [State::Scheduled, State::Ready] {
+        for state in [MessageState::Scheduled, MessageState::Ready] {
             load.queue.purge(state).await?;
         }
     }

@@ -11,7 +11,7 @@ mod stop;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Limits, Message, Queue, Stats};
+use dueq::{Message, Queue, QueueLimits, QueueStats};
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
@@ -27,7 +27,7 @@ const LARGE: usize = 8 << 20;
 
 /// A message whose answer is larger than the buffers.
 async fn push_large(queue: &Queue) -> Result<()> {
-    let limits = Limits::new().max_payload_bytes(16 << 20);
+    let limits = QueueLimits::new().max_payload_bytes(16 << 20);
     queue.configure(limits).await?;
     let message = Message::new("x".repeat(LARGE)).id("1");
     queue.push_message(message).await?;
@@ -82,7 +82,11 @@ async fn waiting(instance: &Instance, claims: usize) -> Result<()> {
 }
 
 /// Waits until the counts of the queue are as expected.
-async fn until(queue: &Queue, what: &str, expected: impl Fn(&Stats) -> bool) -> Result<Stats> {
+async fn until(
+    queue: &Queue,
+    what: &str,
+    expected: impl Fn(&QueueStats) -> bool,
+) -> Result<QueueStats> {
     let end = Instant::now() + LIMIT;
     loop {
         let stats = queue.stats().await?;

@@ -57,7 +57,9 @@ async fn groups_have_counts_and_crashes_are_apart() -> Result<()> {
     let empty_queue = instance.queue("empty").await?;
     bury(&queue, &["timeout\nat 1", "timeout\nat 2", "<b>refused"]).await?;
     // Its leases run out more often than once.
-    queue.configure(dueq::Limits::new().max_crashes(0)).await?;
+    queue
+        .configure(dueq::QueueLimits::new().max_crashes(0))
+        .await?;
     let past = dueq::Due::at_ms(1_700_000_000_000);
     queue.push("x").id("crash").due(past).await?;
     // A claim over HTTP makes the server attend the queue: it takes back what nobody settles.

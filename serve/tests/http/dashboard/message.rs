@@ -49,7 +49,10 @@ async fn page_has_times_options_payload_and_fitting_actions() -> Result<()> {
         assert!(!found.body.contains(part), "{part}: {}", found.body);
     }
     // Dead: only what fits.
-    assert_eq!(queue.run_now("a/b").await?, dueq::RunNow::Moved);
+    assert_eq!(
+        queue.run_now("a/b").await?,
+        dueq::outcomes::RunNowOutcome::Moved
+    );
     for delivery in claimed(&queue, 1).await? {
         let leased = look(&instance, &format!("{AT}/~YS9i")).await?;
         assert!(leased.body.contains("The lease of its handler ends"));

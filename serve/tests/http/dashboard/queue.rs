@@ -5,7 +5,10 @@ mod forms;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Cancelled, Delivery, Resolution, Schedule};
+use dueq::Delivery;
+use dueq::inspect::HistoryResolution;
+use dueq::outcomes::CancelOutcome;
+use dueq::schedules::Schedule;
 
 use crate::dashboard::look::{LIMIT, form, led, look, submit};
 use crate::instance::{Answer, Instance};
@@ -114,7 +117,7 @@ async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("kept").delay(HOUR).await?;
-    let worker = queue.worker().spawn(async |_: Delivery| {});
+    let worker = queue.worker().spawn(async |_: Delivery| {})?;
     let begun = async {
         // Before this field is there, nothing is recorded.
         let words = ["HEXISTS", "dueq:{orders}:meta", "history"];
@@ -128,10 +131,10 @@ async fn a_worker_leaves_lateness_flow_and_itself() -> Result<()> {
         queue.push("x").id(format!("{number}")).await?;
     }
     queue.push("x").id("gone").delay(HOUR).await?;
-    assert_eq!(queue.cancel("gone").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("gone").await?, CancelOutcome::Cancelled);
     let reported = async {
         loop {
-            let history = queue.history(Resolution::Minutes).await?;
+            let history = queue.history(HistoryResolution::Minutes).await?;
             let sum = history.sum(0..u64::MAX).unwrap_or_default();
             if sum.lateness.count() == 3 && sum.acked == 3 && sum.cancelled == 1 {
                 return anyhow::Ok(());
@@ -165,7 +168,7 @@ async fn an_empty_queue_says_what_to_run() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("it's empty")?;
     queue.push("x").id("1").delay(HOUR).await?;
-    assert_eq!(queue.cancel("1").await?, Cancelled::Cancelled);
+    assert_eq!(queue.cancel("1").await?, CancelOutcome::Cancelled);
     let page = look(&instance, "/queues/it's%20empty").await?;
     assert_eq!(page.status, 200, "{}", page.body);
     assert_has(

@@ -116,7 +116,7 @@ async fn broken_queue_is_a_row_with_its_error() -> Result<()> {
     let instance = Instance::open().await?;
     instance.queue("calm").await?;
     instance.queue("broken").await?;
-    let keys = dueq::queue_keys("broken")?;
+    let keys = dueq::admin::queue_keys("broken")?;
     let scheduled = keys.first().context("a key")?;
     instance.redis.command(&["DEL", scheduled])?;
     instance.redis.command(&["SET", scheduled, "x"])?;

@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Cancelled, Client, Delivery, Due, Queue, Resolution, Retry, WorkerHandle};
+use dueq::inspect::HistoryResolution;
+use dueq::outcomes::CancelOutcome;
+use dueq::{Client, Delivery, Due, Queue, Retry, WorkerHandle};
 
 use crate::instance::Instance;
 
@@ -90,7 +92,7 @@ async fn worker(url: &str, notes: &Notes) -> Result<WorkerHandle> {
     let notes = notes.clone();
     let handler = move |delivery: Delivery| handle(notes.clone(), delivery);
     let worker = queue.worker().concurrency(10);
-    Ok(worker.retry(Retry::fixed(Duration::ZERO)).spawn(handler))
+    Ok(worker.retry(Retry::fixed(Duration::ZERO)).spawn(handler)?)
 }
 
 /// Waits for the first report of a worker: nothing before it counts.
@@ -183,7 +185,7 @@ async fn push(queue: &Queue, truth: &mut Counts) -> Result<()> {
         let id = format!("cancelled-{number}");
         queue.push("never").id(&*id).delay(HOUR).await?;
         let outcome = queue.cancel(&*id).await?;
-        ensure!(outcome == Cancelled::Cancelled, "{outcome:?}");
+        ensure!(outcome == CancelOutcome::Cancelled, "{outcome:?}");
         truth.pushed += 1;
         truth.cancelled += 1;
     }
@@ -194,7 +196,7 @@ async fn push(queue: &Queue, truth: &mut Counts) -> Result<()> {
 async fn reported(queue: &Queue, truth: &Counts, handled: u64) -> Result<()> {
     let end = Instant::now() + LIMIT;
     loop {
-        let history = queue.history(Resolution::Days).await?;
+        let history = queue.history(HistoryResolution::Days).await?;
         let sum = history.sum(0..u64::MAX).unwrap_or_default();
         let found = Counts {
             pushed: sum.pushed,
@@ -294,7 +296,7 @@ async fn the_page_shows_what_was_counted() -> Result<()> {
     let instance = Instance::open().await?;
     let url = instance.redis.url();
     let queue = instance.client.queue("orders")?;
-    let limits = dueq::Limits::new().max_attempts(MAX_ATTEMPTS);
+    let limits = dueq::QueueLimits::new().max_attempts(MAX_ATTEMPTS);
     queue.configure(limits).await?;
     let (notes, mut truth) = (Notes::default(), Counts::default());
     let first = worker(&url, &notes).await?;

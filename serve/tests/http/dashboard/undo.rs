@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Due, Message, OnExpire, State};
+use dueq::{Due, Message, MessageState, OnExpire};
 
 use crate::dashboard::look::{after, claimed, led, look, submit};
 use crate::instance::{Answer, Instance};
@@ -72,7 +72,7 @@ async fn undo_stores_the_message_again_with_its_options() -> Result<()> {
     let back = queue.get(b"\xffid").await?.context("it is back")?;
     assert_eq!(back, before);
     assert_eq!(back.payload, payload);
-    assert_eq!(back.state, State::Scheduled);
+    assert_eq!(back.state, MessageState::Scheduled);
     // Later: the queue has it.
     led(
         &submit(&instance, producer, &own, "action=undo").await?,
@@ -108,7 +108,10 @@ async fn undo_elsewhere_or_after_a_push_changes_nothing() -> Result<()> {
         answer.body
     );
     // Another caller was told that it is cancelled.
-    assert_eq!(queue.cancel("1").await?, dueq::Cancelled::Cancelled);
+    assert_eq!(
+        queue.cancel("1").await?,
+        dueq::outcomes::CancelOutcome::Cancelled
+    );
     let answer = submit(&instance, None, &own, "action=undo").await?;
     led(&answer, &format!("{own}?did=used"));
     assert!(
@@ -148,7 +151,7 @@ async fn undo_of_an_overdue_message_keeps_its_due_time() -> Result<()> {
     assert_eq!((back.time_ms, back.payload_bytes), (1_700_000_000_123, 0));
     let shown = look(&instance, &own).await?.body;
     assert!(shown.contains("0 bytes: it is empty"), "{shown}");
-    queue.configure(dueq::Limits::new().layout3()).await?;
+    queue.configure(dueq::QueueLimits::new().layout3()).await?;
     // Under a lease only the one that follows can be cancelled.
     for _delivery in claimed(&queue, 1).await? {
         let next = Message::new("")
@@ -178,7 +181,7 @@ async fn two_clicks_bring_back_one_message_even_if_it_is_handled() -> Result<()>
         );
         let handled = async {
             for delivery in claimed(&queue, 1).await? {
-                anyhow::ensure!(delivery.ack().await? == dueq::Settled::Done);
+                anyhow::ensure!(delivery.ack().await? == dueq::outcomes::SettleOutcome::Done);
             }
             anyhow::Ok(())
         };
@@ -232,7 +235,7 @@ async fn long_payload_is_kept_only_if_there_is_memory_for_it() -> Result<()> {
 async fn largest_payload_is_cut_downloaded_and_undone() -> Result<()> {
     let instance = Instance::start(|_, _| Ok(Vec::new())).await?;
     let queue = instance.client.queue("orders")?;
-    let limits = dueq::Limits::new().max_payload_bytes(16 << 20);
+    let limits = dueq::QueueLimits::new().max_payload_bytes(16 << 20);
     queue.configure(limits).await?;
     // Each of these bytes is six in JSON.
     let payload = vec![1_u8; 16 << 20];

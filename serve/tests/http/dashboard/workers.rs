@@ -13,7 +13,7 @@ async fn workers_are_listed_with_their_leader() -> Result<()> {
     assert!(page.contains("dueq work"), "{page}");
     let queue = instance.queue("orders").await?;
     let handle = |delivery: Delivery| async move { drop(delivery.ack().await) };
-    let (first, second) = (queue.worker().spawn(handle), queue.worker().spawn(handle));
+    let (first, second) = (queue.worker().spawn(handle)?, queue.worker().spawn(handle)?);
     // Read once both live: the list of a queue is read again after 15 s only.
     while queue.nodes().await?.len() < 2 {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;

@@ -88,7 +88,7 @@ async fn peer_that_does_not_read_is_cut_off() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("orders")?;
     queue.push("x").id("0").await?;
-    let limits = dueq::Limits::new().max_payload_bytes(16 << 20);
+    let limits = dueq::QueueLimits::new().max_payload_bytes(16 << 20);
     queue.configure(limits).await?;
     queue.push(vec![b'x'; 16 << 20]).id("1").await?;
     let mut silent = instance.connect().await?;

@@ -44,13 +44,13 @@ async fn an_operator_ends_a_lease_once_on_record() -> Result<()> {
         409,
         "not_leased"
     );
-    for (delivery, settled) in held.into_iter().zip([dueq::Settled::Lost]) {
+    for (delivery, settled) in held.into_iter().zip([dueq::outcomes::SettleOutcome::Lost]) {
         assert_eq!(delivery.ack().await?, settled);
     }
     for delivery in next {
         assert_eq!(
             (delivery.attempt(), delivery.ack().await?),
-            (2, dueq::Settled::Done)
+            (2, dueq::outcomes::SettleOutcome::Done)
         );
     }
     assert_refused!(

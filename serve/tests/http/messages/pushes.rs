@@ -1,7 +1,7 @@
 //! Many messages in one request.
 
 use anyhow::{Context, Result};
-use dueq::{Limits, State};
+use dueq::{MessageState, QueueLimits};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
@@ -165,7 +165,9 @@ async fn wrong_lines_are_refused_with_their_numbers() -> Result<()> {
 async fn full_queue_stops_the_lines_and_says_how_far() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
-    queue.configure(Limits::new().max_messages(Some(3))).await?;
+    queue
+        .configure(QueueLimits::new().max_messages(Some(3)))
+        .await?;
     let answer = instance
         .ask(POST, &[LINES], &"{\"payload\": \"x\"}\n".repeat(9))
         .await?;
@@ -239,7 +241,9 @@ async fn lines_cut_off_and_sent_again_are_stored_once() -> Result<()> {
     let queue = instance.client.queue("orders")?;
     let (mut cursor, mut payloads) = (None, Vec::new());
     loop {
-        let page = queue.list(State::Scheduled, cursor.as_ref(), 1_000).await?;
+        let page = queue
+            .list(MessageState::Scheduled, cursor.as_ref(), 1_000)
+            .await?;
         payloads.extend(page.messages.into_iter().map(|message| message.id));
         cursor = page.next;
         if cursor.is_none() {

@@ -282,7 +282,7 @@ async fn full_queue_and_full_redis_are_507() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue
-        .configure(dueq::Limits::new().max_messages(Some(1)))
+        .configure(dueq::QueueLimits::new().max_messages(Some(1)))
         .await?;
     let body = json!({ "payload": "x" });
     let answer = instance.send(&format!("PUT {AT}/2"), &body).await?;

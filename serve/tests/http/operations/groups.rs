@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Context, Result};
-use dueq::{Queue, State};
+use dueq::{MessageState, Queue};
 use serde_json::{Value, json};
 
 use super::{LIMIT, begun, bury, bury_as, ended, lines_of, push, run, until};
@@ -25,7 +25,7 @@ async fn dead(instance: &Instance, count: usize) -> Result<Queue> {
 /// How many dead messages have each error.
 async fn errors(queue: &Queue) -> Result<HashMap<String, usize>> {
     let mut counts = HashMap::new();
-    for message in queue.list(State::Dead, None, 1_000).await?.messages {
+    for message in queue.list(MessageState::Dead, None, 1_000).await?.messages {
         *counts.entry(message.error).or_default() += 1;
     }
     Ok(counts)
@@ -129,7 +129,7 @@ async fn lost_replies_of_a_group_requeue_nothing_twice() -> Result<()> {
     for is_unknown in [false, true] {
         let instance = Instance::open().await?;
         let queue = dead(&instance, 30).await?;
-        let all = queue.list(State::Dead, None, 1_000).await?.messages;
+        let all = queue.list(MessageState::Dead, None, 1_000).await?.messages;
         let first = all.iter().find(|message| message.error == ERRORS[0]);
         let first = first.context("one of the group")?.id.to_vec();
         let request = if is_unknown { REQUEUE.into() } else { first };
@@ -185,7 +185,7 @@ async fn requeue_from_a_time_leaves_what_died_before() -> Result<()> {
         let body = json!({ "kind": "requeue", "after_ms": after_ms, "before_ms": before_ms });
         let end = run(&instance, body).await?;
         assert_has!(end, { "done": 5, "after_ms": after_ms });
-        let left = queue.list(State::Dead, None, 100).await?.messages;
+        let left = queue.list(MessageState::Dead, None, 100).await?.messages;
         let is_left = |name: &str| {
             left.iter()
                 .filter(|dead| dead.id.starts_with(name.as_bytes()))

@@ -10,7 +10,7 @@ mod requeues;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Due, Message, Queue, State};
+use dueq::{Due, Message, MessageState, Queue};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -105,11 +105,14 @@ async fn bury(queue: &Queue, count: usize) -> Result<()> {
 async fn dead(instance: &Instance, count: usize) -> Result<(Queue, u64)> {
     let queue = instance.client.queue("orders")?;
     // Each partition keeps its share, and ids fall on them unevenly.
-    let limits = dueq::Limits::new().keep_dead((10 * count as u64).max(100_000));
+    let limits = dueq::QueueLimits::new().keep_dead((10 * count as u64).max(100_000));
     queue.configure(limits).await?;
     push(&queue, "old-", count).await?;
     bury(&queue, count).await?;
-    let last = queue.list_newest(State::Dead, None, 1).await?.messages;
+    let last = queue
+        .list_newest(MessageState::Dead, None, 1)
+        .await?
+        .messages;
     let last_ms = last.first().context("a dead one")?.time_ms;
     while queue.dues(&[]).await?.now_ms <= last_ms {
         tokio::time::sleep(Duration::from_millis(1)).await;

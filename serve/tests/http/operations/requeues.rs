@@ -1,7 +1,8 @@
 //! Requeues: what dies meanwhile stays dead, and the same call does the rest.
 
 use anyhow::Result;
-use dueq::{Cursor, Queue, State};
+use dueq::inspect::MessageCursor;
+use dueq::{MessageState, Queue};
 use serde_json::json;
 
 use super::{AT, begin, begun, bury, dead, depths, end_line, ended, push, requeue, run, until};
@@ -10,9 +11,11 @@ use crate::{assert_has, assert_refused};
 
 /// All dead messages: id and when they died.
 async fn all_dead(queue: &Queue) -> Result<Vec<(String, u64)>> {
-    let (mut all, mut cursor) = (Vec::new(), None::<Cursor>);
+    let (mut all, mut cursor) = (Vec::new(), None::<MessageCursor>);
     loop {
-        let page = queue.list(State::Dead, cursor.as_ref(), 1_000).await?;
+        let page = queue
+            .list(MessageState::Dead, cursor.as_ref(), 1_000)
+            .await?;
         let dead = page.messages.into_iter();
         all.extend(dead.map(|dead| (String::from_utf8_lossy(&dead.id).into_owned(), dead.time_ms)));
         cursor = page.next;

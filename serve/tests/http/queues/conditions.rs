@@ -102,7 +102,7 @@ async fn payload_above_the_limit_is_too_large() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("orders").await?;
     queue
-        .configure(dueq::Limits::new().max_payload_bytes(1_000))
+        .configure(dueq::QueueLimits::new().max_payload_bytes(1_000))
         .await?;
     let json = "Content-Type: application/json";
     for bytes in [1_001, 17 << 20] {

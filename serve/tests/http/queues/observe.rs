@@ -66,7 +66,7 @@ async fn backlog_and_errors_are_of_the_queue() -> Result<()> {
     queue.push("x").id("1").delay(soon).await?;
     let worker = queue.worker().spawn(|delivery: Delivery| async move {
         drop(delivery.bury("the bank is closed\nline 2").await)
-    });
+    })?;
     for id in ["a", "b", "c", "d"] {
         queue.push("x").id(id).await?;
     }

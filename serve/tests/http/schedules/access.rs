@@ -12,7 +12,7 @@ async fn first_schedule_is_refused_below_older_workers() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.queue("reports").await?;
     // A node as release 0.1 has it: its id says nothing of a release.
-    let keys = dueq::queue_keys("reports")?;
+    let keys = dueq::admin::queue_keys("reports")?;
     instance.client.load_functions().await?;
     let words = ["FCALL", "dueq_beat", "10"]
         .into_iter()

@@ -229,7 +229,7 @@ async fn queue_that_cannot_have_schedules_refuses_them() -> Result<()> {
     let instance = Instance::open().await?;
     let queue = instance.client.queue("reports")?;
     queue
-        .configure(dueq::Limits::new().max_payload_bytes(3))
+        .configure(dueq::QueueLimits::new().max_payload_bytes(3))
         .await?;
     let body = json!({ "every": "1h", "payload": "1234" });
     let answer = instance.send(&format!("PUT {AT}/sync"), &body).await?;

@@ -5,7 +5,7 @@ mod refused;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Message, Queue, State};
+use dueq::{Delivery, Message, MessageState, Queue};
 use serde_json::{Value, json};
 
 use crate::assert_has;
@@ -92,10 +92,10 @@ async fn every_settlement_does_what_it_says() -> Result<()> {
     let buried = stored("bury").await?;
     assert_eq!(
         (buried.state, &*buried.error),
-        (State::Dead, "no such order")
+        (MessageState::Dead, "no such order")
     );
     assert_eq!(stored("snooze").await?.snoozes, 1);
-    assert_eq!(stored("again").await?.state, State::Scheduled);
+    assert_eq!(stored("again").await?.state, MessageState::Scheduled);
     assert_eq!(stored("{push}/1").await?.payload, b"ship");
     // A repetition changes nothing, and says so.
     let (counts, results) = settle(&instance, items).await?;

@@ -1,7 +1,7 @@
 //! Settlements that are refused, and what they leave alone.
 
 use anyhow::Result;
-use dueq::State;
+use dueq::MessageState;
 use serde_json::json;
 
 use super::{JSON, SETTLE, claimed, handle, results, settle};
@@ -60,7 +60,7 @@ async fn wrong_items_are_refused_and_the_others_act() -> Result<()> {
     }
     assert_eq!(
         queue.get("2").await?.map(|stored| stored.state),
-        Some(State::Leased)
+        Some(MessageState::Leased)
     );
     Ok(())
 }
@@ -87,7 +87,7 @@ async fn handle_of_another_queue_changes_nothing() -> Result<()> {
     for (queue, leased) in [(&orders, 1), (&mails, 2)] {
         assert_eq!(queue.stats().await?.leased, leased);
     }
-    assert_eq!(own[0].ack().await?, dueq::Settled::Done);
+    assert_eq!(own[0].ack().await?, dueq::outcomes::SettleOutcome::Done);
     Ok(())
 }
 

@@ -132,7 +132,7 @@ pub(crate) async fn prepare(instance: &Instance) -> Result<dueq::Queue> {
         let _ = delivery.bury("by the test").await?;
     }
     let (token, hour) = (
-        dueq::LeaseToken::from_bytes([7; 16]),
+        dueq::claims::LeaseToken::from_bytes([7; 16]),
         std::time::Duration::from_secs(3_600),
     );
     queue.push("secret").id("held").await?;

@@ -3,8 +3,8 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::error::ErrorKind;
-use crate::model::expiry::OnExpire;
-use crate::model::schedule::{Missed, Rule, Schedule};
+use crate::model::message::OnExpire;
+use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 
 /// 2026-11-25T00:00:00Z
 const NOW_MS: u64 = 1_795_564_800_000;
@@ -29,7 +29,7 @@ fn schedules_within_every_range_are_fit() {
         every(3_155_760_000_000),
         every(1_000).jitter(Duration::from_millis(999)),
         every(1_000).start(at(5)).end(at(5)),
-        every(1_000).missed(Missed::All { max: 100_000 }),
+        every(1_000).missed(MissedPolicy::All { max: 100_000 }),
         every(1_000)
             .expires_after(Duration::from_secs(1))
             .on_expire(OnExpire::Drop),
@@ -68,7 +68,7 @@ fn schedules_beyond_a_range_are_refused_by_name() {
         (every(1_000).within(Duration::ZERO), "within is"),
         (every(1_000).limit(0), "limit is 0, it must be 1 to"),
         (
-            every(1_000).missed(Missed::All { max: 0 }),
+            every(1_000).missed(MissedPolicy::All { max: 0 }),
             "max of missed=all is 0",
         ),
         (

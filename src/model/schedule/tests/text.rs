@@ -2,8 +2,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::model::expiry::OnExpire;
-use crate::model::schedule::{FireList, Missed, Overlap, Schedule, listed_fires, option_words};
+use crate::model::message::OnExpire;
+use crate::model::schedule::{
+    FireList, MissedPolicy, OverlapPolicy, Schedule, listed_fires, option_words,
+};
 
 #[test]
 fn a_schedule_is_read_as_it_was_written() {
@@ -11,9 +13,9 @@ fn a_schedule_is_read_as_it_was_written() {
     let all = Schedule::every(ms(900_000))
         .name("sync")
         .anchor(UNIX_EPOCH + ms(5))
-        .missed(Missed::All { max: 50 })
+        .missed(MissedPolicy::All { max: 50 })
         .within(ms(60_000))
-        .overlap(Overlap::Replace)
+        .overlap(OverlapPolicy::Replace)
         .jitter(ms(1_000))
         .start(UNIX_EPOCH + ms(7))
         .end(UNIX_EPOCH + ms(8))

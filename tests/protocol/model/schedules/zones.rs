@@ -1,7 +1,7 @@
 //! Crons of six zones over four changes of their clocks. The library lists the fires.
 
 use anyhow::{Context, Result, ensure};
-use dueq::Schedule as Cron;
+use dueq::schedules::Schedule as Cron;
 
 use crate::model::client::driver::Driver;
 use crate::model::client::operation::Operation;

@@ -146,7 +146,7 @@ fn held_returns_four_mebibytes_or_one_message() -> Result<()> {
 #[test]
 fn held_needs_a_right_that_producers_lack() -> Result<()> {
     let mut queue = crate::vectors::with_every_state()?;
-    let mut user = queue.user(dueq::Role::Producer, "q")?;
+    let mut user = queue.user(dueq::admin::AclRole::Producer, "q")?;
     let source = crate::scripts::read("held", crate::scripts::verb("held").source)?;
     let keys = crate::queue::keys_of("dueq:{q}");
     let call = [

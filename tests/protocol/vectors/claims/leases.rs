@@ -2,7 +2,7 @@
 //! of it stays.
 
 use anyhow::{Result, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 
 use crate::model::check_structure;
 use crate::queue::{HOUR, Queue, SECOND, T0, token};
@@ -274,9 +274,9 @@ fn only_an_operator_ends_leases() -> Result<()> {
     let mut queue = leased()?;
     let words = words!["ids", "a", lease_name(&token('a'))];
     for (role, may) in [
-        (Role::Producer, false),
-        (Role::Consumer, false),
-        (Role::Operator, true),
+        (AclRole::Producer, false),
+        (AclRole::Consumer, false),
+        (AclRole::Operator, true),
     ] {
         let mut user = queue.user(role, "q")?;
         let before = queue.contents()?;

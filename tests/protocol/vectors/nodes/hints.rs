@@ -2,7 +2,7 @@
 //! them.
 
 use anyhow::{Context, Result, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 use redis::{Connection, Value};
 
 use crate::queue::{Queue, SECOND, T0, connect, role_of, token};
@@ -284,11 +284,11 @@ fn the_documented_rights_suffice_for_each_verb() -> Result<()> {
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let page = words(include_str!("../../../../docs/protocol/operations.md"));
     for (role, name) in [
-        (Role::Producer, "producer"),
-        (Role::Consumer, "consumer"),
-        (Role::Operator, "operator"),
+        (AclRole::Producer, "producer"),
+        (AclRole::Consumer, "consumer"),
+        (AclRole::Operator, "operator"),
     ] {
-        let rules = dueq::acl_rules("orders", role)?.join(" ");
+        let rules = dueq::admin::acl_rules("orders", role)?.join(" ");
         let line = format!("ACL SETUSER orders-{name} {rules} on >PASSWORD");
         ensure!(
             page.contains(&words(&line)),

@@ -1,7 +1,7 @@
 //! Changes of the map of a partition.
 
 use anyhow::{Result, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 
 use crate::model::check_structure;
 use crate::queue::{Calls, Queue, SECOND, T0, attempt, command, keys_of, partition, token};
@@ -298,7 +298,7 @@ fn a_map_of_256_partitions_is_stored() -> Result<()> {
 /// Every role may bring a partition forward that exists: a client does so after BEHIND.
 #[test]
 fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
-    for role in [Role::Producer, Role::Consumer, Role::Operator] {
+    for role in [AclRole::Producer, AclRole::Consumer, AclRole::Operator] {
         for tag in ["-", "17"] {
             let mut queue = Queue::start()?;
             queue.enter(tag)?;
@@ -311,7 +311,7 @@ fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
             };
             let before = queue.contents()?;
             let created = forward("7|- 17|- 17")?;
-            if role != Role::Operator {
+            if role != AclRole::Operator {
                 ensure!(
                     created.code().is_some() && queue.contents()? == before,
                     "{role:?} {tag}: {:?}",
@@ -325,7 +325,7 @@ fn every_role_may_bring_an_existing_partition_forward() -> Result<()> {
                 "{role:?} {tag}: {reply:?}"
             );
             ensure!(queue.state()?.meta.get(&"epoch".into()) == Some(&"8".into()));
-            if role != Role::Operator && tag == "-" {
+            if role != AclRole::Operator && tag == "-" {
                 let before = queue.contents()?;
                 let reply = forward("9|-|-")?;
                 ensure!(matches!(reply, Reply::Error(_)), "{reply:?}");

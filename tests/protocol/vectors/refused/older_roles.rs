@@ -2,7 +2,7 @@
 //! still can. What is new is refused before the first write.
 
 use anyhow::{Result, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 use redis::Connection;
 
 use crate::queue::{HOUR, Queue, SECOND, T0, command, keys_of, role_of, token};
@@ -11,10 +11,10 @@ use crate::scripts::{self, SCRIPTS, VERBS};
 use crate::vectors::{plausible, seed};
 
 /// A user of this role in the queue `q` with the rights of release 0.1.
-pub(crate) fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
+pub(crate) fn user_of_0_1(queue: &mut Queue, role: AclRole) -> Result<Connection> {
     let connection = queue.user(role, "q")?;
     let mut rules: Vec<Text> = Vec::new();
-    for rule in dueq::acl_rules("q", role)? {
+    for rule in dueq::admin::acl_rules("q", role)? {
         let is_new = |place: &str| {
             rule.starts_with("(+zmscore")
                 && [":dead", ":recent"].iter().any(|end| place.contains(end))
@@ -24,7 +24,7 @@ pub(crate) fn user_of_0_1(queue: &mut Queue, role: Role) -> Result<Connection> {
             .split(' ')
             .filter(|word| *word != "+hsetnx" && !is_new(word))
             .filter(|word| {
-                !(rule.contains(":recent") && role == Role::Consumer && *word == "+zadd")
+                !(rule.contains(":recent") && role == AclRole::Consumer && *word == "+zadd")
             })
             .collect();
         rules.push(if rule.starts_with('(') {
@@ -95,7 +95,7 @@ fn settlements() -> Vec<(&'static str, Vec<Text>)> {
 #[test]
 fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
     let new = ["ack_push", "refill"];
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [AclRole::Producer, AclRole::Consumer] {
         let verbs = VERBS
             .iter()
             .filter(|verb| verb.role == role && !new.contains(&verb.name));
@@ -115,7 +115,7 @@ fn the_rights_of_0_1_allow_everything_that_0_1_could_do() -> Result<()> {
     for (verb, arguments) in settlements() {
         let mut queue = leased(1, "max_attempts=3")?;
         queue.ok("push", T0, words!["", "w", T0 + HOUR, "", "window=60000"])?;
-        let mut user = user_of_0_1(&mut queue, Role::Consumer)?;
+        let mut user = user_of_0_1(&mut queue, AclRole::Consumer)?;
         let reply = call(&mut user, verb, arguments)?;
         ensure!(reply.code().is_none(), "{verb}: {reply:?}");
     }
@@ -143,7 +143,7 @@ fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
             let next = words!["", "a", "+5", "second", "on_conflict=next"];
             ensure!(queue.items("upsert", T0, next)? == ["NEXT"]);
         }
-        let mut user = user_of_0_1(&mut queue, Role::Consumer)?;
+        let mut user = user_of_0_1(&mut queue, AclRole::Consumer)?;
         let before = queue.contents()?;
         let reply = call(&mut user, verb, arguments.clone())?;
         ensure!(denied(&reply), "layout {layout}, {verb}: {reply:?}");
@@ -152,7 +152,7 @@ fn the_rights_of_0_1_are_refused_before_the_first_write() -> Result<()> {
             "{verb} was refused, and left a trace"
         );
         // With the rights of today it works.
-        let mut user = queue.user(Role::Consumer, "q")?;
+        let mut user = queue.user(AclRole::Consumer, "q")?;
         let reply = call(&mut user, verb, arguments)?;
         ensure!(reply.code().is_none(), "layout {layout}, {verb}: {reply:?}");
     }
@@ -165,11 +165,11 @@ fn a_claim_without_the_right_to_make_ticks_is_refused() -> Result<()> {
     let mut queue = crate::vectors::schedules::declared::with("every=1000 overlap=skip")?;
     let claim = words![10, token('x'), 30 * SECOND];
     queue.push(T0, "due", T0, "payload")?;
-    let mut user = user_of_0_1(&mut queue, Role::Consumer)?;
+    let mut user = user_of_0_1(&mut queue, AclRole::Consumer)?;
     let before = queue.contents()?;
     ensure!(denied(&call(&mut user, "claim", claim.clone())?));
     ensure!(queue.contents()? == before);
-    let mut user = queue.user(Role::Consumer, "q")?;
+    let mut user = queue.user(AclRole::Consumer, "q")?;
     ensure!(call(&mut user, "claim", claim)?.deliveries()?.len() == 1);
     Ok(())
 }
@@ -188,11 +188,11 @@ fn a_reap_without_the_right_to_start_a_next_message_is_refused() -> Result<()> {
     ])?;
     let meta = words!["HSET", "dueq:{q}:meta", "last_beat", T0, "reap_after", 0];
     queue.command(meta)?;
-    let mut user = user_of_0_1(&mut queue, Role::Consumer)?;
+    let mut user = user_of_0_1(&mut queue, AclRole::Consumer)?;
     let before = queue.contents()?;
     ensure!(denied(&call(&mut user, "reap", words![10])?));
     ensure!(queue.contents()? == before);
-    let mut user = queue.user(Role::Consumer, "q")?;
+    let mut user = queue.user(AclRole::Consumer, "q")?;
     ensure!(call(&mut user, "reap", words![10])?.part(1)?.int()? == 1);
     Ok(())
 }
@@ -200,8 +200,8 @@ fn a_reap_without_the_right_to_start_a_next_message_is_refused() -> Result<()> {
 #[test]
 fn todays_roles_push_and_settle_what_is_new() -> Result<()> {
     let mut queue = leased(3, "window=60000")?;
-    let mut producer = queue.user(Role::Producer, "q")?;
-    let mut consumer = queue.user(Role::Consumer, "q")?;
+    let mut producer = queue.user(AclRole::Producer, "q")?;
+    let mut consumer = queue.user(AclRole::Consumer, "q")?;
     for (id, options, result) in [
         ("a", "on_conflict=next max_wait=9000", "NEXT"),
         ("b", "on_conflict=replace window=60000", "CREATED"),
@@ -234,6 +234,6 @@ fn todays_roles_push_and_settle_what_is_new() -> Result<()> {
     ensure!(reply.part(1)?.text()? == "OK", "{reply:?}");
     let reply = call(&mut producer, "get", words!["a"])?;
     ensure!(reply.part(2)?.text()? == "finished", "{reply:?}");
-    ensure!(role_of("ack_push") == Role::Consumer);
+    ensure!(role_of("ack_push") == AclRole::Consumer);
     Ok(())
 }

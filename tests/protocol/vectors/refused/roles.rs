@@ -2,7 +2,7 @@
 //! script or as function.
 
 use anyhow::{Result, ensure};
-use dueq::Role;
+use dueq::admin::AclRole;
 use redis::Connection;
 
 use crate::model::check_structure;
@@ -11,7 +11,7 @@ use crate::reply::{Reply, Text, words};
 use crate::scripts::{self, SCRIPTS, VERBS};
 use crate::vectors::{declare, plausible, seed, verified};
 
-const ROLES: [Role; 3] = [Role::Producer, Role::Consumer, Role::Operator];
+const ROLES: [AclRole; 3] = [AclRole::Producer, AclRole::Consumer, AclRole::Operator];
 
 /// A queue in which each verb has work, with the scripts and the Functions library loaded.
 fn ready() -> Result<Queue> {
@@ -74,8 +74,8 @@ fn denied(reply: &Reply) -> bool {
 }
 
 /// Whether a role may call a verb. An operator may call every verb.
-fn may(role: Role, verb: &str) -> bool {
-    role == Role::Operator || role_of(verb) == role
+fn may(role: AclRole, verb: &str) -> bool {
+    role == AclRole::Operator || role_of(verb) == role
 }
 
 #[test]
@@ -136,9 +136,9 @@ fn each_role_does_its_own_work_and_nothing_else_leaves_a_trace() -> Result<()> {
 #[test]
 fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
     let mut queue = ready()?;
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [AclRole::Producer, AclRole::Consumer] {
         let mut user = queue.user(role, "q")?;
-        let operators = VERBS.iter().filter(|verb| verb.role == Role::Operator);
+        let operators = VERBS.iter().filter(|verb| verb.role == AclRole::Operator);
         for verb in operators.map(|verb| verb.name) {
             for state in ["absent", "empty", "paused", "full"] {
                 queue.empty()?;
@@ -175,7 +175,10 @@ fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
         }
         // A consumer's node finds the queues of a pattern. SCAN shows all names and no content.
         let scans = !denied(&command(&mut user, &["SCAN".into(), "0".into()])?);
-        ensure!(scans == (role == Role::Consumer), "{role:?} scans: {scans}");
+        ensure!(
+            scans == (role == AclRole::Consumer),
+            "{role:?} scans: {scans}"
+        );
     }
     Ok(())
 }
@@ -185,7 +188,7 @@ fn an_operators_verbs_are_refused_to_others_in_any_state() -> Result<()> {
 #[test]
 fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
     let mut queue = ready()?;
-    for role in [Role::Producer, Role::Consumer] {
+    for role in [AclRole::Producer, AclRole::Consumer] {
         for call in both_ways("push", "dueq:{q}", [words![T0], plausible("push")].concat()) {
             queue.empty()?;
             let mut user = queue.user(role, "q")?;
@@ -212,7 +215,7 @@ fn an_operator_completes_a_queue_that_a_push_began() -> Result<()> {
 #[test]
 fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
     let mut queue = ready()?;
-    let mut producer = queue.user(Role::Producer, "q")?;
+    let mut producer = queue.user(AclRole::Producer, "q")?;
     let before = queue.contents()?;
     for words in [
         words!["HMGET", "dueq:{q}:claims", "l"],
@@ -244,7 +247,7 @@ fn a_producer_touches_no_lease_and_can_use_no_token() -> Result<()> {
         }
     }
     ensure!(queue.contents()? == before);
-    let mut consumer = queue.user(Role::Consumer, "q")?;
+    let mut consumer = queue.user(AclRole::Consumer, "q")?;
     for words in [
         words!["HSET", "dueq:{q}:messages", "s", "forged"],
         words!["ZREM", "dueq:{q}:scheduled", "s"],

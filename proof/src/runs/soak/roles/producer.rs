@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Cancelled, Due, Message, Queue, Rescheduled};
+use dueq::outcomes::{CancelOutcome, RescheduleOutcome};
+use dueq::{Due, Message, Queue};
 use dueq_bench_driver::unix_us;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
@@ -104,10 +105,10 @@ impl Pushing {
                     .queue
                     .cancel(id)
                     .await
-                    .map(|outcome| outcome == Cancelled::Cancelled),
+                    .map(|outcome| outcome == CancelOutcome::Cancelled),
                 Then::Reschedule(due_ms) => {
                     let outcome = self.queue.reschedule(id, Due::at_ms(due_ms)).await;
-                    outcome.map(|outcome| matches!(outcome, Rescheduled::Moved(_)))
+                    outcome.map(|outcome| matches!(outcome, RescheduleOutcome::Moved(_)))
                 }
             };
             match in_time {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use dueq::{Client, Limits, Message, Queue};
+use dueq::{Client, Message, Queue, QueueLimits};
 use dueq_testkit::Server;
 use dueq_testkit::report::Report;
 use rustix::process::Signal;
@@ -45,7 +45,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let queue = Client::connect(&server.url()).await?.queue(QUEUE)?;
     // A message may meet many killed workers, and is to survive them.
     queue
-        .configure(Limits::new().max_crashes(1_000_000))
+        .configure(QueueLimits::new().max_crashes(1_000_000))
         .await?;
     let (mut crew, mut lines) = Crew::start("chains-worker", server.url(), arguments.workers)?;
     let chains = u32::try_from(arguments.chains).context("--chains")?;

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Delivery, Message, Pushed, Queue, State};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Delivery, Message, MessageState, Queue};
 use dueq_testkit::Server;
 use dueq_testkit::report::Report;
 use hdrhistogram::Histogram;
@@ -53,7 +54,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let of_handler = Arc::clone(&seen);
     let worker = queue
         .worker()
-        .spawn(move |delivery: Delivery| std::future::ready(record(&delivery, &of_handler)));
+        .spawn(move |delivery: Delivery| std::future::ready(record(&delivery, &of_handler)))?;
     let wanted = arguments.rounds * u64::from(IDS);
     let pushes = with_progress(pushed(arguments.rounds, &server.url(), &seen), || {
         format!("debounce: fired {} of {wanted} times", seen.total())
@@ -144,11 +145,11 @@ async fn push(queue: &Queue, id: u32, number: u64) -> Result<Push> {
     let receipt = queue.push_message(message).await?;
     let answered_ms = now_ms() + 1;
     let answer = match receipt.outcome() {
-        Pushed::Created => Answer::Created {
+        PushOutcome::Created => Answer::Created {
             due_ms: receipt.due_ms().context("a stored message is due")?,
         },
-        Pushed::Moved => Answer::Moved,
-        Pushed::Exists(State::Leased) => Answer::Running,
+        PushOutcome::Moved => Answer::Moved,
+        PushOutcome::Exists(MessageState::Leased) => Answer::Running,
         other => bail!("push {number} of id {id} was answered with {other:?}"),
     };
     Ok(Push {

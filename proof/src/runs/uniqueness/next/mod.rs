@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
-use dueq::{Client, Limits, Message, OnConflict, Pushed, Queue};
+use dueq::outcomes::PushOutcome;
+use dueq::{Client, Message, OnConflict, Queue, QueueLimits};
 use dueq_testkit::Server;
 use dueq_testkit::report::Report;
 use tokio::task::JoinSet;
@@ -59,7 +60,7 @@ struct Parent<'a> {
 pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()> {
     let server = recording_server()?;
     let queue = Client::connect(&server.url()).await?.queue(QUEUE)?;
-    let limits = Limits::new().layout3().max_crashes(1_000_000);
+    let limits = QueueLimits::new().layout3().max_crashes(1_000_000);
     queue.configure(limits).await?;
     push(&queue, arguments.runs, |id| {
         Message::new(FIRST.to_string()).id(id.to_string())
@@ -200,8 +201,8 @@ async fn push_again(queue: Queue, id: u32) -> Result<(u32, Vec<Answer>)> {
         let message = Message::new(payload.to_string()).id(id.to_string());
         let message = message.on_conflict(OnConflict::Next);
         answers.push(match queue.push_message(message).await?.outcome() {
-            Pushed::Next => Answer::Next,
-            Pushed::Moved => Answer::Moved,
+            PushOutcome::Next => Answer::Next,
+            PushOutcome::Moved => Answer::Moved,
             _ => Answer::Other,
         });
     }

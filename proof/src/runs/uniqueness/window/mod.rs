@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, Limits, Message, Queue};
+use dueq::{Client, Delivery, Message, Queue, QueueLimits};
 use dueq_testkit::report::Report;
 use dueq_testkit::{Proxy, Server};
 use tokio::task::JoinSet;
@@ -43,14 +43,14 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     let server = recording_server()?;
     let queue = Client::connect(&server.url()).await?.queue(QUEUE)?;
     queue
-        .configure(Limits::new().max_remembered(MAX_REMEMBERED))
+        .configure(QueueLimits::new().max_remembered(MAX_REMEMBERED))
         .await?;
     let delivered = Arc::new(Mutex::new(Vec::new()));
     let record = Arc::clone(&delivered);
     let worker = queue
         .worker()
         .concurrency(HANDLERS)
-        .spawn(move |delivery: Delivery| handle(delivery, Arc::clone(&record)));
+        .spawn(move |delivery: Delivery| handle(delivery, Arc::clone(&record)))?;
     let progress = Arc::new(Progress::default());
     let begun = Arc::clone(&progress);
     let (pushes, cuts) = with_progress(produced(arguments, &server, &progress), || {

@@ -208,7 +208,7 @@ mod tests {
             (30, 10, 0, 0, Some("25.0 %")),
             (u64::MAX, 1, 1, 0, Some("0.0 %")),
         ] {
-            let mut sum = Point::new(&dueq::HistoryPoint::default());
+            let mut sum = Point::new(&dueq::inspect::HistoryPoint::default());
             (sum.acked, sum.cancelled, sum.died, sum.expired) = (acked, cancels, died, expired);
             let share = cancelled(&sum).map(|cancelled| cancelled.share);
             let counts = [acked, cancels, died, expired];

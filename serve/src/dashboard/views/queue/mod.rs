@@ -107,7 +107,7 @@ impl QueuePage {
         let clock = page.clock.clone().at(parts.now_ms);
         let address = format!("{}/queues/{segment}", page.base);
         let frame = page.frame(show::text(name), Here::Queue).at(&clock);
-        let word = show::text(&dueq::shell_word(name.as_bytes()));
+        let word = show::text(&dueq::admin::shell_word(name.as_bytes()));
         let stats = part(parts.stats);
         let why = stats
             .as_ref()

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dueq::Limits;
+use dueq::QueueLimits;
 use serde::{Deserialize, Deserializer};
 use utoipa::ToSchema;
 
@@ -80,8 +80,8 @@ fn number_or_null<'de, D: Deserializer<'de>>(field: D) -> Result<Option<Option<u
 
 impl Change {
     /// The limits, each within its range. The library checks the rate.
-    pub(super) fn limits(&self) -> Result<Limits, Problem> {
-        let mut limits = Limits::new();
+    pub(super) fn limits(&self) -> Result<QueueLimits, Problem> {
+        let mut limits = QueueLimits::new();
         let mut is_empty = true;
         let mut given = |name: &str, value: Option<u64>, least: u64, most: u64| {
             let Some(value) = value else { return Ok(None) };

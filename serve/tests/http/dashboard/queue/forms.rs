@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::Schedule;
+use dueq::schedules::Schedule;
 
 use super::{HOUR, assert_has, led, look, submit};
 use crate::instance::Instance;

@@ -6,7 +6,8 @@ mod restarts;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use dueq::{Delivery, Resolution};
+use dueq::Delivery;
+use dueq::inspect::HistoryResolution;
 use serde_json::{Value, json};
 
 use crate::assert_refused;
@@ -74,7 +75,7 @@ async fn history_has_a_point_or_null_for_each_slot() -> Result<()> {
 
     let worker = queue
         .worker()
-        .spawn(|_: Delivery| tokio::time::sleep(Duration::from_millis(3)));
+        .spawn(|_: Delivery| tokio::time::sleep(Duration::from_millis(3)))?;
     begun(&instance).await?;
     for number in 0..20 {
         queue.push("x").id(format!("now-{number}")).await?;
@@ -86,8 +87,8 @@ async fn history_has_a_point_or_null_for_each_slot() -> Result<()> {
     worker.shutdown().await?;
 
     for (query, resolution) in [
-        ("?range=60m", Resolution::Minutes),
-        ("?range=2d", Resolution::Days),
+        ("?range=60m", HistoryResolution::Minutes),
+        ("?range=2d", HistoryResolution::Days),
     ] {
         let history = instance.read(&format!("{AT}{query}")).await?;
         let points = history["points"].as_array().context("points")?;

@@ -65,7 +65,7 @@ async fn workers(url: &str, notes: &Notes) -> Result<Vec<WorkerHandle>> {
             .worker()
             .concurrency(10)
             .retry(Retry::fixed(Duration::ZERO));
-        workers.push(worker.spawn(handler));
+        workers.push(worker.spawn(handler)?);
     }
     Ok(workers)
 }
@@ -159,7 +159,10 @@ async fn push(instance: &mut Instance, number: usize, kind: Kind) -> Result<Push
             .await?;
         pushes.cancelled_ms.push(now_ms());
         let outcome = queue.cancel(&*id).await?;
-        ensure!(outcome == dueq::Cancelled::Cancelled, "{outcome:?}");
+        ensure!(
+            outcome == dueq::outcomes::CancelOutcome::Cancelled,
+            "{outcome:?}"
+        );
     }
     Ok(pushes)
 }
@@ -274,7 +277,7 @@ async fn history_is_the_truth_after_restarts_of_everything() -> Result<()> {
     // Creates the queue: without one there is nothing to report.
     let queue = instance.client.queue("orders")?;
     queue
-        .configure(dueq::Limits::new().max_attempts(20))
+        .configure(dueq::QueueLimits::new().max_attempts(20))
         .await?;
     let notes = Notes::default();
     let mut truth = Truth::default();

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::model::codec::Codec;
-use crate::model::outcomes::State;
-use crate::model::outcomes::{Outcome, Waited};
+use crate::model::outcomes::MessageState;
+use crate::model::outcomes::{MessageEnd, WaitOutcome};
 use crate::protocol::limits;
 use crate::protocol::replies::Reply;
 use crate::protocol::results::inspect;
@@ -25,19 +25,19 @@ impl<C: Codec> Queue<C> {
     /// the queue, also if it is dead; and if the queue does not remember the id.
     ///
     /// The queue remembers an ack and an expiry for the rest of the push's
-    /// [`window`](crate::Message::window), and a cancel or purge for 12 s. An outcome tells how a
+    /// [`window`](crate::Message::window), and a cancel or purge for 12 s. An end tells how a
     /// message ended, not what its handler computed: let the handler store a result under the id in
     /// your database.
     ///
     /// Only reads; cancel safe. One call of O(log n).
     ///
     /// # Errors
-    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any other
-    /// if Redis was away for 10 s.
+    /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if the id is not valid; any
+    /// other if Redis was away for 10 s.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::Ended;
+    /// use dueq::inspect::EndKind;
     /// use std::time::Duration;
     ///
     /// let day = Duration::from_secs(86_400);
@@ -45,50 +45,56 @@ impl<C: Codec> Queue<C> {
     /// for delivery in orders.claim(1, Duration::from_secs(30)).await? {
     ///     delivery.ack().await?;
     /// }
-    /// let outcome = orders.outcome("order:42").await?;
-    /// assert_eq!(outcome.map(|outcome| outcome.ended), Some(Ended::Finished));
+    /// let end = orders.end_of("order:42").await?;
+    /// assert_eq!(end.map(|end| end.kind), Some(EndKind::Finished));
     /// # });
     /// ```
-    pub async fn outcome(&self, id: impl AsRef<[u8]>) -> Result<Option<Outcome>, Error> {
+    pub async fn end_of(&self, id: impl AsRef<[u8]>) -> Result<Option<MessageEnd>, Error> {
         let mut reply = self.look_up(id.as_ref()).await?;
         match inspect::stored(&mut reply.body)? {
             Some(_) => Ok(None),
-            None => inspect::outcome(&mut reply.body),
+            None => inspect::end(&mut reply.body),
         }
     }
 
     /// Waits until the message of this id has ended or is dead, for `timeout` at most.
     ///
-    /// It reads the message at once, and then after pauses that grow from 0.1 s to 1 s: so it returns
-    /// 1 s after the end at the latest. After an ack without a
-    /// [`window`](crate::Message::window) it returns [`Waited::Absent`]. A message that comes back under the id within
-    /// a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next), continues the wait.
+    /// It reads the message at once, and then after pauses that grow from 0.1 s to 1 s: so it
+    /// returns 1 s after the end at the latest. After an ack without a
+    /// [`window`](crate::Message::window) it returns [`WaitOutcome::Absent`]. A message that comes
+    /// back under the id within a pause, such as by [`OnConflict::Next`](crate::OnConflict::Next),
+    /// continues the wait.
     ///
     /// The call makes at least one read, even if the timeout is 0. Reads repeat for up to 10 s
     /// while Redis is away, and the wait goes on after them until its timeout.
     ///
-    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a message
-    /// that the handler pushes to a queue of yours is cheaper.
+    /// Only reads; cancel safe. The waits of one process share no call: for many ids at once a
+    /// message that the handler pushes to a queue of yours is cheaper.
     ///
     /// # Errors
-    /// As [`outcome`](Queue::outcome). An error that is
+    /// As [`end_of`](Queue::end_of). An error that is
     /// [retryable](crate::Error::is_retryable) is returned only when the time is up.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
-    /// use dueq::{Cancelled, Ended, Waited};
+    /// use dueq::inspect::EndKind;
+    /// use dueq::outcomes::{CancelOutcome, WaitOutcome};
     /// use std::time::Duration;
     ///
     /// let minute = Duration::from_secs(60);
     /// orders.push("rate it").id("order:42").delay(minute).await?;
     /// let waiter = orders.clone();
     /// let wait = tokio::spawn(async move { waiter.wait("order:42", minute).await });
-    /// assert_eq!(orders.cancel("order:42").await?, Cancelled::Cancelled);
-    /// let Waited::Ended(outcome) = wait.await?? else { panic!("the message has ended") };
-    /// assert_eq!(outcome.ended, Ended::Cancelled);
+    /// assert_eq!(orders.cancel("order:42").await?, CancelOutcome::Cancelled);
+    /// let WaitOutcome::Ended(end) = wait.await?? else { panic!("the message has ended") };
+    /// assert_eq!(end.kind, EndKind::Cancelled);
     /// # });
     /// ```
-    pub async fn wait(&self, id: impl AsRef<[u8]>, timeout: Duration) -> Result<Waited, Error> {
+    pub async fn wait(
+        &self,
+        id: impl AsRef<[u8]>,
+        timeout: Duration,
+    ) -> Result<WaitOutcome, Error> {
         // A timeout beyond the range of the clock, such as Duration::MAX, is a century.
         let century = Duration::from_millis(crate::model::due::MAX_DELAY_MS);
         let end = Instant::now() + timeout.min(century);
@@ -96,7 +102,7 @@ impl<C: Codec> Queue<C> {
         loop {
             let waited = self.waited(id.as_ref()).await;
             let is_over = match &waited {
-                Ok(Waited::TimedOut(_)) => false,
+                Ok(WaitOutcome::TimedOut(_)) => false,
                 Ok(_) => true,
                 Err(error) => !error.is_retryable(),
             };
@@ -110,14 +116,14 @@ impl<C: Codec> Queue<C> {
     }
 
     /// What a wait that looks once and has no more time returns.
-    async fn waited(&self, id: &[u8]) -> Result<Waited, Error> {
+    async fn waited(&self, id: &[u8]) -> Result<WaitOutcome, Error> {
         let mut reply = self.look_up(id).await?;
         Ok(match inspect::stored(&mut reply.body)? {
-            Some(stored) if stored.state == State::Dead => Waited::Dead,
-            Some(stored) => Waited::TimedOut(stored.state),
-            None => match inspect::outcome(&mut reply.body)? {
-                Some(outcome) => Waited::Ended(outcome),
-                None => Waited::Absent,
+            Some(stored) if stored.state == MessageState::Dead => WaitOutcome::Dead,
+            Some(stored) => WaitOutcome::TimedOut(stored.state),
+            None => match inspect::end(&mut reply.body)? {
+                Some(end) => WaitOutcome::Ended(end),
+                None => WaitOutcome::Absent,
             },
         })
     }
