@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::edge::auth::Hosts;
 use crate::edge::config::Config;
-use crate::edge::problem::everywhere;
+use crate::edge::everywhere::everywhere;
 use crate::edge::tls::Tls;
 use crate::edge::{Error, accept};
 use crate::mount::routed;

@@ -6,8 +6,8 @@ mod format;
 mod imports;
 mod pages;
 mod program;
+mod reader;
 mod scripts;
-mod serve_layers;
 mod settings;
 
 use std::fs;
