@@ -9,7 +9,7 @@ use axum::http::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
-use axum::middleware::{Next, from_fn, from_fn_with_state, map_response, map_response_with_state};
+use axum::middleware::{Next, from_fn_with_state, map_response, map_response_with_state};
 use axum::response::Response;
 use dueq::Client;
 
@@ -46,13 +46,13 @@ pub(crate) fn routed(app: &Shared) -> Router {
     let (open, _) = routes::open().split_for_parts();
     let open = open.merge(dashboard::open());
     let pages = dashboard::routes(router.clone().with_state(app.clone()));
-    router
+    let router = router
         .merge(pages)
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(from_fn_with_state(app.edge.clone(), front))
         .merge(open.layer(from_fn_with_state(app.edge.clone(), open_front)))
-        .merge(health)
-        .layer(from_fn(everywhere))
+        .merge(health);
+    everywhere(router)
         .layer(from_fn_with_state(app.clone(), dashboard::problems::shown))
         .layer(from_fn_with_state(app.edge.clone(), counted))
         .layer(map_response(hardened))

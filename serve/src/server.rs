@@ -112,8 +112,9 @@ fn prefixed(app: &Shared) -> Router {
     }
     let (health, _) = routes::health().split_for_parts();
     // `nest` would not match the prefix with a slash, which is the address of the first page.
-    Router::new()
-        .nest_service(prefix, router)
-        .merge(health.with_state(app.clone()))
-        .layer(axum::middleware::from_fn(everywhere))
+    everywhere(
+        Router::new()
+            .nest_service(prefix, router)
+            .merge(health.with_state(app.clone())),
+    )
 }
