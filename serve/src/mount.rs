@@ -3,21 +3,22 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
     X_CONTENT_TYPE_OPTIONS,
 };
-use axum::http::{HeaderName, HeaderValue, StatusCode};
-use axum::middleware::{from_fn, from_fn_with_state, map_response, map_response_with_state};
+use axum::http::{HeaderName, HeaderValue, Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state, map_response, map_response_with_state};
 use axum::response::Response;
 use dueq::Client;
 
 use crate::dashboard;
 use crate::edge::auth::{Access, Hosts, front, open_front};
 use crate::edge::config::Config;
-use crate::edge::problem::everywhere;
-use crate::edge::{Error, counted};
+use crate::edge::everywhere::everywhere;
+use crate::edge::problem::Code;
+use crate::edge::{Edge, Error};
 use crate::routes;
 use crate::work::{App, Shared};
 
@@ -45,18 +46,52 @@ pub(crate) fn routed(app: &Shared) -> Router {
     let (open, _) = routes::open().split_for_parts();
     let open = open.merge(dashboard::open());
     let pages = dashboard::routes(router.clone().with_state(app.clone()));
-    router
+    let router = router
         .merge(pages)
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(from_fn_with_state(app.edge.clone(), front))
         .merge(open.layer(from_fn_with_state(app.edge.clone(), open_front)))
-        .merge(health)
-        .layer(from_fn(everywhere))
-        .layer(from_fn_with_state(app.clone(), dashboard::problems_shown))
+        .merge(health);
+    everywhere(router)
+        .layer(from_fn_with_state(app.clone(), dashboard::problems::shown))
         .layer(from_fn_with_state(app.edge.clone(), counted))
         .layer(map_response(hardened))
         .layer(map_response_with_state(app.clone(), strict_transport))
         .with_state(app.clone())
+}
+
+/// Counts requests by route, method and class of status, and problems by code.
+async fn counted(State(edge): State<Arc<Edge>>, request: Request, next: Next) -> Response {
+    let matched = request.extensions().get::<MatchedPath>();
+    let prefix = edge.hosts.public().map_or("", |url| url.path());
+    let route = matched.map(|matched| {
+        let path = matched.as_str();
+        path.strip_prefix(prefix).unwrap_or(path).to_owned()
+    });
+    let method = method(request.method());
+    let response = next.run(request).await;
+    let requests = &edge.meters.requests;
+    requests.count(
+        route.as_deref().unwrap_or("none"),
+        method,
+        response.status().as_u16(),
+    );
+    if let Some(code) = response.extensions().get::<Code>() {
+        requests.problem(code.word());
+    }
+    response
+}
+
+fn method(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::HEAD => "HEAD",
+        Method::POST => "POST",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::DELETE => "DELETE",
+        _ => "other",
+    }
 }
 
 /// Tells browsers to use TLS only, if the server has it itself: a proxy says so on its own.

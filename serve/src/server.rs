@@ -9,7 +9,7 @@ use tokio::net::TcpListener;
 
 use crate::edge::auth::Hosts;
 use crate::edge::config::Config;
-use crate::edge::problem::everywhere;
+use crate::edge::everywhere::everywhere;
 use crate::edge::tls::Tls;
 use crate::edge::{Error, accept};
 use crate::mount::routed;
@@ -112,8 +112,9 @@ fn prefixed(app: &Shared) -> Router {
     }
     let (health, _) = routes::health().split_for_parts();
     // `nest` would not match the prefix with a slash, which is the address of the first page.
-    Router::new()
-        .nest_service(prefix, router)
-        .merge(health.with_state(app.clone()))
-        .layer(axum::middleware::from_fn(everywhere))
+    everywhere(
+        Router::new()
+            .nest_service(prefix, router)
+            .merge(health.with_state(app.clone())),
+    )
 }

@@ -107,80 +107,8 @@ fn header(sent: &Sent, header: &Header) {
 }
 
 fn claim(sent: &Sent, reply: Reply) -> Result<(), Error> {
-    granted(sent, &Claim::decode(reply, [7; 16])?);
+    overview::granted(sent, &Claim::decode(reply, [7; 16])?);
     Ok(())
-}
-
-/// What a claim granted is what was sent.
-fn granted(sent: &Sent, claim: &Claim) {
-    assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
-    let count = claim.granted.len();
-    assert_eq!(
-        (count, count),
-        (sent.len(&[3]), sent.len(&[4])),
-        "each id and each payload belongs to a delivery"
-    );
-    assert!(
-        [1, count].contains(&sent.len(&[5])),
-        "one detail for all, or one for each"
-    );
-    for (place, granted) in claim.granted.iter().enumerate() {
-        assert_eq!(granted.id, sent.bytes(&[3, place]));
-        assert_eq!(granted.payload, sent.bytes(&[4, place]));
-        let details = sent.text(&[5, if sent.len(&[5]) == 1 { 0 } else { place }]);
-        let mut words = details.split(' ');
-        let mut count = || {
-            words
-                .next()
-                .and_then(|word| word.parse::<u64>().ok())
-                .expect("a count")
-        };
-        assert_eq!(
-            (granted.due_ms, u64::from(granted.attempt)),
-            (count(), count().min(u64::from(u32::MAX)))
-        );
-        let options: Vec<&str> = words.collect();
-        let parent = granted.trace_parent.as_ref();
-        assert!(
-            parent.is_none_or(|parent| options.contains(&&*format!("traceparent={parent}"))),
-            "{details}"
-        );
-        let mut crashes = options
-            .iter()
-            .rev()
-            .filter_map(|word| word.strip_prefix("crashes="));
-        assert_eq!(
-            granted.crashes,
-            crashes.next().map_or(0, |count| count.parse().unwrap_or(0)),
-            "{details}"
-        );
-        let last = |name: &str| {
-            let values = options.iter().rev();
-            values.filter_map(|word| word.strip_prefix(name)).next()
-        };
-        let number = |name| last(name).map(str::parse::<u32>);
-        assert_eq!(
-            granted.cost,
-            number("cost=").map_or(1, |cost| cost.unwrap_or(1))
-        );
-        assert_eq!(
-            granted.snoozes,
-            number("snoozes=").map_or(0, |count| count.unwrap_or(0))
-        );
-        let expires = last("expires_by=").or(last("expires="));
-        assert!(
-            granted.expires_at_ms.is_none() || expires.is_some(),
-            "{details}"
-        );
-        assert_eq!(
-            granted.deadline_ms,
-            sent.integer(&[2]).max(0).unsigned_abs()
-        );
-        assert_eq!(
-            (granted.token, granted.claimed_us),
-            ([7; 16], sent.integer(&[0, 0]))
-        );
-    }
 }
 
 fn get(sent: &Sent, mut reply: Reply) -> Result<(), Error> {

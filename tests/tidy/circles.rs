@@ -1,7 +1,9 @@
-//! Import circles between files of the library, and the rooms of the node.
+//! Import circles between files of the library and the server, the rooms of the node, and the layers of
+//! the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::reader::{Imports, is_product};
 use crate::{code, files, read};
 
 /// The circles that there are: none may be added, and one that has gone leaves the list.
@@ -12,7 +14,7 @@ const CIRCLES: &[&str] = &[
     "doctor/{audit,queue}",
     "model/schedule/{builder,check,fires,info,mod,options,text}",
     "model/{outcomes,receipt}",
-    "partition/{closing,mod,remap,roles,schedules}",
+    "partition/{ack_push,closing,mod,remap,roles,schedules}",
     "queue/{administer,claim,held,mod,push,remote,schedules,steps}",
     "router/{mod,partitions,refresh,registry,repartition,routing}",
     "server/connect/{credentials,options}",
@@ -27,9 +29,14 @@ const CIRCLES: &[&str] = &[
 /// The rooms of the node. A room may import those before it, and the ids of `node/mod.rs`.
 const ROOMS: [&str; 5] = ["runtime", "consumers", "state", "hints", "coordinator"];
 
+/// The layers of the server. A layer may import itself and those before it; files beside the folders
+/// may import all.
+const LAYERS: [&str; 5] = ["edge", "wire", "work", "routes", "dashboard"];
+
 #[test]
 fn no_file_circle_is_added_and_the_list_is_true() {
-    let found = circles(&Imports::of("src"));
+    let mut found = circles(&Imports::of("src"));
+    found.extend(circles(&Imports::of("serve/src")));
     let listed: BTreeSet<_> = CIRCLES.iter().map(|&circle| circle.to_owned()).collect();
     let new: Vec<_> = found.difference(&listed).collect();
     assert!(new.is_empty(), "new import circles: {new:#?}");
@@ -72,6 +79,31 @@ fn rooms_of_the_node_import_only_rooms_below() {
 }
 
 #[test]
+fn layers_of_the_server_import_only_layers_below() {
+    let imports = Imports::of("serve/src");
+    assert!(
+        imports.0["serve/src/routes/events.rs"].contains("serve/src/edge/problem/code.rs"),
+        "the test does not follow what a module hands on"
+    );
+    let layer = |file: &str| {
+        let folder = file.split('/').nth(2).unwrap_or_default();
+        let place = LAYERS.iter().position(|layer| *layer == folder);
+        place.unwrap_or(LAYERS.len())
+    };
+    for (from, used) in &imports.0 {
+        for to in used {
+            assert!(layer(to) <= layer(from), "{from} imports {to}");
+            let is_problem = from.starts_with("serve/src/edge/problem/");
+            let may = ["serve/src/edge/problem/", "serve/src/edge/shown.rs"];
+            assert!(
+                !is_problem || may.iter().any(|path| to.starts_with(path)),
+                "{from} imports {to}: a problem knows nobody"
+            );
+        }
+    }
+}
+
+#[test]
 fn only_the_coordinators_room_has_its_methods() {
     let mut count = 0;
     for (name, text) in files("src", "rs") {
@@ -111,175 +143,6 @@ fn state_of_the_node_is_pure() {
             assert!(!code(&text).contains(word), "{name} names {word}");
         }
     }
-}
-
-fn is_product((name, _): &(String, String)) -> bool {
-    !name.contains("/tests/") && !name.ends_with("/tests.rs")
-}
-
-/// The imports of each file.
-struct Imports(BTreeMap<String, BTreeSet<String>>);
-
-impl Imports {
-    /// Those in a folder of sources: `use`, and paths that begin with `crate` or `super`. A name that
-    /// another file hands on counts for the file that has it. The root of the crate does not count.
-    fn of(folder: &str) -> Self {
-        let sources: Vec<_> = files(folder, "rs").into_iter().filter(is_product).collect();
-        let mut modules = BTreeMap::new();
-        let mut handed_on = BTreeMap::new();
-        for (name, text) in &sources {
-            let module = module_of(name, folder);
-            modules.insert(module.clone(), name.clone());
-            for (is_public, path) in uses(&code(text)) {
-                if let Some(item) = path.last().filter(|_| is_public) {
-                    handed_on.insert((module.clone(), item.clone()), path.clone());
-                }
-            }
-        }
-        let mut imports = BTreeMap::new();
-        for (name, text) in &sources {
-            let module = module_of(name, folder);
-            let used: &mut BTreeSet<_> = imports.entry(name.clone()).or_default();
-            if module.is_empty() {
-                continue;
-            }
-            for (_, path) in uses(&code(text)) {
-                let file = file_of(&path, &module, &modules, &handed_on, 0);
-                used.extend(file.filter(|file| file != name));
-            }
-        }
-        Self(imports)
-    }
-}
-
-/// The path of a file's module; empty for the root.
-fn module_of(name: &str, folder: &str) -> Vec<String> {
-    let name = name.trim_start_matches(folder).trim_end_matches(".rs");
-    let parts = name.split('/').filter(|part| !part.is_empty());
-    let mut parts: Vec<_> = parts.map(str::to_owned).collect();
-    parts.pop_if(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
-    parts
-}
-
-type Path = Vec<String>;
-
-/// The file that has the item of this path, as it stands in a module.
-fn file_of(
-    path: &Path,
-    module: &Path,
-    modules: &BTreeMap<Path, String>,
-    handed_on: &BTreeMap<(Path, String), Path>,
-    depth: usize,
-) -> Option<String> {
-    let mut at = module.clone();
-    let mut rest = &path[..];
-    match rest.first()?.as_str() {
-        "crate" => {
-            at.clear();
-            rest = &rest[1..];
-        }
-        "self" => rest = &rest[1..],
-        "super" => {
-            while let Some(("super", more)) = rest.split_first().map(|(a, b)| (a.as_str(), b)) {
-                at.pop();
-                rest = more;
-            }
-        }
-        first => {
-            at.push(first.to_owned());
-            modules.get(&at)?;
-            rest = &rest[1..];
-        }
-    }
-    while let Some(next) = rest.first() {
-        at.push(next.clone());
-        if !modules.contains_key(&at) {
-            at.pop();
-            break;
-        }
-        rest = &rest[1..];
-    }
-    if let Some(item) = rest.first()
-        && let Some(path) = handed_on.get(&(at.clone(), item.clone()))
-        && depth < 4
-    {
-        return file_of(path, &at, modules, handed_on, depth + 1);
-    }
-    modules.get(&at).filter(|_| !at.is_empty()).cloned()
-}
-
-/// The paths that code names, and whether each is handed on.
-fn uses(code: &str) -> Vec<(bool, Path)> {
-    let mut found = Vec::new();
-    let mut rest = String::new();
-    for statement in code.split_inclusive(';') {
-        let at = statement.rfind("use ").filter(|at| {
-            let line = statement[..*at].rsplit('\n').next().unwrap_or_default();
-            line.trim().is_empty() || line.trim().starts_with("pub")
-        });
-        let Some(at) = at else {
-            rest.push_str(statement);
-            continue;
-        };
-        rest.push_str(&statement[..at]);
-        let is_public = statement[..at].lines().next_back();
-        let is_public = is_public.is_some_and(|line| line.trim().starts_with("pub"));
-        let tree = statement[at + 4..].trim_end_matches(';');
-        found.extend(expanded(tree).into_iter().map(|path| (is_public, path)));
-    }
-    for root in ["crate::", "super::"] {
-        for (at, _) in rest.match_indices(root) {
-            if rest[..at].ends_with("::") {
-                continue;
-            }
-            let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-            let end = rest[at..].find(|c| !is_path(c)).unwrap_or(rest.len() - at);
-            let path = rest[at..at + end]
-                .split("::")
-                .filter(|part| !part.is_empty());
-            found.push((false, path.map(str::to_owned).collect()));
-        }
-    }
-    found
-}
-
-/// The paths of a tree of `use`.
-fn expanded(tree: &str) -> Vec<Path> {
-    let Some((before, list)) = tree.split_once('{') else {
-        let name = tree.split(" as ").next().unwrap_or_default();
-        return vec![
-            name.split("::")
-                .map(|part| part.trim().to_owned())
-                .collect(),
-        ];
-    };
-    let prefix: Path = before
-        .split("::")
-        .map(|part| part.trim().to_owned())
-        .collect();
-    let prefix = &prefix[..prefix.len() - 1];
-    let (mut depth, mut part, mut paths) = (0, String::new(), Vec::new());
-    for c in list.chars() {
-        match c {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if depth < 0 || (depth == 0 && c == ',') {
-            if !part.trim().is_empty() {
-                for path in expanded(part.trim()) {
-                    paths.push([prefix, &path[..]].concat());
-                }
-            }
-            part.clear();
-            if depth < 0 {
-                break;
-            }
-        } else {
-            part.push(c);
-        }
-    }
-    paths
 }
 
 /// The circles, as `folder/{file,file}`.

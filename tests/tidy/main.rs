@@ -7,8 +7,8 @@ mod imports;
 mod names;
 mod pages;
 mod program;
+mod reader;
 mod scripts;
-mod serve_layers;
 mod settings;
 
 use std::fs;

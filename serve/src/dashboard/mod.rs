@@ -11,7 +11,7 @@ mod chart;
 mod findings;
 mod frame;
 mod page;
-mod problems;
+pub(crate) mod problems;
 mod show;
 mod undo;
 mod views;
@@ -28,8 +28,6 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 
 use crate::edge::problem::MEDIA_TYPE;
 use crate::work::Shared;
-
-pub(crate) use problems::shown as problems_shown;
 
 /// What a page may load: its own style sheet, script and data. A script can make no markup of text.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; \

@@ -5,14 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use axum::extract::{MatchedPath, Request, State};
-use axum::http::Method;
-use axum::middleware::Next;
-use axum::response::Response;
-
-use crate::edge::Edge;
-use crate::edge::problem::Code;
-
 /// A number of things that exist now.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gauge(Arc<AtomicU64>);
@@ -58,46 +50,9 @@ pub(crate) struct Requests {
     problems: RwLock<BTreeMap<&'static str, AtomicU64>>,
 }
 
-/// The layer that counts.
-pub(crate) async fn counted(
-    State(edge): State<Arc<Edge>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let matched = request.extensions().get::<MatchedPath>();
-    let prefix = edge.hosts.public().map_or("", |url| url.path());
-    let route = matched.map(|matched| {
-        let path = matched.as_str();
-        path.strip_prefix(prefix).unwrap_or(path).to_owned()
-    });
-    let method = method(request.method());
-    let response = next.run(request).await;
-    let requests = &edge.meters.requests;
-    requests.count(
-        route.as_deref().unwrap_or("none"),
-        method,
-        response.status().as_u16(),
-    );
-    if let Some(code) = response.extensions().get::<Code>() {
-        requests.problem(code.word());
-    }
-    response
-}
-
-fn method(method: &Method) -> &'static str {
-    match *method {
-        Method::GET => "GET",
-        Method::HEAD => "HEAD",
-        Method::POST => "POST",
-        Method::PUT => "PUT",
-        Method::PATCH => "PATCH",
-        Method::DELETE => "DELETE",
-        _ => "other",
-    }
-}
-
 impl Requests {
-    fn count(&self, route: &str, method: &'static str, status: u16) {
+    /// Counts a request.
+    pub(crate) fn count(&self, route: &str, method: &'static str, status: u16) {
         let class = usize::from((status / 100).clamp(1, 5)) - 1;
         let key = (route.to_owned(), method);
         {

@@ -7,6 +7,7 @@ pub(crate) mod auth;
 pub(crate) mod body;
 pub(crate) mod config;
 mod error;
+pub(crate) mod everywhere;
 mod meters;
 pub(crate) mod path;
 pub(crate) mod problem;
@@ -21,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use error::Error;
-pub(crate) use meters::{Gauge, Meters, One, counted};
+pub(crate) use meters::{Gauge, Meters, One};
 
 use crate::edge::audit::Audit;
 use crate::edge::auth::{FailedLogins, Gate, Hosts, QueuePattern, RateLimit, signing_key};

@@ -6,7 +6,6 @@ pub(crate) mod doctor;
 pub(crate) mod events;
 pub(crate) mod metrics;
 pub(crate) mod operations;
-pub(crate) mod overview;
 pub(crate) mod poll;
 pub(crate) mod search;
 
@@ -27,7 +26,6 @@ use crate::work::claims::Claims;
 use crate::work::doctor::{Doctor, RedisProbe};
 use crate::work::events::Streams;
 use crate::work::operations::Operations;
-use crate::work::overview::Overview;
 use crate::work::poll::Poller;
 use crate::work::search::Searches;
 
@@ -40,7 +38,6 @@ pub(crate) struct App {
     pub(crate) claims: Claims,
     pub(crate) doctor: Doctor,
     pub(crate) operations: Operations,
-    pub(crate) overview: Overview,
     pub(crate) poller: Poller,
     pub(crate) redis: RedisProbe,
     pub(crate) searches: Searches,
@@ -58,7 +55,6 @@ impl App {
             claims: Claims::new(client.clone()),
             doctor: Doctor::new(client.clone()),
             operations: Operations::new(Arc::clone(&edge)),
-            overview: Overview::new(client.clone()),
             redis: RedisProbe::default(),
             searches: Searches::default(),
             streams: Streams::new(Arc::clone(&edge), poller.clone()),

@@ -16,7 +16,7 @@ use crate::dashboard::views::pages::Pages;
 use crate::dashboard::views::queues::All;
 use crate::wire::queues::Counts;
 use crate::work::Shared;
-use crate::work::overview::{Known, View};
+use crate::work::poll::{Known, View};
 
 /// How many queues a page has.
 const PAGE: usize = 50;
@@ -81,7 +81,7 @@ async fn workers(State(app): State<Shared>, page: Page) -> Answer {
     let queues = attended.len() as u64;
     let here = &attended[pages.range()];
     let names: Vec<_> = here.iter().map(|(name, _)| name.as_str()).collect();
-    let mut known = app.overview.look(View::Workers, &names, PATIENCE).await;
+    let mut known = app.poller.details(View::Workers, &names, PATIENCE).await;
     let groups = here.iter().map(|(name, counts)| {
         let known = known.remove(name.as_str());
         Group::new(name, counts, &known.unwrap_or_else(Known::default))

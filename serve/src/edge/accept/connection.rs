@@ -19,20 +19,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+use tower_http::timeout::TimeoutBody;
 
 use crate::edge::Edge;
 use crate::edge::accept::gate::{Gate, Refusals};
-use crate::edge::accept::head::{MAX_HEAD_BYTES, MAX_HEADERS};
+use crate::edge::accept::head::MAX_HEAD_BYTES;
 use crate::edge::accept::room::Place;
 use crate::edge::accept::timed::{HEAD, Outbox, Timed};
 use crate::edge::auth::LocalAddr;
-use crate::edge::body::Watchful;
+use crate::edge::body::PAUSE;
 use crate::edge::tls::Tls;
 
 /// How long the first request of a new connection may take to come, once the server stops.
 const FIRST_REQUEST: Duration = Duration::from_secs(1);
-/// How long a body may pause.
-const BODY_PAUSE: Duration = Duration::from_secs(10);
 
 /// What each connection needs.
 #[derive(Clone)]
@@ -90,7 +89,7 @@ impl Connection {
             begun.cancel();
             let in_request = phase.in_request();
             let has_chunks = request.headers().contains_key(TRANSFER_ENCODING);
-            let mut request = request.map(|body| Body::new(Watchful::new(body, BODY_PAUSE)));
+            let mut request = request.map(|body| Body::new(TimeoutBody::new(PAUSE, body)));
             request.extensions_mut().insert(ConnectInfo(peer));
             request.extensions_mut().insert(LocalAddr(local));
             request.extensions_mut().insert(phase.clone());
@@ -107,8 +106,8 @@ impl Connection {
             }
         });
         let mut http = http1::Builder::new();
+        // The gate limits heads: this is the limit of trailers.
         http.max_header_size(MAX_HEAD_BYTES)
-            .max_headers(MAX_HEADERS)
             // `Timed` limits the time of heads: hyper's timer would also end an idle connection that early.
             .header_read_timeout(None)
             .keep_alive(self.keep_alive);

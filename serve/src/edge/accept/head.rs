@@ -82,7 +82,7 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> Result<Option<Head>, Wrong> {
         return Err(Wrong::Broken("a line does not end with CR LF"));
     }
     let target = request.path.unwrap_or_default();
-    if !is_plain(target) && Uri::try_from(target).is_err() {
+    if Uri::try_from(target).is_err() {
         return Err(Wrong::Broken("the target of the request line is no URL"));
     }
     let body = framing(request.headers, request.version)?;
@@ -95,12 +95,6 @@ pub(super) fn read(bytes: &[u8], seen: usize) -> Result<Option<Head>, Wrong> {
 /// Whether a head ends here.
 fn has_end(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|two| two == b"\n\n") || bytes.windows(3).any(|three| three == b"\n\r\n")
-}
-
-/// Whether the target has only characters that a URL may have anywhere.
-fn is_plain(target: &str) -> bool {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~%:?=&,+".contains(byte);
-    target.starts_with('/') && target.as_bytes().iter().all(is_plain)
 }
 
 /// Where the body ends. What a proxy in front could read differently is refused: it could take a

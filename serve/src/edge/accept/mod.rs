@@ -6,6 +6,8 @@ mod gate;
 #[cfg(test)]
 mod gate_tests;
 mod head;
+#[cfg(test)]
+mod hyper_tests;
 mod linger;
 mod room;
 mod timed;

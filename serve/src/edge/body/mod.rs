@@ -6,4 +6,4 @@ mod whole;
 
 pub(crate) use budget::{Bodies, Reserved};
 pub(crate) use json::{Bounded, JsonBody, code_of, media_type, parse as parse_json, require_json};
-pub(crate) use whole::{Watchful, Whole, unread, whole};
+pub(crate) use whole::{PAUSE, Whole, unread, whole};

@@ -1,9 +1,8 @@
 //! Errors as `application/problem+json` (RFC 9457).
 
 mod code;
-mod everywhere;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -14,7 +13,6 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 pub(crate) use code::Code;
-pub(crate) use everywhere::everywhere;
 
 use crate::edge::shown::shown;
 
@@ -34,19 +32,19 @@ pub(crate) struct Problem {
     is_retryable: bool,
     retry_after_s: Option<u64>,
     id: Option<Vec<u8>>,
-    obstacle: Option<Box<Obstacle>>,
-    ended: Option<Box<Ended>>,
-    /// What a route adds to the document: a field and its JSON.
-    extension: Option<Box<(&'static str, Box<RawValue>)>>,
+    more: Box<More>,
 }
 
-/// What is in the way of a call.
-#[derive(Debug, Clone)]
-enum Obstacle {
-    /// The operation of this id runs.
-    Operation(String),
-    /// The message is due at this time.
-    DueMs(u64),
+/// What few problems have.
+#[derive(Debug, Default)]
+struct More {
+    /// The operation that is in the way.
+    operation: Option<String>,
+    /// When the message is due.
+    due_ms: Option<u64>,
+    ended: Option<Ended>,
+    /// What a route adds to the document: fields and their JSON.
+    fields: BTreeMap<&'static str, Box<RawValue>>,
 }
 
 /// How the message of an id ended, as the queue remembers it.
@@ -137,7 +135,7 @@ pub(crate) struct Document {
     due_ms: Option<u64>,
     /// How the message ended that the call names, if the queue remembers it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Box<Ended>>,
+    ended: Option<Ended>,
 }
 
 /// A problem document with what a route adds.
@@ -146,7 +144,7 @@ struct Extended<'a> {
     #[serde(flatten)]
     document: Document,
     #[serde(flatten)]
-    extension: HashMap<&'static str, &'a RawValue>,
+    fields: &'a BTreeMap<&'static str, Box<RawValue>>,
 }
 
 impl Problem {
@@ -164,9 +162,7 @@ impl Problem {
             ),
             retry_after_s: None,
             id: None,
-            obstacle: None,
-            ended: None,
-            extension: None,
+            more: Box::default(),
         }
     }
 
@@ -184,26 +180,28 @@ impl Problem {
 
     /// The problem with the id of the operation that runs.
     pub(crate) fn operation(mut self, id: &str) -> Self {
-        self.obstacle = Some(Box::new(Obstacle::Operation(id.to_owned())));
+        self.more.operation = Some(id.to_owned());
         self
     }
 
     /// The problem with the time at which the message is due.
     pub(crate) fn due_ms(mut self, due_ms: u64) -> Self {
-        self.obstacle = Some(Box::new(Obstacle::DueMs(due_ms)));
+        self.more.due_ms = Some(due_ms);
         self
     }
 
     /// The problem with what is known of the message's end.
     pub(crate) fn ended(mut self, ended: Option<dueq::inspect::MessageEnd>) -> Self {
-        self.ended = ended.map(|outcome| Box::new(outcome.into()));
+        self.more.ended = ended.map(Ended::from);
         self
     }
 
     /// The problem with a further field of its document.
     pub(crate) fn with(mut self, field: &'static str, value: &impl Serialize) -> Self {
         let value = serde_json::value::to_raw_value(value);
-        self.extension = value.ok().map(|value| Box::new((field, value)));
+        self.more
+            .fields
+            .extend(value.ok().map(|value| (field, value)));
         self
     }
 
@@ -239,15 +237,9 @@ impl Problem {
                 use base64::Engine;
                 base64::engine::general_purpose::STANDARD.encode(id)
             }),
-            operation: match self.obstacle.as_deref() {
-                Some(Obstacle::Operation(id)) => Some(id.clone()),
-                _ => None,
-            },
-            due_ms: match self.obstacle.as_deref() {
-                Some(Obstacle::DueMs(due_ms)) => Some(*due_ms),
-                _ => None,
-            },
-            ended: self.ended.clone(),
+            operation: self.more.operation.clone(),
+            due_ms: self.more.due_ms,
+            ended: self.more.ended.clone(),
         }
     }
 }
@@ -260,10 +252,9 @@ impl Problem {
 
     /// The document as it is sent.
     pub(crate) fn to_json(&self) -> Vec<u8> {
-        let extension = self.extension.as_deref().into_iter();
         let extended = Extended {
             document: self.document(),
-            extension: extension.map(|(field, json)| (*field, &**json)).collect(),
+            fields: &self.more.fields,
         };
         serde_json::to_vec(&extended).unwrap_or_default()
     }

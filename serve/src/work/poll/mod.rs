@@ -1,28 +1,36 @@
-//! The poller: it finds queues and asks for their counts, once for all viewers, so that a hundred
-//! viewers cost Redis as much as one. It pauses while nobody looks.
+//! The poller: it finds queues, asks for their counts, and reads what lists show beside them, once for
+//! all viewers, so that a hundred viewers cost Redis as much as one. It pauses while nobody looks.
+//!
+//! It calls the library, and knows no caller: a route shows its caller no queue but theirs.
 
+mod details;
+mod parts;
 mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod run;
 mod snapshot;
+mod state;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dueq::Client;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+pub(crate) use details::{Known, ended};
+pub(crate) use parts::View;
 pub(crate) use snapshot::{Entry, Snapshot};
 
 use crate::edge::auth::QueuePattern;
-use crate::work::poll::run::{MAX_LOOKS, Shared};
+use crate::work::poll::parts::MAX_RATE;
+use crate::work::poll::state::Shared;
 
 /// How long a request waits for the first counts after a pause.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// After so long without a look the poller may have paused.
-const DROWSY: Duration = Duration::from_secs(55);
+
 /// The poller. Its task ends with its last clone.
 #[derive(Clone)]
 pub(crate) struct Poller(Arc<Owner>);
@@ -36,17 +44,8 @@ struct Owner {
 
 impl Poller {
     pub(crate) fn new(client: Client, patterns: &[QueuePattern]) -> Self {
-        let first = Snapshot {
-            is_catching_up: true,
-            ..Snapshot::default()
-        };
         Self(Arc::new(Owner {
-            shared: Arc::new(Shared {
-                patterns: patterns.to_vec(),
-                looks: Mutex::default(),
-                looked: Notify::new(),
-                snapshot: watch::Sender::new(Arc::new(first)),
-            }),
+            shared: Arc::new(Shared::new(patterns)),
             client,
             task: Mutex::default(),
         }))
@@ -55,23 +54,28 @@ impl Poller {
     /// Somebody looks at these queues: they are asked each second for some time. Without names,
     /// somebody looks at all of them.
     pub(crate) fn look<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
-        {
-            let mut looks = self.0.shared.looks();
-            looks.is_any = true;
-            for name in names {
-                if looks.names.len() < MAX_LOOKS {
-                    looks.names.push(name.to_owned());
-                }
-            }
-            let last = looks.last.replace(Instant::now());
-            if last.is_none_or(|last| last.elapsed() >= DROWSY) {
-                self.0.shared.snapshot.send_modify(|snapshot| {
-                    Arc::make_mut(snapshot).is_catching_up = true;
-                });
-            }
+        self.0.shared.look(names);
+        self.wake();
+    }
+
+    /// What is known of these queues beside their counts. Parts that are old are read again in the
+    /// background. The answer waits at most `patience` for parts that were never read, if they are at
+    /// most [`MAX_RATE`].
+    pub(crate) async fn details(
+        &self,
+        view: View,
+        names: &[&str],
+        patience: Duration,
+    ) -> HashMap<Arc<str>, Known> {
+        let shared = &self.0.shared;
+        let mut answers = shared.answers.subscribe();
+        shared.look_at(view, names);
+        self.wake();
+        if shared.unanswered(view, names) <= MAX_RATE {
+            let is_whole = answers.wait_for(|_| shared.unanswered(view, names) == 0);
+            let _ = tokio::time::timeout(patience, is_whole).await;
         }
-        self.0.shared.looked.notify_one();
-        self.ensure();
+        shared.fresh(names)
     }
 
     /// The snapshot as it is.
@@ -99,8 +103,9 @@ impl Poller {
         self.snapshot()
     }
 
-    /// Starts the task, if it does not run.
-    fn ensure(&self) {
+    /// Wakes the task, or starts it.
+    fn wake(&self) {
+        self.0.shared.woken.notify_one();
         let mut task = self.0.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let run = run::run(Arc::clone(&self.0.shared), self.0.client.clone());
@@ -115,5 +120,54 @@ impl Drop for Owner {
         if let Some(task) = task.take() {
             task.abort();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Far longer than anything takes that is awaited.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn what_is_looked_at_is_read_and_the_task_ends_with_its_owner() {
+        let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
+        let client = Client::connect(&redis.url()).await.expect("a client");
+        let queue = client.queue("orders").expect("a queue");
+        let delay = Duration::from_secs(400);
+        queue.push("x").delay(delay).await.expect("a push");
+        let poller = Poller::new(client, &[]);
+        let known = poller
+            .details(View::Queues, &["orders", "absent"], LIMIT)
+            .await;
+        let orders = known.get("orders").expect("the queue is known");
+        let (due, _) = orders.due.as_ref().expect("its dues");
+        assert_eq!(due.0, [0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(orders.lately.is_some() && orders.day.is_some());
+        assert!(orders.nodes.is_none(), "nobody looked at workers");
+        let shared = Arc::downgrade(&poller.0.shared);
+        drop(poller);
+        let ended = async {
+            while shared.strong_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, ended).await.expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_more_than_can_be_read_at_once() {
+        let redis = dueq_testkit::Server::start(&[]).expect("a Redis");
+        let client = Client::connect(&redis.url()).await.expect("a client");
+        let poller = Poller::new(client, &[]);
+        let names: Vec<_> = (0..=MAX_RATE).map(|number| format!("q{number}")).collect();
+        let names: Vec<_> = names.iter().map(String::as_str).collect();
+        poller.details(View::Workers, &names, LIMIT).await;
+        let unanswered = poller.0.shared.unanswered(View::Workers, &names);
+        assert_eq!(unanswered, names.len(), "it did not wait");
+        poller.details(View::Workers, &names[..5], LIMIT).await;
+        let unanswered = poller.0.shared.unanswered(View::Workers, &names[..5]);
+        assert_eq!(unanswered, 0, "it waited");
     }
 }

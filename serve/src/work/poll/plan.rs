@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::work::poll::parts::{Part, Parts};
+
 /// How often a queue is asked that somebody looks at.
 const WATCHED_PERIOD: Duration = Duration::from_secs(1);
 /// How often another queue is asked, unless there are too many.
@@ -33,6 +35,8 @@ pub(super) const MAX_QUEUES: usize = 10_000;
 pub(super) enum Step {
     /// Ask this queue for its counts.
     Ask(Arc<str>),
+    /// Read this part of this queue.
+    Read(Arc<str>, Part),
     /// Make the next step of the scan.
     Scan,
     /// Do nothing until then.
@@ -93,6 +97,8 @@ pub(super) struct Plan {
     failures: u32,
     resume: Instant,
     is_cut: bool,
+    /// What is read beside the counts.
+    pub(super) parts: Parts,
 }
 
 impl Plan {
@@ -118,9 +124,21 @@ impl Plan {
             failures: 0,
             resume: now,
             is_cut: false,
+            parts: Parts::default(),
         };
         plan.add(names.unwrap_or_default(), now, now);
         plan
+    }
+
+    /// No call runs any more: their task has ended.
+    pub(super) fn restart(&mut self, now: Instant) {
+        (self.asked, self.is_scanning, self.is_in_scan) = (0, false, false);
+        let asked = self.turns.iter().filter(|(_, turn)| turn.due.is_none());
+        let asked: Vec<_> = asked.map(|(name, _)| Arc::clone(name)).collect();
+        for name in asked {
+            self.queue(&name, now, now);
+        }
+        self.parts.restart();
     }
 
     /// Whether there are more queues than are polled.
@@ -135,7 +153,7 @@ impl Plan {
     }
 
     /// Somebody looks: at these queues, or at all of them without names.
-    pub(super) fn look(&mut self, names: Vec<String>, now: Instant) {
+    pub(super) fn look<'a>(&mut self, names: impl IntoIterator<Item = &'a str>, now: Instant) {
         if self.is_asleep(now) {
             self.awake_since = Some(now);
             (self.next_scan, self.is_quick, self.unasked) = (now, true, None);
@@ -144,9 +162,9 @@ impl Plan {
             }
         }
         self.looked = Some(now);
-        self.add(names.iter().cloned(), now, now);
         for name in names {
-            let Some((name, turn)) = self.turns.get_key_value(name.as_str()) else {
+            self.add([name], now, now);
+            let Some((name, turn)) = self.turns.get_key_value(name) else {
                 continue; // there are too many
             };
             let (name, due, asked) = (Arc::clone(name), turn.due, turn.asked);
@@ -190,6 +208,12 @@ impl Plan {
             let due = first.into_iter().flatten().map(|(due, _)| *due).min();
             if let Some(due) = due {
                 wake = wake.min(due.max(self.next_ask));
+            }
+        }
+        if self.failures == 0 {
+            match self.parts.next(now) {
+                Ok((name, part)) => return Step::Read(name, part),
+                Err(until) => wake = until.map_or(wake, |until| wake.min(until)),
             }
         }
         Step::Wait(wake)
@@ -276,9 +300,14 @@ impl Plan {
     }
 
     /// Adds the names that are new, to be asked when they are due.
-    fn add(&mut self, names: impl IntoIterator<Item = String>, due: Instant, now: Instant) {
+    fn add(
+        &mut self,
+        names: impl IntoIterator<Item = impl AsRef<str> + Into<Arc<str>>>,
+        due: Instant,
+        now: Instant,
+    ) {
         for name in names {
-            if self.turns.contains_key(name.as_str()) {
+            if self.turns.contains_key(name.as_ref()) {
                 continue;
             }
             if self.turns.len() >= MAX_QUEUES {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::work::poll::parts::View;
 use crate::work::poll::plan::{Answer, MAX_QUEUES, Plan, Step};
 
 /// A plan that is carried out.
@@ -12,6 +13,8 @@ struct Run {
     now: Instant,
     asked: HashMap<Arc<str>, u32>,
     scans: u32,
+    /// How many parts were read.
+    read: u32,
     /// What each step of a scan finds; the scan ends after the last one.
     keys: Vec<Vec<String>>,
     at: usize,
@@ -27,6 +30,7 @@ impl Run {
             now,
             asked: HashMap::new(),
             scans: 0,
+            read: 0,
             keys,
             at: 0,
             is_away: false,
@@ -34,13 +38,12 @@ impl Run {
     }
 
     fn look(&mut self, names: &[&str]) {
-        let names = names.iter().map(ToString::to_string).collect();
-        self.plan.look(names, self.now);
+        self.plan.look(names.iter().copied(), self.now);
     }
 
     /// Lets this time pass, and counts only what happens in it.
     fn pass(&mut self, time: Duration) {
-        (self.asked, self.scans) = (HashMap::new(), 0);
+        (self.asked, self.scans, self.read) = (HashMap::new(), 0, 0);
         let end = self.now + time;
         loop {
             match self.plan.next(self.now) {
@@ -52,6 +55,10 @@ impl Run {
                         false => Answer::Known,
                     };
                     self.plan.asked(&name, answer, self.now);
+                }
+                Step::Read(name, part) => {
+                    self.read += 1;
+                    self.plan.parts.ended(&name, part);
                 }
                 Step::Scan if self.is_away => {
                     self.scans += 1;
@@ -236,4 +243,43 @@ fn number_of_polled_queues_is_bounded() {
     run.look(&["one-more"]);
     run.pass(30 * SECOND);
     assert_eq!(run.of("one-more"), 0);
+}
+
+#[test]
+fn parts_are_read_beside_the_counts_while_redis_answers() {
+    let mut run = Run::new(None, vec![names(1_000)]);
+    run.look(&[]);
+    for name in names(500) {
+        run.plan.parts.look(View::Queues, &name, run.now);
+    }
+    run.pass(10 * SECOND);
+    assert!((950..=1_001).contains(&run.all()), "{}", run.all());
+    assert!((450..=500).contains(&run.read), "{}", run.read);
+    run.is_away = true;
+    run.pass(10 * SECOND);
+    assert!(run.read <= 50, "until the first failure: {}", run.read);
+    run.is_away = false;
+    run.pass(10 * SECOND);
+    assert!(run.read > 300, "{}", run.read);
+    // Nothing is read during a pause.
+    run.pass(60 * SECOND);
+    run.pass(10 * SECOND);
+    assert_eq!((run.all(), run.read), (0, 0));
+}
+
+#[test]
+fn calls_that_a_dead_task_began_are_made_again() {
+    let mut run = Run::new(Some(&["a"]), Vec::new());
+    run.look(&[]);
+    run.plan.parts.look(View::Workers, "a", run.now);
+    assert!(matches!(run.plan.next(run.now), Step::Ask(_)));
+    assert!(matches!(run.plan.next(run.now), Step::Read(..)));
+    run.plan.restart(run.now);
+    run.pass(20 * SECOND);
+    assert!(
+        run.of("a") > 5 && run.read > 0,
+        "{} {}",
+        run.of("a"),
+        run.read
+    );
 }

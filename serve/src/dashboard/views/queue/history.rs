@@ -4,7 +4,7 @@ use crate::dashboard::chart::{self, Band, Counter, Flow};
 use crate::dashboard::show::{self, Clock, Markup};
 use crate::dashboard::views::queue::due::Choice;
 use crate::wire::overview::{History, HistoryTimes, Point};
-use crate::work::overview::ended;
+use crate::work::poll::ended;
 
 /// For how long back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::dashboard::show::Markup;
 use crate::dashboard::{chart, show};
 use crate::edge::problem::Code;
 use crate::wire::queues::{Counts, Listed, Queues};
-use crate::work::overview::Known;
+use crate::work::poll::Known;
 
 /// How many pages of `/v1/queues` there are at most: the server knows at most 10,000 queues.
 const MAX_PAGES: usize = 11;

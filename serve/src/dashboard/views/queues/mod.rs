@@ -16,7 +16,7 @@ use crate::dashboard::views::answer::{Answer, render};
 use crate::dashboard::views::pages::Pages;
 use crate::wire::queues::Listed;
 use crate::work::Shared;
-use crate::work::overview::{Known, View};
+use crate::work::poll::{Known, View};
 
 pub(super) use listed::All;
 use listed::Row;
@@ -78,7 +78,7 @@ async fn queues(State(app): State<Shared>, page: Page) -> Answer {
     let names: Vec<_> = here.iter().map(|listed| listed.queue.as_str()).collect();
     let age_ms = here.iter().filter_map(|listed| listed.age_ms).max();
     let age_ms = age_ms.filter(|age_ms| *age_ms > OLD_MS);
-    let mut known = app.overview.look(View::Queues, &names, PATIENCE).await;
+    let mut known = app.poller.details(View::Queues, &names, PATIENCE).await;
     let rows = here.iter().map(|listed| {
         let known = known.remove(listed.queue.as_str());
         Row::new(listed, &known.unwrap_or_else(Known::default))

@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::edge::Error;
-use crate::edge::auth::tokens::{TokensFile, generate, hash};
+use crate::edge::auth::tokens::TokensFile;
+use crate::edge::auth::tokens::token::{generate, hash};
 use crate::edge::auth::{QueuePattern, Role};
 
 /// Adds a token of this name to the file, and returns it: the file keeps only its SHA-256. Creates

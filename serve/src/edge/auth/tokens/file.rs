@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
-use crate::edge::auth::tokens::hash;
+use crate::edge::auth::tokens::token::hash;
 use crate::edge::auth::{Principal, QueuePattern, Role, Via};
 use crate::edge::shown::shown;
 

@@ -2,17 +2,16 @@
 //! and a handler that panics.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::task::Poll;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{ALLOW, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
-use axum::middleware::Next;
+use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use dueq::Applied;
+use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::edge::problem::{Code, MEDIA_TYPE, Problem};
 use crate::edge::shown::quoted;
@@ -20,19 +19,24 @@ use crate::edge::shown::quoted;
 /// How much of a text of axum's is read. Its texts are shorter.
 const MAX_TEXT_BYTES: usize = 4_096;
 
-/// Turns every error into a problem document.
-pub(crate) async fn everywhere(request: Request, next: Next) -> Response {
+/// The router, whose failures are problem documents.
+pub(crate) fn everywhere<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn(documented))
+}
+
+fn panicked(panic: Box<dyn Any + Send>) -> Response {
+    tracing::error!(name: "dueq_serve.panicked", panic = ?panic_text(&*panic), "a handler panicked");
+    let detail = "the handler of this request panicked; the log of the server has the reason";
+    let problem = Problem::new(Code::Internal, detail).applied(Applied::Unknown);
+    problem.into_response()
+}
+
+/// Turns an error into a problem document.
+async fn documented(request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
-    let response = match caught(next.run(request)).await {
-        Ok(response) => response,
-        Err(panic) => {
-            tracing::error!(name: "dueq_serve.panicked", panic = ?panic_text(&*panic), "a handler panicked");
-            let detail =
-                "the handler of this request panicked; the log of the server has the reason";
-            let problem = Problem::new(Code::Internal, detail).applied(Applied::Unknown);
-            return problem.into_response();
-        }
-    };
+    let response = next.run(request).await;
     let status = response.status();
     let is_failure = status.is_client_error() || status.is_server_error();
     if !is_failure || is_problem(response.headers()) || is_page(response.headers()) {
@@ -95,24 +99,34 @@ async fn detail(status: StatusCode, path: &str, body: Body) -> String {
     }
 }
 
-/// The output of the future, or its panic.
-async fn caught<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
-    let mut future = pin!(future);
-    std::future::poll_fn(|context| {
-        // The future is dropped after a panic, so nobody sees what the panic left half done.
-        match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
-            Ok(Poll::Pending) => Poll::Pending,
-            Ok(Poll::Ready(output)) => Poll::Ready(Ok(output)),
-            Err(panic) => Poll::Ready(Err(panic)),
-        }
-    })
-    .await
-}
-
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no text")
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use axum::http::Request;
+    use axum::routing::get;
+    use tower::ServiceExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn handler_that_panics_is_answered_by_a_problem() {
+        async fn broken() -> &'static str {
+            panic!("on purpose")
+        }
+        let router = everywhere(Router::new().route("/", get(broken)));
+        let request = Request::get("/").body(Body::empty()).expect("a request");
+        let response = router.oneshot(request).await.expect("an answer");
+        assert_eq!(response.status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let body = to_bytes(response.into_body(), 10_000).await;
+        let text = String::from_utf8(body.expect("a body").to_vec()).expect("text");
+        assert!(text.contains("\"applied\":\"unknown\""), "{text}");
+    }
 }

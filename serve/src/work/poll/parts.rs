@@ -1,4 +1,5 @@
-//! Which queue is asked for what, and when: no clock, no calls.
+//! What lists of queues show beside the counts, of which queue it is read next, and when: a part of the
+//! plan.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -53,17 +54,9 @@ impl Part {
     }
 }
 
-/// What is to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Ask(Arc<str>, Part),
-    Wait(Instant),
-    /// Until somebody looks, or a call ends.
-    Idle,
-}
-
+/// The parts of all queues that somebody looks at.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct Parts {
     queues: HashMap<Arc<str>, Queue>,
     /// When the last calls began.
     began: VecDeque<Instant>,
@@ -96,7 +89,7 @@ impl Queue {
     }
 }
 
-impl Plan {
+impl Parts {
     /// Somebody looks at this queue. The queue that gives way to it, if one does.
     pub(super) fn look(&mut self, view: View, name: &str, now: Instant) -> Option<Arc<str>> {
         if let Some(queue) = self.queues.get_mut(name) {
@@ -134,24 +127,22 @@ impl Plan {
         })
     }
 
-    /// What is to do now. The call that it names has begun.
-    pub(super) fn next(&mut self, now: Instant) -> Step {
+    /// The part to read now, whose call begins by that; or when to ask again, if time alone decides.
+    pub(super) fn next(&mut self, now: Instant) -> Result<(Arc<str>, Part), Option<Instant>> {
         while self.began.front().is_some_and(|at| *at + SECOND <= now) {
             self.began.pop_front();
         }
         if self.running >= MAX_RUNNING {
-            return Step::Idle;
+            return Err(None);
+        }
+        if self.began.len() >= MAX_RATE {
+            return Err(self.began.front().map(|first| *first + SECOND));
         }
         let Some((due, _, name, part)) = self.most_due(now) else {
-            return Step::Idle;
+            return Err(None);
         };
         if let Some(due) = due.filter(|due| *due > now) {
-            return Step::Wait(due);
-        }
-        if self.began.len() >= MAX_RATE
-            && let Some(first) = self.began.front()
-        {
-            return Step::Wait(*first + SECOND);
+            return Err(Some(due));
         }
         let name = Arc::clone(name);
         if let Some(queue) = self.queues.get_mut(&name) {
@@ -160,7 +151,7 @@ impl Plan {
         }
         self.running += 1;
         self.began.push_back(now);
-        Step::Ask(name, part)
+        Ok((name, part))
     }
 
     /// The part that waits for the longest time: new ones in the order of the looks, then the others.
@@ -220,17 +211,17 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Runs the plan for some time with calls that end at once. When each call began, of what.
-    fn run(plan: &mut Plan, from: Instant, time: Duration) -> Vec<(Instant, Arc<str>, Part)> {
+    /// Reads for some time with calls that end at once. When each call began, of what.
+    fn run(parts: &mut Parts, from: Instant, time: Duration) -> Vec<(Instant, Arc<str>, Part)> {
         let (mut now, mut calls) = (from, Vec::new());
         loop {
-            match plan.next(now) {
-                Step::Ask(name, part) => {
-                    plan.ended(&name, part);
+            match parts.next(now) {
+                Ok((name, part)) => {
+                    parts.ended(&name, part);
                     calls.push((now, name, part));
                 }
-                Step::Wait(until) if until < from + time => now = until,
-                _ => return calls,
+                Err(Some(until)) if until < from + time => now = until,
+                Err(_) => return calls,
             }
             assert!(calls.len() <= 100_000, "the plan does not end");
         }
@@ -238,12 +229,12 @@ mod tests {
 
     #[test]
     fn calls_are_paced_with_many_queues() {
-        let (mut plan, start) = (Plan::default(), Instant::now());
+        let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..10_000 {
-            plan.look(View::Queues, &format!("q{number}"), start);
+            parts.look(View::Queues, &format!("q{number}"), start);
         }
-        assert_eq!(plan.queues.len(), MAX_QUEUES);
-        let calls = run(&mut plan, start, Duration::from_secs(60));
+        assert_eq!(parts.queues.len(), MAX_QUEUES);
+        let calls = run(&mut parts, start, Duration::from_secs(60));
         assert!(calls.len() > 50 * 58, "{}", calls.len());
         for (place, (at, ..)) in calls.iter().enumerate() {
             let within = calls[place..]
@@ -255,10 +246,10 @@ mod tests {
 
     #[test]
     fn each_part_is_read_once_a_period_and_nothing_after_the_look() {
-        let (mut plan, start) = (Plan::default(), Instant::now());
-        plan.look(View::Queues, "a", start);
-        plan.look(View::Workers, "b", start);
-        let calls = run(&mut plan, start, Duration::from_secs(3_600));
+        let (mut parts, start) = (Parts::default(), Instant::now());
+        parts.look(View::Queues, "a", start);
+        parts.look(View::Workers, "b", start);
+        let calls = run(&mut parts, start, Duration::from_secs(3_600));
         let of = |part| calls.iter().filter(|(.., called)| *called == part).count();
         assert_eq!(
             [Part::Lately, Part::Due, Part::Nodes, Part::Day].map(of),
@@ -266,36 +257,36 @@ mod tests {
             "a minute's worth"
         );
         let end = start + Duration::from_secs(3_600);
-        assert_eq!(plan.next(end), Step::Idle);
-        plan.look(View::Queues, "a", end);
-        assert!(matches!(plan.next(end), Step::Ask(..)));
+        assert_eq!(parts.next(end), Err(None));
+        parts.look(View::Queues, "a", end);
+        assert!(parts.next(end).is_ok());
     }
 
     #[test]
     fn calls_that_do_not_end_are_bounded() {
-        let (mut plan, start) = (Plan::default(), Instant::now());
+        let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..100 {
-            plan.look(View::Workers, &format!("q{number}"), start);
+            parts.look(View::Workers, &format!("q{number}"), start);
         }
         for _ in 0..MAX_RUNNING {
-            assert!(matches!(plan.next(start), Step::Ask(..)));
+            assert!(parts.next(start).is_ok());
         }
-        assert_eq!(plan.next(start), Step::Idle);
-        assert!(plan.ended("q0", Part::Nodes));
-        assert!(matches!(plan.next(start), Step::Ask(..)));
+        assert_eq!(parts.next(start), Err(None));
+        assert!(parts.ended("q0", Part::Nodes));
+        assert!(parts.next(start).is_ok());
     }
 
     #[test]
     fn the_queue_that_nobody_looked_at_for_longest_gives_way() {
-        let (mut plan, start) = (Plan::default(), Instant::now());
+        let (mut parts, start) = (Parts::default(), Instant::now());
         for number in 0..1_000 {
             let at = start + Duration::from_millis(number);
-            plan.look(View::Queues, &format!("q{number}"), at);
+            parts.look(View::Queues, &format!("q{number}"), at);
         }
         let later = start + SECOND;
-        plan.look(View::Queues, "q0", later);
-        let dropped = plan.look(View::Queues, "new", later);
+        parts.look(View::Queues, "q0", later);
+        let dropped = parts.look(View::Queues, "new", later);
         assert_eq!(dropped.as_deref(), Some("q1"));
-        assert!(!plan.ended("q1", Part::Due), "its answer is dropped too");
+        assert!(!parts.ended("q1", Part::Due), "its answer is dropped too");
     }
 }

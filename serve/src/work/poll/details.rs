@@ -1,0 +1,169 @@
+//! What lists show of a queue beside its counts: when messages are due, what happened lately, workers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dueq::inspect::{HistoryPoint, HistoryResolution, NodeInfo, PartialRead};
+use dueq::{Client, Error};
+
+use crate::work::poll::parts::Part;
+
+/// How old a value may be that is shown: the task reads it again after a fourth of that.
+const MAX_AGE: Duration = Duration::from_secs(60);
+/// The greatest age of the values of a day.
+const MAX_AGE_OF_DAY: Duration = Duration::from_secs(300);
+
+/// How many bars show the next hour: one for each 5 minutes.
+const BARS: usize = 12;
+
+/// The time of a bar of the next hour.
+const BAR_MS: u64 = 300_000;
+
+/// What a call has read, with the time of Redis if it tells it.
+pub(super) enum Value {
+    Due(Due, u64),
+    Lately(Lately, u64),
+    Day(Day, u64),
+    Nodes(Vec<NodeInfo>),
+}
+
+impl Value {
+    /// The time of Redis at the call.
+    pub(super) fn now_ms(&self) -> Option<u64> {
+        match self {
+            Self::Due(_, ms) | Self::Lately(_, ms) | Self::Day(_, ms) => Some(*ms),
+            Self::Nodes(_) => None,
+        }
+    }
+}
+
+/// What is known of a queue.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Known {
+    pub(crate) due: Option<Aged<Due>>,
+    pub(crate) lately: Option<Aged<Lately>>,
+    pub(crate) day: Option<Aged<Day>>,
+    pub(crate) nodes: Option<Aged<Vec<NodeInfo>>>,
+}
+
+/// A value and when it was read.
+pub(crate) type Aged<T> = (Arc<T>, Instant);
+
+/// How many messages fall due in each 5 minutes of the next hour.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Due(pub(crate) [u64; BARS]);
+
+/// What happened lately.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Lately {
+    /// The lateness in the last full minute and the present one.
+    pub(crate) p50_us: Option<u64>,
+    pub(crate) p99_us: Option<u64>,
+    /// Messages pushed in the last hour.
+    pub(crate) pushed: u64,
+    /// Messages that ended in it.
+    pub(crate) ended: u64,
+}
+
+/// What happened in 24 hours.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Day {
+    pub(crate) cancelled: u64,
+    pub(crate) ended: u64,
+}
+
+impl Known {
+    /// What is known and not too old.
+    pub(super) fn fresh(&self, now: Instant) -> Self {
+        fn kept<T>(value: &Option<Aged<T>>, now: Instant, max: Duration) -> Option<Aged<T>> {
+            let fresh = value.as_ref().filter(|(_, at)| now < *at + max);
+            fresh.map(|(value, at)| (Arc::clone(value), *at))
+        }
+        Self {
+            due: kept(&self.due, now, MAX_AGE),
+            lately: kept(&self.lately, now, MAX_AGE),
+            day: kept(&self.day, now, MAX_AGE_OF_DAY),
+            nodes: kept(&self.nodes, now, MAX_AGE),
+        }
+    }
+    pub(super) fn add(&mut self, value: Value, now: Instant) {
+        match value {
+            Value::Due(due, _) => self.due = Some((Arc::new(due), now)),
+            Value::Lately(lately, _) => self.lately = Some((Arc::new(lately), now)),
+            Value::Day(day, _) => self.day = Some((Arc::new(day), now)),
+            Value::Nodes(nodes) => self.nodes = Some((Arc::new(nodes), now)),
+        }
+    }
+}
+
+/// Reads a part of a queue; `now_ms` is the time that Redis is expected to have.
+pub(super) async fn read(
+    client: &Client,
+    name: &str,
+    part: Part,
+    now_ms: u64,
+) -> Result<Value, Error> {
+    let queue = client.queue(name)?;
+    Ok(match part {
+        Part::Due => {
+            let times: Vec<_> = (0..=BARS as u64)
+                .map(|bar| now_ms.saturating_add(bar * BAR_MS))
+                .collect();
+            let dues = whole(queue.dues_reached(&times).await?)?;
+            // The first count is of the messages that are due now: no bar shows them.
+            let mut bars = dues.counts.iter().copied().skip(1);
+            let bars = std::array::from_fn(|_| bars.next().unwrap_or_default());
+            Value::Due(Due(bars), dues.now_ms)
+        }
+        Part::Lately => {
+            let history = whole(queue.history_reached(HistoryResolution::Minutes).await?)?;
+            let now_ms = history.now_ms;
+            Value::Lately(Lately::new(&history), now_ms)
+        }
+        Part::Day => {
+            let history = whole(queue.history_reached(HistoryResolution::Hours).await?)?;
+            let from_ms = history.now_ms.saturating_sub(86_400_000);
+            let sum = history.sum(from_ms..u64::MAX).unwrap_or_default();
+            let day = Day {
+                cancelled: sum.cancelled,
+                ended: ended_in(&sum),
+            };
+            Value::Day(day, history.now_ms)
+        }
+        Part::Nodes => Value::Nodes(whole(queue.nodes_reached().await?)?),
+    })
+}
+
+/// What was read, if that is all: a part of it must not look like the whole.
+fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
+    let first = reached.unread.into_iter().next();
+    first.map_or(Ok(reached.value), |unread| Err(unread.error))
+}
+
+/// How many messages left the queue or died, at least. What expired has died, and counts as dead too,
+/// or was dropped.
+pub(crate) fn ended(acked: u64, cancelled: u64, died: u64, expired: u64) -> u64 {
+    acked
+        .saturating_add(cancelled)
+        .saturating_add(died.max(expired))
+}
+
+fn ended_in(point: &HistoryPoint) -> u64 {
+    ended(point.acked, point.cancelled, point.died, point.expired)
+}
+
+impl Lately {
+    fn new(history: &dueq::inspect::QueueHistory) -> Self {
+        let minute_ms = HistoryResolution::Minutes.slot_ms();
+        let present = history.now_ms / minute_ms * minute_ms;
+        let minute = history.sum(present.saturating_sub(minute_ms)..u64::MAX);
+        let lateness = minute.unwrap_or_default().lateness;
+        let hour = history.sum(0..u64::MAX).unwrap_or_default();
+        Self {
+            p50_us: lateness.quantile_us(0.5),
+            p99_us: lateness.quantile_us(0.99),
+            pushed: hour.pushed,
+            ended: ended_in(&hour),
+        }
+    }
+}
