@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use snapshot::{Entry, Snapshot};
 
-use crate::edge::auth::QueuePattern;
+use crate::edge::auth::NamePattern;
 use crate::work::poll::run::{MAX_LOOKS, Shared};
 
 /// How long a request waits for the first counts after a pause.
@@ -35,7 +35,7 @@ struct Owner {
 }
 
 impl Poller {
-    pub(crate) fn new(client: Client, patterns: &[QueuePattern]) -> Self {
+    pub(crate) fn new(client: Client, patterns: &[NamePattern]) -> Self {
         let first = Snapshot {
             is_catching_up: true,
             ..Snapshot::default()

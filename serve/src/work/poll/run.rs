@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::edge::auth::QueuePattern;
+use crate::edge::auth::NamePattern;
 use crate::edge::shown::shown;
 use crate::work::poll::plan::{Answer, Plan, Step};
 use crate::work::poll::snapshot::{Entry, Snapshot};
@@ -28,7 +28,7 @@ pub(super) const MAX_LOOKS: usize = 10_000;
 /// What the poller and its task share.
 pub(super) struct Shared {
     /// The patterns of the served queues; none for all.
-    pub(super) patterns: Vec<QueuePattern>,
+    pub(super) patterns: Vec<NamePattern>,
     pub(super) looks: Mutex<Looks>,
     pub(super) looked: Notify,
     pub(super) snapshot: watch::Sender<Arc<Snapshot>>,
@@ -307,19 +307,19 @@ async fn within<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Fa
 }
 
 /// The patterns to listen for: all queues, if the library takes one of them for too costly.
-fn patterns_of(client: &Client, patterns: &[QueuePattern]) -> Vec<dueq::QueuePattern> {
+fn patterns_of(client: &Client, patterns: &[NamePattern]) -> Vec<dueq::QueuePattern> {
     let made = patterns.iter().map(|of| client.pattern(of.text()));
     let made: Result<Vec<_>, _> = made.collect();
     let made = made.ok().filter(|made| !made.is_empty());
     made.unwrap_or_else(|| client.pattern("*").into_iter().collect())
 }
 
-fn serves(patterns: &[QueuePattern], name: &str) -> bool {
+fn serves(patterns: &[NamePattern], name: &str) -> bool {
     patterns.is_empty() || patterns.iter().any(|pattern| pattern.matches(name))
 }
 
 /// The names of the served queues, if the patterns are names only.
-fn listed(patterns: &[QueuePattern]) -> Option<Vec<String>> {
+fn listed(patterns: &[NamePattern]) -> Option<Vec<String>> {
     let names = patterns.iter().map(|pattern| pattern.name());
     let names: Option<Vec<_>> = names.map(|name| name.map(str::to_owned)).collect();
     names.filter(|names| !names.is_empty())
