@@ -27,7 +27,7 @@ mod wire;
 mod work;
 
 pub use edge::Error;
-pub use edge::auth::{Access, PublicUrl, QueuePattern, Role, TrustedProxy, add_token};
+pub use edge::auth::{Access, NamePattern, PublicUrl, Role, TrustedProxy, add_token};
 pub use edge::config::Config;
 pub use edge::tls::TlsFiles;
 pub use mount::router;

@@ -16,14 +16,14 @@ use crate::batch::verb::BatchVerb;
 use crate::server::patience::Repeat;
 
 /// The items of one script call.
-struct Batch<T> {
+struct CallBatch<T> {
     items: Vec<Pending<T>>,
     bytes: usize,
     /// Whether some items must not be repeated.
     ordered: bool,
 }
 
-impl<T> Batch<T> {
+impl<T> CallBatch<T> {
     fn of(arrival: Arrival<T>) -> Self {
         let mut batch = Self {
             items: Vec::new(),
@@ -92,7 +92,7 @@ pub(crate) async fn run<V: BatchVerb>(
         if V::YIELDS {
             tokio::task::yield_now().await;
         }
-        let mut batch = Batch::of(first);
+        let mut batch = CallBatch::of(first);
         loop {
             while next.is_none()
                 && batch.has_room(most)
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_callers_items_are_never_split() {
-        let mut batch = Batch::of(group(100, 10));
+        let mut batch = CallBatch::of(group(100, 10));
         assert!(batch.add(group(100, 10), 256).is_none());
         assert_eq!(
             batch
@@ -191,9 +191,9 @@ mod tests {
 
     #[test]
     fn a_call_has_a_byte_limit_unless_it_has_one_item() {
-        let mut batch = Batch::of(group(1, 2 * BATCH_BYTES));
+        let mut batch = CallBatch::of(group(1, 2 * BATCH_BYTES));
         assert!(batch.add(group(1, 1), 256).is_some());
-        batch = Batch::of(group(2, BATCH_BYTES / 4));
+        batch = CallBatch::of(group(2, BATCH_BYTES / 4));
         assert!(batch.add(group(3, BATCH_BYTES / 4), 256).is_some());
         assert!(batch.add(group(2, BATCH_BYTES / 4), 256).is_none());
     }

@@ -55,7 +55,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn due(self, due: impl Into<crate::Due>) -> Self {
+        pub fn due(self, due: impl Into<crate::model::due::Due>) -> Self {
             self.with(|message| message.due = due.into())
         }
 
@@ -118,7 +118,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn on_conflict(self, on_conflict: crate::OnConflict) -> Self {
+        pub fn on_conflict(self, on_conflict: crate::model::message::OnConflict) -> Self {
             self.with(|message| message.on_conflict = on_conflict)
         }
 
@@ -137,7 +137,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn durability(self, durability: crate::Durability) -> Self {
+        pub fn durability(self, durability: crate::model::durability::Durability) -> Self {
             self.with(|message| message.durability = Some(durability))
         }
 
@@ -219,7 +219,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn on_expire(self, on_expire: crate::OnExpire) -> Self {
+        pub fn on_expire(self, on_expire: crate::model::message::OnExpire) -> Self {
             self.with(|message| message.on_expire = on_expire)
         }
 
@@ -305,7 +305,8 @@ macro_rules! push_options {
         /// ```
         #[must_use]
         pub fn debounce(self, delay: std::time::Duration) -> Self {
-            self.due(delay).on_conflict(crate::OnConflict::Replace)
+            self.due(delay)
+                .on_conflict(crate::model::message::OnConflict::Replace)
         }
 
         /// Pushes that reschedule or replace the message postpone it no further than this after the

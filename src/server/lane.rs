@@ -57,14 +57,14 @@ pub(crate) struct ConnectionInfo {
     pub(crate) server: Arc<Server>,
     /// Counts the connections of the lane.
     number: u64,
-    health: Arc<Health>,
+    health: Arc<LaneHealth>,
     /// After how long without an answer the call that took the connection doubts it.
     doubt_after: Option<Duration>,
 }
 
 /// What the calls on one connection know of it.
 #[derive(Default)]
-struct Health {
+struct LaneHealth {
     /// Whether a call was answered soon. A connection is doubted only then.
     is_fast: AtomicBool,
     /// The server answers, but not on this connection.
@@ -87,7 +87,7 @@ impl ConnectionInfo {
         &self,
         call: impl Future<Output = Result<T, RedisError>>,
     ) -> Result<T, RedisError> {
-        let Health { is_fast, is_dead } = &*self.health;
+        let LaneHealth { is_fast, is_dead } = &*self.health;
         let sent = Instant::now();
         let doubt = async {
             match self.doubt_after {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::wheel::{Full, Key, Wheel};
 
-pub use waiting::Expired;
+pub use waiting::ExpiredTimer;
 
 /// A set of timers; a stream of those that expire.
 ///

@@ -34,7 +34,7 @@ const LONG: Duration = Duration::from_secs(365 * 86_400);
 /// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expired<T> {
+pub struct ExpiredTimer<T> {
     /// The key of the timer, which is stale now.
     pub key: Key,
     /// When it was due, rounded up to a millisecond since the [`Timers`] were created.
@@ -68,7 +68,7 @@ impl<T> Timers<T> {
     /// }
     /// # }
     /// ```
-    pub async fn next(&mut self) -> Option<Expired<T>> {
+    pub async fn next(&mut self) -> Option<ExpiredTimer<T>> {
         poll_fn(|context| self.poll_expired(context)).await
     }
 
@@ -89,7 +89,7 @@ impl<T> Timers<T> {
     /// assert_eq!(expired.unwrap().value, 'a');
     /// # }
     /// ```
-    pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+    pub fn poll_expired(&mut self, context: &mut Context<'_>) -> Poll<Option<ExpiredTimer<T>>> {
         self.waiting = None;
         let turn = ready!(poll_proceed(context));
         loop {
@@ -117,13 +117,13 @@ impl<T> Timers<T> {
         }
     }
 
-    fn pop(&mut self, now: u64, work: &mut usize) -> Option<Expired<T>> {
+    fn pop(&mut self, now: u64, work: &mut usize) -> Option<ExpiredTimer<T>> {
         let mut due = self.wheel.advance_limited(now, *work);
         let expired = due.next();
         *work = due.work_left();
         let expired = expired?;
         let deadline = self.start + Duration::from_millis(expired.deadline);
-        Some(Expired {
+        Some(ExpiredTimer {
             key: expired.key,
             deadline,
             value: expired.value,
@@ -165,9 +165,9 @@ impl<T> Timers<T> {
 impl<T> Unpin for Timers<T> {}
 
 impl<T> Stream for Timers<T> {
-    type Item = Expired<T>;
+    type Item = ExpiredTimer<T>;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Expired<T>>> {
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<ExpiredTimer<T>>> {
         self.get_mut().poll_expired(context)
     }
 }

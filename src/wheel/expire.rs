@@ -30,12 +30,12 @@ pub struct Expired<T> {
 /// when it is dropped or forgotten stay in the wheel and due; their keys stay valid.
 #[derive(Debug)]
 #[must_use = "timers fire as the iterator is consumed"]
-pub struct Due<'wheel, T> {
+pub struct Advance<'wheel, T> {
     wheel: &'wheel mut Wheel<T>,
     work: usize,
 }
 
-impl<T> Due<'_, T> {
+impl<T> Advance<'_, T> {
     /// The units of work not yet spent. At 0, more timers may be due. Above 0 after a `None`, no
     /// timer is due.
     ///
@@ -53,7 +53,7 @@ impl<T> Due<'_, T> {
     }
 }
 
-impl<T> Iterator for Due<'_, T> {
+impl<T> Iterator for Advance<'_, T> {
     type Item = Expired<T>;
 
     #[inline]
@@ -66,7 +66,7 @@ impl<T> Iterator for Due<'_, T> {
     }
 }
 
-impl<T> FusedIterator for Due<'_, T> {}
+impl<T> FusedIterator for Advance<'_, T> {}
 
 impl<T> Wheel<T> {
     /// Sets the wheel's time to `now`, and returns an iterator that takes out the due timers,
@@ -93,7 +93,7 @@ impl<T> Wheel<T> {
     /// assert_eq!(fired, [30]); // was left, and stayed due
     /// ```
     #[inline]
-    pub fn advance(&mut self, now: u64) -> Due<'_, T> {
+    pub fn advance(&mut self, now: u64) -> Advance<'_, T> {
         self.advance_limited(now, usize::MAX)
     }
 
@@ -120,9 +120,9 @@ impl<T> Wheel<T> {
     /// }
     /// assert_eq!(fired, 100_000);
     /// ```
-    pub fn advance_limited(&mut self, now: u64, work: usize) -> Due<'_, T> {
+    pub fn advance_limited(&mut self, now: u64, work: usize) -> Advance<'_, T> {
         self.set_now(now);
-        Due { wheel: self, work }
+        Advance { wheel: self, work }
     }
 
     /// Takes out the timer with the earliest deadline, if that is at or before `now`: one step of

@@ -17,7 +17,7 @@ mod tests;
 use std::fmt;
 
 pub use drain::Drain;
-pub use expire::{Due, Expired};
+pub use expire::{Advance, Expired};
 pub use slab::{Full, Key};
 
 use overdue::Overdue;

@@ -14,7 +14,7 @@ use super::slab::Slab;
 /// wheel never wakes up for cancelled timers, and removing the last timer of a slot frees all its
 /// entries.
 pub(super) struct Slots {
-    queues: Box<[Queue]>,
+    queues: Box<[SlotQueue]>,
     chunks: Chunks,
     /// One bit per slot, one word per level.
     occupied: [u64; LEVELS],
@@ -27,7 +27,7 @@ pub(super) struct Slots {
 /// The entries of a slot: the oldest in chunk `head` at `begin`, the newest in chunk `tail` before
 /// `end`. A single entry needs no chunk: then `head` is `NONE`, and `alone` is the entry.
 #[derive(Clone, Copy)]
-struct Queue {
+struct SlotQueue {
     head: u32,
     tail: u32,
     begin: u8,
@@ -39,7 +39,7 @@ struct Queue {
     live: u32,
 }
 
-impl Queue {
+impl SlotQueue {
     const EMPTY: Self = Self {
         head: NONE,
         tail: NONE,
@@ -60,7 +60,7 @@ impl Queue {
 impl Slots {
     pub(super) fn new() -> Self {
         Self {
-            queues: vec![Queue::EMPTY; SLOTS].into(),
+            queues: vec![SlotQueue::EMPTY; SLOTS].into(),
             chunks: Chunks::new(),
             occupied: [0; LEVELS],
             levels: 0,
@@ -190,7 +190,7 @@ impl Slots {
         if queue.head != NONE {
             self.chunks.free(queue.head, queue.tail);
         }
-        *queue = Queue::EMPTY;
+        *queue = SlotQueue::EMPTY;
         self.occupied[slot.level()] &= !(1 << slot.digit());
         if self.occupied[slot.level()] == 0 {
             self.levels &= !(1 << slot.level());

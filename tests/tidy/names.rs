@@ -7,18 +7,17 @@ use crate::{code, files, read};
 /// The names that are defined in several files of the product: none may be added, and one that has
 /// gone leaves the list.
 const DOUBLED: &str = "
-    Action Answer Answered Asked Audit Batch Bucket Bulk Call Cancel Cancelled Change Changed
-    Check Claim Clock Codec Command Conflict Counted Counter Counts Declared Defaults Doctor Done
-    Due EndLease Ended Entry Error Event Expired Extend Extended Failed Failure Fate Fields
-    Figures Finding Fires FollowUps Frame Gate Grant Group Handler Health History Id Inner Item
-    Items Kept Key Keys Kind Known Last Lately Line Lines List Lists Location Log Ls Master Member
-    Message MessagePage Meters Named Next Node Nodes Open Options Order Outcome OwnRuntime Pace
-    Page Part Partition Partitions Parts Patience Pause Payload Pending Phase Place Plan Prefix
-    Push Queue QueueLimits QueuePattern Queues Range Rate Read Reader Refused Release Reply Report
-    Request Requeue Reschedule Results Resume Retry Row Run Running Schedule Search Secrets Sender
-    Sent Served Server Settlement Share Shared Show Shown Slot Source State Step Stop Stream
-    Summary Tab Tally Task Tick Times Timing Turn Turns Typed Usage Verdict View Waiting Wanted
-    Watched Work Wrong
+    Action Answer Answered Asked Audit Batch Bulk Call Cancel Change Changed Check Claim Clock
+    Command Conflict Counted Counts Declared Defaults Doctor Done Due EndLease Ended Entry Error
+    Event Extend Extended Failed Failure Fate Fields Figures Finding Fires FollowUps Frame Gate
+    Grant Group History Id Inner Item Items Kept Key Keys Kind Known Last Lately Line Lines List
+    Lists Location Log Ls Master Member Message Meters Named Next Node Nodes Open Options Order
+    Outcome OwnRuntime Pace Page Part Partition Partitions Parts Patience Pause Pending Phase
+    Place Plan Prefix Push Queue QueueLimits Queues Range Rate Read Reader Refused Release Reply
+    Report Request Requeue Reschedule Results Resume Retry Row Run Running Schedule Search Secrets
+    Sender Sent Served Server Settlement Share Shared Show Shown Slot Source State Step Stop
+    Stream Summary Tab Tally Task Tick Times Timing Turn Turns Typed Usage Verdict View Waiting
+    Wanted Watched Work Wrong
 ";
 
 /// The most names at the root of the library, modules apart: what nearly every user needs.

@@ -99,6 +99,13 @@ fn settings_page_has_each_option_with_its_default() {
 fn setters(name: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (_, text) in files("src", "rs") {
+        // The options of a push are declared once, for both types that have them.
+        let options = format!("\nimpl {name} {{\n    push_options!();");
+        if text.contains(&options) {
+            let declared = read("src/model/options.rs");
+            let methods = declared.split("\n        pub fn ").skip(1);
+            found.extend(methods.filter_map(|method| Some(method.split_once('(')?.0.to_owned())));
+        }
         for block in text.split("\nimpl").skip(1) {
             let (head, body) = block.split_once("{\n").unwrap_or_default();
             let mut words = head.split_whitespace();
@@ -130,9 +137,9 @@ fn settings_page_names_each_setter_of_the_library() {
     let types = [
         "Client",
         "ClientOptions",
-        "Limits",
         "Message",
         "Queue",
+        "QueueLimits",
         "QueueSettings",
         "Share",
         "Worker",

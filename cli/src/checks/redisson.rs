@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::value::RawValue;
 
 use super::check_reason;
-use crate::commands::import::codec::Codec;
+use crate::commands::import::codec::RedissonCodec;
 use crate::commands::import::frame;
 use crate::commands::schedule::read_file;
 use crate::shown::visible;
@@ -22,12 +22,12 @@ pub fn redisson(bytes: &[u8]) {
             "{found:?}"
         );
     }
-    assert_eq!(Codec::Raw.payload(bytes).as_deref(), Ok(bytes));
-    match Codec::String.payload(bytes) {
+    assert_eq!(RedissonCodec::Raw.payload(bytes).as_deref(), Ok(bytes));
+    match RedissonCodec::String.payload(bytes) {
         Ok(payload) => assert!(payload == bytes && std::str::from_utf8(bytes).is_ok()),
         Err(reason) => check_reason(&reason, ""),
     }
-    match Codec::Json.payload(bytes) {
+    match RedissonCodec::Json.payload(bytes) {
         Ok(payload) => {
             let _: &RawValue = serde_json::from_slice(&payload).expect("JSON");
             let read = |bytes| serde_json::from_slice::<serde_json::Value>(bytes);

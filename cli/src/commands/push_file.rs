@@ -100,7 +100,7 @@ impl FileFlags {
         );
         let (skip_bad, counts, failure, bar) =
             (self.skip_bad, Counts::default(), None, bar(source.bytes));
-        let mut push = Push {
+        let mut push = PushFile {
             queue,
             common,
             skip_bad,
@@ -134,7 +134,7 @@ impl FileFlags {
     }
 }
 
-struct Push<'a> {
+struct PushFile<'a> {
     queue: Queue,
     common: &'a Common,
     skip_bad: bool,
@@ -146,7 +146,7 @@ struct Push<'a> {
     bar: ProgressBar,
 }
 
-impl Push<'_> {
+impl PushFile<'_> {
     /// Pushes all lines. Returns false if it was interrupted.
     ///
     /// After a failure or an interrupt no further chunk is sent, but the results of the sent chunks

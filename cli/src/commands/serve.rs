@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, value_parser};
-use dueq_serve::{Access, Config, PublicUrl, QueuePattern, Role, Server, TlsFiles, TrustedProxy};
+use dueq_serve::{Access, Config, NamePattern, PublicUrl, Role, Server, TlsFiles, TrustedProxy};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::output::Usage;
@@ -104,7 +104,7 @@ struct Options {
         env = "DUEQ_SERVE_QUEUES",
         hide_env_values = true
     )]
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
     /// Believe the headers of the proxies at these addresses
     #[arg(
         long,
@@ -203,7 +203,7 @@ pub(crate) struct Token {
         value_delimiter = ',',
         default_value = "*"
     )]
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
     /// The tokens file
     #[arg(
         long,

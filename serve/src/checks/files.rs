@@ -1,6 +1,6 @@
 //! The tokens file, and patterns of queues.
 
-use crate::edge::auth::{QueuePattern, Right, TokensFile};
+use crate::edge::auth::{NamePattern, Right, TokensFile};
 use crate::edge::shown::steers;
 
 /// The tokens file: what is accepted gives access by the token of a hash in it and by no other, and a
@@ -53,7 +53,7 @@ pub fn http_pattern(bytes: &[u8]) {
         return;
     };
     let (pattern, name) = text.split_once('\0').unwrap_or((text, "orders"));
-    let parsed = match pattern.parse::<QueuePattern>() {
+    let parsed = match pattern.parse::<NamePattern>() {
         Ok(parsed) => parsed,
         Err(reason) => {
             assert!(!reason.contains(steers), "{reason:?}");

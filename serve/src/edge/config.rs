@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use crate::edge::Error;
-use crate::edge::auth::{Access, PublicUrl, QueuePattern, TrustedProxy};
+use crate::edge::auth::{Access, NamePattern, PublicUrl, TrustedProxy};
 use crate::edge::tls::TlsFiles;
 
 /// How the queue is served. `Config::default()` is for people on this machine.
@@ -31,7 +31,7 @@ pub struct Config {
     /// Whether only reads are answered.
     pub is_read_only: bool,
     /// The queues that are served; none for all.
-    pub queues: Vec<QueuePattern>,
+    pub queues: Vec<NamePattern>,
     /// The file of the audit log; standard error without one.
     pub audit_log: Option<PathBuf>,
     /// The key that signs sessions and claims, in base64, unless it is in the tokens file. All

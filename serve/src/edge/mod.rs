@@ -25,7 +25,7 @@ pub use error::Error;
 pub(crate) use meters::{Gauge, Meters, One};
 
 use crate::edge::audit::Audit;
-use crate::edge::auth::{FailedLogins, Gate, Hosts, QueuePattern, RateLimit, signing_key};
+use crate::edge::auth::{FailedLogins, Gate, Hosts, NamePattern, RateLimit, signing_key};
 use crate::edge::body::Bodies;
 use crate::edge::config::Config;
 
@@ -42,7 +42,7 @@ pub(crate) struct Edge {
     pub(crate) life: Life,
     pub(crate) is_read_only: bool,
     pub(crate) meters: Meters,
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
 }
 
 impl Edge {
@@ -64,7 +64,7 @@ impl Edge {
     }
 
     /// The patterns of the served queues; none for all.
-    pub(crate) fn served(&self) -> &[QueuePattern] {
+    pub(crate) fn served(&self) -> &[NamePattern] {
         &self.queues
     }
 

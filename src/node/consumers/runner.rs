@@ -283,11 +283,8 @@ async fn settle(
         }
         Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
         Settlement::Retry { after, error } => {
-            let own_delay = || {
-                let delay = context.retry.delay(delivery.attempt(), fastrand::f64());
-                delay.min(MAX_DELAY)
-            };
-            let after = after.unwrap_or_else(own_delay);
+            let own_delay = || context.retry.delay(delivery.attempt(), fastrand::f64());
+            let after = after.unwrap_or_else(|| own_delay().min(MAX_DELAY));
             return Ok(match delivery.retry(after, &error).await? {
                 RetryOutcome::Scheduled(due_ms) => {
                     events::retried(subject, due_ms, &error);

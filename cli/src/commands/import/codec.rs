@@ -11,7 +11,7 @@ const MAX_DEPTH: usize = 128;
 
 /// How to convert an element.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Codec {
+pub(crate) enum RedissonCodec {
     /// The encoded element, byte for byte: for StringCodec the text itself, for the JSON codecs the
     /// JSON with Java's type names. Kryo (Redisson's default), Marshalling, Java serialization and
     /// others have binary forms, which only a Java worker with the same codec can read
@@ -23,7 +23,7 @@ pub(crate) enum Codec {
     Json,
 }
 
-impl Codec {
+impl RedissonCodec {
     pub(crate) fn payload(self, value: &[u8]) -> Result<Vec<u8>, String> {
         match self {
             Self::Raw => Ok(value.to_vec()),
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     fn json(text: &str) -> Result<String, String> {
-        Codec::Json
+        RedissonCodec::Json
             .payload(text.as_bytes())
             .map(|payload| String::from_utf8(payload).expect("text"))
     }
@@ -184,7 +184,10 @@ mod tests {
             assert!(json(bad).is_err(), "{bad:?}");
         }
         assert!(json(&format!("{}{}", "[".repeat(100_000), "]".repeat(100_000))).is_err());
-        assert!(Codec::String.payload(b"\xff").is_err());
-        assert_eq!(Codec::Raw.payload(b"\xff\0").as_deref(), Ok(&b"\xff\0"[..]));
+        assert!(RedissonCodec::String.payload(b"\xff").is_err());
+        assert_eq!(
+            RedissonCodec::Raw.payload(b"\xff\0").as_deref(),
+            Ok(&b"\xff\0"[..])
+        );
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use dueq::Queue;
 
-use super::codec::Codec;
+use super::codec::RedissonCodec;
 use super::store::Store;
 use crate::output::Usage;
 use crate::{Common, output};
@@ -43,8 +43,8 @@ pub(crate) struct Redisson {
     )]
     from: Option<String>,
     /// How to convert the elements
-    #[arg(long, value_enum, default_value_t = Codec::Raw)]
-    pub(super) codec: Codec,
+    #[arg(long, value_enum, default_value_t = RedissonCodec::Raw)]
+    pub(super) codec: RedissonCodec,
     /// Skip the due elements in the destination list; by default they are imported, due now
     #[arg(long)]
     pub(super) skip_due: bool,

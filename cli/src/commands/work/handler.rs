@@ -13,13 +13,13 @@ use crate::commands::work::{exec, http, print};
 use crate::log;
 
 /// The handler of the command line.
-pub(super) enum Handler {
+pub(super) enum WorkHandler {
     Exec(exec::Exec),
     Http(Box<http::Http>),
     Print(print::Print),
 }
 
-impl Handler {
+impl WorkHandler {
     async fn handle(&self, delivery: &Delivery) -> Settlement {
         let settlement = match self {
             Self::Exec(exec) => exec.handle(delivery).await,
@@ -92,7 +92,7 @@ pub(super) fn serving(
     client: &Client,
     served: &Served,
     batch: Option<(usize, Duration)>,
-    handler: &Arc<Handler>,
+    handler: &Arc<WorkHandler>,
 ) -> Result<Worker, dueq::Error> {
     let (name, share) = (&*served.name, served.share);
     let (one, together) = (Arc::clone(handler), Arc::clone(handler));

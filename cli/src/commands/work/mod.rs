@@ -22,7 +22,7 @@ use dueq::{Client, QueueLimits, Retry};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::work::handler::{Handler, serving};
+use crate::commands::work::handler::{WorkHandler, serving};
 use crate::commands::work::plan::Plan;
 use crate::log::Style;
 use crate::output::Usage;
@@ -260,7 +260,7 @@ impl Work {
             How {
                 exec: Some(command),
                 ..
-            } => Handler::Exec(exec::Exec::new(command, self.timeout, over.clone())?),
+            } => WorkHandler::Exec(exec::Exec::new(command, self.timeout, over.clone())?),
             How {
                 http: Some(url), ..
             } => {
@@ -274,9 +274,9 @@ impl Work {
                 let (private, throttle) = (self.http.allow_private, self.http.throttle_queue);
                 let http =
                     http::Http::new(url, secrets, timeout, private, throttle, over.clone()).await?;
-                Handler::Http(Box::new(http))
+                WorkHandler::Http(Box::new(http))
             }
-            How { .. } => Handler::Print(print::Print::new(
+            How { .. } => WorkHandler::Print(print::Print::new(
                 common.json,
                 plan.is_plural(),
                 stop.clone(),
@@ -336,12 +336,12 @@ impl Work {
             result = worker => result,
             () = ending => Ok(()),
         };
-        if let Handler::Exec(exec) = &*handler {
+        if let WorkHandler::Exec(exec) = &*handler {
             exec.finish().await;
         }
         result?;
         match &*handler {
-            Handler::Print(print) => print.failure().map_or(Ok(()), |error| {
+            WorkHandler::Print(print) => print.failure().map_or(Ok(()), |error| {
                 Err(anyhow!("cannot write to standard output: {error}; the unwritten messages were given back, without counting an attempt"))
             }),
             _ => Ok(()),

@@ -22,7 +22,7 @@ use crate::work::Shared;
 
 #[derive(Template)]
 #[template(path = "message.html")]
-struct MessagePage {
+struct MessageView {
     frame: Frame,
     name: String,
     segment: String,
@@ -61,7 +61,7 @@ async fn message(page: Page, id: MessageId) -> Answer {
     let shown_id = each::shown(&id_segment);
     let payload =
         (!message.payload.payload_withheld).then(|| show::payload(&message.payload.bytes()));
-    render(&MessagePage {
+    render(&MessageView {
         frame: page
             .frame(
                 format!("{shown_id} in {}", show::text(name)),

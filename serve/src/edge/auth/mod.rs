@@ -21,7 +21,7 @@ pub(crate) use front::{front, open_front};
 pub(crate) use guard::{check_right, guard};
 pub use host::PublicUrl;
 pub(crate) use host::{Hosts, LocalAddr};
-pub use pattern::QueuePattern;
+pub use pattern::NamePattern;
 pub(crate) use principal::{Principal, Via};
 pub use proxy::TrustedProxy;
 pub(crate) use rate_limit::{FailedLogins, RateLimit};

@@ -9,12 +9,12 @@ use serde::{Deserialize, Serialize};
 /// character for itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct QueuePattern(String);
+pub struct NamePattern(String);
 
 /// The most bytes of a pattern: as many as a name has.
 const MAX_BYTES: usize = 128;
 
-impl QueuePattern {
+impl NamePattern {
     /// All queues.
     pub fn all() -> Self {
         Self("*".to_owned())
@@ -60,7 +60,7 @@ impl QueuePattern {
     }
 }
 
-impl FromStr for QueuePattern {
+impl FromStr for NamePattern {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -75,7 +75,7 @@ impl FromStr for QueuePattern {
     }
 }
 
-impl TryFrom<String> for QueuePattern {
+impl TryFrom<String> for NamePattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
@@ -83,13 +83,13 @@ impl TryFrom<String> for QueuePattern {
     }
 }
 
-impl From<QueuePattern> for String {
-    fn from(pattern: QueuePattern) -> Self {
+impl From<NamePattern> for String {
+    fn from(pattern: NamePattern) -> Self {
         pattern.0
     }
 }
 
-impl fmt::Display for QueuePattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -112,10 +112,10 @@ mod tests {
             ("*-*-x", "a-b-c-x", true),
             ("*", "anything", true),
         ] {
-            let pattern: QueuePattern = pattern.parse().expect("a pattern");
+            let pattern: NamePattern = pattern.parse().expect("a pattern");
             assert_eq!(pattern.matches(name), expected, "{pattern} {name}");
         }
-        assert!("a/b".parse::<QueuePattern>().is_err());
-        assert!("".parse::<QueuePattern>().is_err());
+        assert!("a/b".parse::<NamePattern>().is_err());
+        assert!("".parse::<NamePattern>().is_err());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 
-use crate::edge::auth::{QueuePattern, Right, Role};
+use crate::edge::auth::{NamePattern, Right, Role};
 use crate::edge::problem::{Code, Problem};
 
 /// How the caller proved who they are.
@@ -44,7 +44,7 @@ struct Inner {
     name: String,
     via: Via,
     roles: Vec<Role>,
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
 }
 
 impl Principal {
@@ -52,7 +52,7 @@ impl Principal {
         name: impl Into<String>,
         via: Via,
         roles: Vec<Role>,
-        queues: Vec<QueuePattern>,
+        queues: Vec<NamePattern>,
     ) -> Self {
         Self(Arc::new(Inner {
             name: name.into(),
@@ -64,7 +64,7 @@ impl Principal {
 
     /// A caller who may do everything.
     pub(crate) fn operator(name: &str, via: Via) -> Self {
-        Self::new(name, via, vec![Role::Operator], vec![QueuePattern::all()])
+        Self::new(name, via, vec![Role::Operator], vec![NamePattern::all()])
     }
 
     /// This caller, recognised by a session.
@@ -103,7 +103,7 @@ impl Principal {
         &self.0.roles
     }
 
-    pub(crate) fn queues(&self) -> &[QueuePattern] {
+    pub(crate) fn queues(&self) -> &[NamePattern] {
         &self.0.queues
     }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
 
-use crate::edge::auth::{Principal, QueuePattern, Role, Via};
+use crate::edge::auth::{NamePattern, Principal, Role, Via};
 use crate::edge::problem::{Code, Problem};
 
 /// The most bytes of a user's name.
@@ -85,7 +85,7 @@ impl TrustedProxy {
             }
         }
         // A user of no known group has no role, and so may nothing.
-        let queues = vec![QueuePattern::all()];
+        let queues = vec![NamePattern::all()];
         Ok(Some(Principal::new(user, Via::Proxy, roles, queues)))
     }
 }

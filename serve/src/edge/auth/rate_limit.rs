@@ -16,10 +16,10 @@ const MAX_REMEMBERED: usize = 10_000;
 /// A token bucket for each caller: `per_second` requests at once, and as many in each second.
 pub(crate) struct RateLimit {
     per_second: Option<u32>,
-    buckets: Mutex<HashMap<String, Bucket>>,
+    buckets: Mutex<HashMap<String, TokenBucket>>,
 }
 
-struct Bucket {
+struct TokenBucket {
     /// How many requests may come at once, as of `at`.
     left: f64,
     at: Instant,
@@ -44,7 +44,7 @@ impl RateLimit {
             return Ok(());
         };
         let rate = f64::from(per_second);
-        let refill = |bucket: &Bucket| {
+        let refill = |bucket: &TokenBucket| {
             let passed = now.saturating_duration_since(bucket.at).as_secs_f64();
             (bucket.left + passed * rate).min(rate)
         };
@@ -56,7 +56,7 @@ impl RateLimit {
                 buckets.clear();
             }
         }
-        let bucket = buckets.entry(caller.to_owned()).or_insert(Bucket {
+        let bucket = buckets.entry(caller.to_owned()).or_insert(TokenBucket {
             left: rate,
             at: now,
         });

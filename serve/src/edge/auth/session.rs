@@ -150,7 +150,7 @@ impl EndedSessions {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edge::auth::{QueuePattern, Role, add_token};
+    use crate::edge::auth::{NamePattern, Role, add_token};
 
     fn file(path: &std::path::Path) -> TokensFile {
         TokensFile::read(path).expect("a tokens file")
@@ -165,7 +165,7 @@ mod tests {
     #[test]
     fn session_ends_with_its_token_its_key_and_its_time() {
         let path = std::env::temp_dir().join(format!("dueq-test-session-{}", std::process::id()));
-        let all = [QueuePattern::all()];
+        let all = [NamePattern::all()];
         let token = add_token(&path, "ann", &[Role::Viewer], &all).expect("a token");
         let (before, key, now) = (file(&path), [7; 32], SystemTime::now());
         let value = begin(&key, &before, &token, now).expect("a session");

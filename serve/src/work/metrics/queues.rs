@@ -208,10 +208,10 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::edge::auth::{QueuePattern, Role, Via};
+    use crate::edge::auth::{NamePattern, Role, Via};
 
     fn page(snapshot: &Snapshot) -> String {
-        let all = vec![QueuePattern::all()];
+        let all = vec![NamePattern::all()];
         let caller = Principal::new("viewer", Via::Token, vec![Role::Viewer], all);
         let mut text = Text::default();
         write(&mut text, &caller, snapshot);

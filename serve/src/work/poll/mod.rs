@@ -24,7 +24,7 @@ pub(crate) use details::{Known, ended};
 pub(crate) use parts::View;
 pub(crate) use snapshot::{Entry, Snapshot};
 
-use crate::edge::auth::QueuePattern;
+use crate::edge::auth::NamePattern;
 use crate::work::poll::parts::MAX_RATE;
 use crate::work::poll::state::Shared;
 
@@ -43,7 +43,7 @@ struct Owner {
 }
 
 impl Poller {
-    pub(crate) fn new(client: Client, patterns: &[QueuePattern]) -> Self {
+    pub(crate) fn new(client: Client, patterns: &[NamePattern]) -> Self {
         Self(Arc::new(Owner {
             shared: Arc::new(Shared::new(patterns)),
             client,

@@ -9,7 +9,7 @@ use dueq::{Client, Error, QueueStats};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::edge::auth::QueuePattern;
+use crate::edge::auth::NamePattern;
 use crate::work::poll::details::{self, Value};
 use crate::work::poll::parts::Part;
 use crate::work::poll::plan::Step;
@@ -134,7 +134,7 @@ impl Shared {
 }
 
 /// The patterns to listen for: all queues, if the library takes one of them for too costly.
-fn patterns_of(client: &Client, patterns: &[QueuePattern]) -> Vec<dueq::QueuePattern> {
+fn patterns_of(client: &Client, patterns: &[NamePattern]) -> Vec<dueq::QueuePattern> {
     let made = patterns.iter().map(|of| client.pattern(of.text()));
     let made: Result<Vec<_>, _> = made.collect();
     let made = made.ok().filter(|made| !made.is_empty());

@@ -10,7 +10,7 @@ use dueq::{Error, QueueStats};
 use tokio::sync::{Notify, watch};
 
 use crate::edge::audit;
-use crate::edge::auth::QueuePattern;
+use crate::edge::auth::NamePattern;
 use crate::edge::shown::shown;
 use crate::work::poll::details::{Known, Value};
 use crate::work::poll::parts::{Part, View};
@@ -30,7 +30,7 @@ const MAX_SKEW_MS: u64 = 5_000;
 /// What requests and the task share.
 pub(super) struct Shared {
     /// The patterns of the served queues; none for all.
-    pub(super) patterns: Vec<QueuePattern>,
+    pub(super) patterns: Vec<NamePattern>,
     state: Mutex<State>,
     /// Somebody looked, or a queue was created: the task may have work.
     pub(super) woken: Notify,
@@ -75,7 +75,7 @@ impl Failed {
 }
 
 impl Shared {
-    pub(super) fn new(patterns: &[QueuePattern]) -> Self {
+    pub(super) fn new(patterns: &[NamePattern]) -> Self {
         let (names, now) = (listed(patterns), Instant::now());
         let first = Snapshot {
             is_given: names.is_some(),
@@ -300,7 +300,7 @@ impl State {
 }
 
 /// The names of the served queues, if the patterns are names only.
-fn listed(patterns: &[QueuePattern]) -> Option<Vec<String>> {
+fn listed(patterns: &[NamePattern]) -> Option<Vec<String>> {
     let names = patterns.iter().map(|pattern| pattern.name());
     let names: Option<Vec<_>> = names.map(|name| name.map(str::to_owned)).collect();
     names.filter(|names| !names.is_empty())

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use anyhow::Result;
-use dueq_serve::{QueuePattern, Role, add_token};
+use dueq_serve::{NamePattern, Role, add_token};
 
 use crate::assert_refused;
 use crate::instance::Instance;
@@ -40,7 +40,7 @@ async fn removed_token_has_no_access_within_a_second() -> Result<()> {
 async fn reload_reads_the_tokens_at_once() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("tokens.toml");
-    let token = add_token(&path, "late", &[Role::Viewer], &[QueuePattern::all()])?;
+    let token = add_token(&path, "late", &[Role::Viewer], &[NamePattern::all()])?;
     instance.control.reload();
     let bearer = format!("Authorization: Bearer {token}");
     assert_eq!(
@@ -78,7 +78,7 @@ async fn unreadable_tokens_file_lets_nobody_in() -> Result<()> {
 async fn added_tokens_keep_the_rest_of_the_file() -> Result<()> {
     let instance = Instance::with_tokens().await?;
     let path = instance.folder.join("new.toml");
-    let all = [QueuePattern::all()];
+    let all = [NamePattern::all()];
     add_token(&path, "one", &[Role::Viewer, Role::Producer], &all)?;
     assert_eq!(fs::metadata(&path)?.permissions().mode() & 0o777, 0o600);
     let mut text = fs::read_to_string(&path)?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::Result;
 use dueq::{Message, Queue};
-use dueq_serve::{Access, QueuePattern, Role, TrustedProxy, add_token};
+use dueq_serve::{Access, NamePattern, Role, TrustedProxy, add_token};
 use tokio::net::TcpStream;
 
 use super::{CLAIM, JSON, LIMIT, WAITS, begin, is_untouched, one, until, waiting};
@@ -116,7 +116,7 @@ async fn unreadable_tokens_file_keeps_what_can_be_repeated() -> Result<()> {
 async fn proxied(has_key_file: bool) -> Result<Instance> {
     Instance::start(|config, folder| {
         let path = folder.join("tokens.toml");
-        let token = add_token(&path, "operator", &[Role::Operator], &[QueuePattern::all()])?;
+        let token = add_token(&path, "operator", &[Role::Operator], &[NamePattern::all()])?;
         config.access = Access::Tokens(path);
         let roles = [("work".to_owned(), Role::Consumer)];
         let networks = ["127.0.0.0/8".to_owned()];

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use dueq::{Client, Queue};
-use dueq_serve::{Access, Config, Control, QueuePattern, Role, Server, add_token};
+use dueq_serve::{Access, Config, Control, NamePattern, Role, Server, add_token};
 use dueq_testkit::Proxy;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -290,7 +290,7 @@ pub(crate) fn request(address: SocketAddr, line: &str, headers: &[&str], body: &
 fn with_all_tokens(config: &mut Config, folder: &Path) -> Result<Vec<(String, String)>> {
     let path = folder.join("tokens.toml");
     let mut tokens = Vec::new();
-    let all = [QueuePattern::all()];
+    let all = [NamePattern::all()];
     for role in ["viewer", "producer", "consumer", "operator"] {
         let token = add_token(&path, role, &[parsed(role)], &all)?;
         tokens.push((role.to_owned(), token));

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::edge::Error;
 use crate::edge::auth::tokens::TokensFile;
 use crate::edge::auth::tokens::token::{generate, hash};
-use crate::edge::auth::{QueuePattern, Role};
+use crate::edge::auth::{NamePattern, Role};
 
 /// Adds a token of this name to the file, and returns it: the file keeps only its SHA-256. Creates
 /// the file, with a signing key and readable by its owner only, if there is none. Servers that use
@@ -24,7 +24,7 @@ pub fn add_token(
     path: &Path,
     name: &str,
     roles: &[Role],
-    queues: &[QueuePattern],
+    queues: &[NamePattern],
 ) -> Result<String, Error> {
     let unwritten = |error: io::Error| Error::io(format!("cannot write {}", path.display()), error);
     // The file itself, not a link to it, is replaced.
@@ -76,7 +76,7 @@ fn with_line_end(text: &str) -> String {
 }
 
 /// The table of a token.
-fn entry(name: &str, roles: &[Role], queues: &[QueuePattern], token: &str) -> String {
+fn entry(name: &str, roles: &[Role], queues: &[NamePattern], token: &str) -> String {
     let list = |words: Vec<String>| {
         let words: Vec<_> = words.iter().map(|word| toml_string(word)).collect();
         format!("[{}]", words.join(", "))
@@ -89,7 +89,7 @@ fn entry(name: &str, roles: &[Role], queues: &[QueuePattern], token: &str) -> St
         "[[token]]\nname = {}\nroles = {}\nqueues = {}\nsha256 = \"{hash}\"\n",
         toml_string(name),
         list(roles.iter().map(Role::to_string).collect()),
-        list(queues.iter().map(QueuePattern::to_string).collect()),
+        list(queues.iter().map(NamePattern::to_string).collect()),
     )
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::edge::auth::tokens::token::hash;
-use crate::edge::auth::{Principal, QueuePattern, Role, Via};
+use crate::edge::auth::{NamePattern, Principal, Role, Via};
 use crate::edge::shown::shown;
 
 /// The tokens and the signing key.
@@ -36,12 +36,12 @@ struct TokenEntry {
     name: String,
     roles: Vec<Role>,
     #[serde(default = "all_queues")]
-    queues: Vec<QueuePattern>,
+    queues: Vec<NamePattern>,
     sha256: String,
 }
 
-fn all_queues() -> Vec<QueuePattern> {
-    vec![QueuePattern::all()]
+fn all_queues() -> Vec<NamePattern> {
+    vec![NamePattern::all()]
 }
 
 impl TokensFile {
