@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::model::due::Due;
 use crate::model::durability::Durability;
 use crate::model::options::push_options;
+use crate::model::push_rules::{Expires, OnConflict, OnExpire, Uniqueness};
 
 /// A message to push: payload bytes, an id, a due time and options.
 ///
@@ -42,80 +43,6 @@ pub struct Message {
     pub(crate) on_expire: OnExpire,
     pub(crate) cost: Option<u32>,
     pub(crate) unique: Uniqueness,
-}
-
-/// What a push does if its id is scheduled or ready already. It never changes a message that a
-/// handler has, nor a dead one unless the push is told to [`revive`](Message::revive) it.
-///
-/// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no
-/// order holds between the two, unless the caller awaits the first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-#[non_exhaustive]
-pub enum OnConflict {
-    /// The waiting message stays as it is.
-    #[default]
-    Keep,
-    /// The waiting message gets the new due time; payload and options stay.
-    Reschedule,
-    /// The waiting message is replaced: payload, due time and options.
-    Replace,
-    /// As `Replace`; and if a handler has the message, the queue keeps the new one for after it. The
-    /// push returns [`PushOutcome::Next`](crate::outcomes::PushOutcome::Next).
-    ///
-    /// However that delivery ends, also by a crash, the kept message then waits under the id, with
-    /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
-    /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
-    /// removes it and returns [`Cancelled::Next`](crate::outcomes::CancelOutcome::Next).
-    ///
-    /// Needs layout 3: see [`Limits::layout3`](crate::QueueLimits::layout3). A push into another queue
-    /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
-    /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
-    Next,
-}
-
-/// When a message expires.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Expires {
-    /// This number of milliseconds after the due time.
-    AfterMs(u64),
-    /// At this moment, in Unix milliseconds.
-    AtMs(u64),
-}
-
-/// What becomes of a message that expires before a handler gets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
-#[non_exhaustive]
-pub enum OnExpire {
-    /// The message is dead: it is listed with the reason, and can be requeued.
-    #[default]
-    Dead,
-    /// The message is removed, and only [`Stats::expired`](crate::QueueStats::expired) counts it.
-    Drop,
-}
-
-/// The options of a push that concern other pushes of the same id.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Uniqueness {
-    pub(crate) window_ms: Option<u64>,
-    pub(crate) reuse: bool,
-    pub(crate) max_wait_ms: Option<u64>,
-    pub(crate) revive: bool,
-    pub(crate) undo_ms: Option<u64>,
-}
-
-impl Uniqueness {
-    /// The options as the scripts read them.
-    pub(crate) fn words(self) -> impl Iterator<Item = String> {
-        [
-            self.window_ms.map(|ms| format!("window={ms}")),
-            self.max_wait_ms.map(|ms| format!("max_wait={ms}")),
-            self.reuse.then(|| "reuse".to_owned()),
-            self.revive.then(|| "revive".to_owned()),
-            self.undo_ms.map(|ms| format!("undo={ms}")),
-        ]
-        .into_iter()
-        .flatten()
-    }
 }
 
 /// The options. A [`Push`](crate::Push) has them too.

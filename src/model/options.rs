@@ -118,7 +118,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn on_conflict(self, on_conflict: crate::model::message::OnConflict) -> Self {
+        pub fn on_conflict(self, on_conflict: crate::model::push_rules::OnConflict) -> Self {
             self.with(|message| message.on_conflict = on_conflict)
         }
 
@@ -183,7 +183,7 @@ macro_rules! push_options {
         #[must_use]
         pub fn expires_after(self, time: std::time::Duration) -> Self {
             let ms = crate::model::due::ceil_ms(time);
-            let expires = crate::model::message::Expires::AfterMs(ms);
+            let expires = crate::model::push_rules::Expires::AfterMs(ms);
             self.with(|message| message.expires = Some(expires))
         }
 
@@ -201,7 +201,7 @@ macro_rules! push_options {
         /// ```
         #[must_use]
         pub fn expires_at(self, unix_ms: u64) -> Self {
-            let expires = crate::model::message::Expires::AtMs(unix_ms);
+            let expires = crate::model::push_rules::Expires::AtMs(unix_ms);
             self.with(|message| message.expires = Some(expires))
         }
 
@@ -219,7 +219,7 @@ macro_rules! push_options {
         /// # });
         /// ```
         #[must_use]
-        pub fn on_expire(self, on_expire: crate::model::message::OnExpire) -> Self {
+        pub fn on_expire(self, on_expire: crate::model::push_rules::OnExpire) -> Self {
             self.with(|message| message.on_expire = on_expire)
         }
 
@@ -306,7 +306,7 @@ macro_rules! push_options {
         #[must_use]
         pub fn debounce(self, delay: std::time::Duration) -> Self {
             self.due(delay)
-                .on_conflict(crate::model::message::OnConflict::Replace)
+                .on_conflict(crate::model::push_rules::OnConflict::Replace)
         }
 
         /// Pushes that reschedule or replace the message postpone it no further than this after the

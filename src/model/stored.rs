@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::model::message::OnExpire;
 use crate::model::outcomes::MessageState;
+use crate::model::push_rules::OnExpire;
 
 /// A message as the queue stores it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 use crate::batch::{BatchVerb, Item};
 use crate::error::{Applied, Error, ErrorKind};
 use crate::model::due::Due;
-use crate::model::message::{Message, OnConflict};
+use crate::model::message::Message;
 use crate::model::outcomes::AckPushOutcome;
+use crate::model::push_rules::OnConflict;
 use crate::partition::Partition;
 use crate::partition::producers::{due_of, push_item, receipt};
 use crate::partition::verbs::{failed_settlement, push_count};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::model::due::{Due, MAX_DELAY_MS, ceil_ms};
-use crate::model::message::OnConflict;
-use crate::model::message::Uniqueness;
-use crate::model::message::{Expires, OnExpire};
+use crate::model::push_rules::OnConflict;
+use crate::model::push_rules::Uniqueness;
+use crate::model::push_rules::{Expires, OnExpire};
 
 /// The longest name of a queue, in bytes.
 pub(crate) const MAX_QUEUE_NAME_BYTES: usize = 128;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use redis::Value;
 
 use crate::error::{Applied, Error, ErrorKind, printable};
-use crate::model::message::{Expires, OnExpire};
+use crate::model::push_rules::{Expires, OnExpire};
 use crate::protocol::limits;
 use crate::protocol::verbs::Verb;
 

@@ -3,7 +3,8 @@
 use crate::batch::Item;
 use crate::error::Error;
 use crate::model::codec::{self, Codec};
-use crate::model::message::{Message, OnConflict};
+use crate::model::message::Message;
+use crate::model::push_rules::OnConflict;
 use crate::model::receipt::Receipt;
 use crate::partition::producers::{due_of, named, push_item, receipt};
 use crate::partition::{Partition, Producers};

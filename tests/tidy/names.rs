@@ -16,7 +16,7 @@ const DOUBLED: &str = "
     Place Plan Prefix Push Queue QueueLimits Queues Range Rate Read Reader Refused Release Reply
     Report Request Requeue Reschedule Results Resume Retry Row Run Running Schedule Search Secrets
     Sender Sent Served Server Settlement Share Shared Show Shown Slot Source State Step Stop
-    Stream Summary Tab Tally Task Tick Times Timing Turn Turns Typed Usage Verdict View Waiting
+    Stream Summary Tab Tally Tick Times Timing Turn Turns Typed Usage Verdict View Waiting
     Wanted Watched Work Wrong
 ";
 

@@ -30,14 +30,13 @@ use dueq_testkit::Server;
 
 const DUEQ: &str = env!("CARGO_BIN_EXE_dueq");
 
-/// The output of the program. Some commands give up a read after 2 s, as one that stands still for
-/// so long on a busy machine: then they are run again.
+/// The output of the program. Some commands give up a read after 2 s, which a busy machine can take:
+/// such a command is run once more.
 fn dueq(server: &Server, args: &[&str]) -> Result<Output> {
-    loop {
-        let output = command(server).args(args).output().context("dueq")?;
-        if !output.err().contains("did not answer within") {
-            return Ok(output);
-        }
+    let run = || command(server).args(args).output().context("dueq");
+    match run()? {
+        output if output.err().contains("did not answer within") => run(),
+        output => Ok(output),
     }
 }
 

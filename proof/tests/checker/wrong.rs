@@ -194,10 +194,8 @@ fn a_grant_must_be_started_or_given_back() {
     let granted = |story: &mut Story| granted_at(story, 5);
     let mut story = Story::new();
     granted(&mut story);
-    story
-        .left_at(State::Scheduled, "b", Story::server(0), 1)
-        .ended()
-        .has(Kind::NeverStarted);
+    story.left_at(State::Scheduled, "b", Story::server(0), 1);
+    story.ended().has(Kind::NeverStarted);
     let mut story = Story::new();
     let token = granted(&mut story);
     story
@@ -229,8 +227,9 @@ fn a_grant_must_be_started_or_given_back() {
             story.at(answered_ms).other("stats", &[], &["0"]);
         }
         granted_at(&mut story, ms);
-        story.left_at(State::Scheduled, "b", Story::server(0), 1);
-        story.ended();
+        story
+            .left_at(State::Scheduled, "b", Story::server(0), 1)
+            .ended();
         story
     };
     waited(2_000).is_clean();

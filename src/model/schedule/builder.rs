@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[cfg(any(test, feature = "schedules"))]
 use crate::error::Error;
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::{MissedPolicy, OverlapPolicy, Rule, Schedule};
 
 impl Schedule {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::error::Error;
 use crate::model::due::MAX_DELAY_MS;
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::builder::unix_ms;
 use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 

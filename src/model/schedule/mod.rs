@@ -12,7 +12,7 @@ mod text;
 
 use std::time::Duration;
 
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 
 pub use fires::{Fire, Fires};
 pub use info::{ScheduleCursor, ScheduleInfo, SchedulePage, ScheduleState};

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::model::due::ceil_ms;
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::Schedule;
 
 impl Schedule {

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::{MissedPolicy, OverlapPolicy, Rule, Schedule};
 
 /// The `max` of missed=all, unless the schedule sets one.

@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::model::history::times::TimeHistogram;
 use crate::model::history::{Counted, Record};
-use crate::model::message::Expires;
 use crate::model::outcomes::{EndKind, MessageEnd, MessageState};
+use crate::model::push_rules::Expires;
 use crate::model::rate::Rate;
 use crate::model::stats::{DueCounts, NodeInfo, QueueStats};
 use crate::model::stored::{LeaseInfo, MessageCursor, MessageEntry, MessagePage, StoredMessage};

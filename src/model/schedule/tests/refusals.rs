@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::error::ErrorKind;
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::{MissedPolicy, Rule, Schedule};
 
 /// 2026-11-25T00:00:00Z

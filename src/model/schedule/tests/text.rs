@@ -2,7 +2,7 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::model::message::OnExpire;
+use crate::model::push_rules::OnExpire;
 use crate::model::schedule::{
     FireList, MissedPolicy, OverlapPolicy, Schedule, listed_fires, option_words,
 };
