@@ -268,75 +268,55 @@ fn payload_from_standard_input_keeps_every_byte() -> Result<()> {
 #[test]
 fn wrong_values_exit_with_2_and_write_nothing() -> Result<()> {
     let server = Server::start(&[])?;
-    for (args, code, reason) in [
-        (&["push", "q", "x", "--delay", "-5s"][..], 2, "negative"),
-        (&["push", "q", "x", "--delay", "NaN"], 2, "no delay"),
+    for (args, reason) in [
+        (&["push", "q", "x", "--delay", "-5s"][..], "negative"),
+        (&["push", "q", "x", "--delay", "NaN"], "no delay"),
         (
             &["push", "q", "x", "--at", "2026-12-01T20:00:00"],
-            2,
             "no zone",
         ),
         (
             &words("push q x --at '2027-03-14 02:30' --tz America/New_York"),
-            2,
             "does not exist",
         ),
         (
             &words("push q x --at '2026-10-25 02:30' --tz Europe/Berlin"),
-            2,
             "exists twice",
         ),
         (
             &["push", "q", "x", "--at", "soon", "--tz", "Mars"],
-            2,
             "no time zone",
         ),
-        (&["reschedule", "q", "x"], 2, "--delay or --at"),
+        (&["reschedule", "q", "x"], "--delay or --at"),
         (
             &["push", "q", "x", "--delay", "101 years"],
-            2,
             "no fixed length",
         ),
-        (&["push", "q", "x", "--delay", "900000h"], 2, "100 years"),
-        (&["push", "a/b", "x"], 2, "queue name"),
-        (&["push", "q", "x", "--id", ""], 2, "id"),
-        (
-            &["push", "q", "x", "--max-attempts", "0"],
-            2,
-            "max_attempts",
-        ),
-        (
-            &["work", "q", "--print", "--concurrency", "0"],
-            2,
-            "handler",
-        ),
-        (&["work", "q", "--print", "--lease", "0s"], 2, "lease"),
-        (&["push", "q", "x", "--tz", "UTC"], 2, "add a time"),
+        (&["push", "q", "x", "--delay", "900000h"], "100 years"),
+        (&["push", "a/b", "x"], "queue name"),
+        (&["push", "q", "x", "--id", ""], "id"),
+        (&["push", "q", "x", "--max-attempts", "0"], "max_attempts"),
+        (&["work", "q", "--print", "--concurrency", "0"], "handler"),
+        (&["work", "q", "--print", "--lease", "0s"], "lease"),
+        (&["push", "q", "x", "--tz", "UTC"], "add a time"),
         (
             &["push", "q", "x", "--delay", "1h", "--tz", "UTC"],
-            2,
             "without --at",
         ),
         (
             &["push", "q", "x", "--at", "now", "--tz", "UTC"],
-            2,
             "needs no zone",
         ),
-        (&["reschedule", "q", "x", "--tz", "UTC"], 2, "add a time"),
-        (
-            &["configure", "q", "--max-attempts", "0"],
-            2,
-            "max_attempts",
-        ),
+        (&["reschedule", "q", "x", "--tz", "UTC"], "add a time"),
+        (&["configure", "q", "--max-attempts", "0"], "max_attempts"),
         (
             &["push", "q", "x", "--fsync", "--durability-timeout", "2m"],
-            2,
             "60s",
         ),
-        (&["stats", "q", "--redis", "nonsense"], 2, "Redis URL"),
+        (&["stats", "q", "--redis", "nonsense"], "Redis URL"),
     ] {
         let output = dueq(&server, args)?;
-        assert_eq!(output.code(), Some(code), "{args:?}: {}", output.err());
+        assert_eq!(output.code(), Some(2), "{args:?}: {}", output.err());
         assert!(output.err().contains(reason), "{args:?}: {}", output.err());
     }
     assert_eq!(server.command(&["DBSIZE"])?, ":0\r\n");
