@@ -76,7 +76,6 @@ impl Expiry {
 }
 
 /// The message with this expiry. If `last` is `None`, `fate` has no effect.
-#[must_use]
 pub fn expiring(message: Message, last: Option<Last>, fate: Option<OnExpire>) -> Message {
     let message = match last {
         None => return message,
@@ -106,7 +105,6 @@ pub struct Unique {
 
 impl Unique {
     /// The message with these options.
-    #[must_use]
     pub fn apply(self, mut message: Message) -> Message {
         if let Some(window) = self.window {
             message = message.window(window);

@@ -91,9 +91,9 @@ impl QueueLimits {
     /// by the server's clock. No rate unless set.
     ///
     /// Each claim counts, retries too, and a message counts for its [`cost`](crate::Message::cost).
-    /// Starts are evenly spaced but for a [`burst`](QueueLimits::burst) of B; with a backlog, N - B
-    /// + 1 start in each window. Then the queue is closed until the next may start: messages keep
-    /// their order and their due times, and workers make no call meanwhile.
+    /// Starts are evenly spaced but for a [`burst`](QueueLimits::burst) of B; with a backlog,
+    /// `N - B + 1` start in each window. Then the queue is closed until the next may start: messages
+    /// keep their order and their due times, and workers make no call meanwhile.
     ///
     /// Workers and clients of release 0.1 do not obey it.
     ///

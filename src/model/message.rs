@@ -28,6 +28,7 @@ use crate::model::push_rules::{Expires, OnConflict, OnExpire, Uniqueness};
 /// # let _ = idle;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "a message does nothing until it is pushed"]
 pub struct Message {
     /// `None`: private, made by the push.
     pub(crate) id: Option<Vec<u8>>,
@@ -104,7 +105,6 @@ impl Message {
     /// assert_eq!(message.id_bytes(), message.clone().id_bytes());
     /// assert!(message.id_bytes().is_some());
     /// ```
-    #[must_use]
     pub fn new_id(mut self) -> Self {
         self.id = Some(new_id());
         self
@@ -129,7 +129,6 @@ impl Message {
     /// assert!(orders.push_message(rating.undo(ms)).await?.is_created());
     /// # });
     /// ```
-    #[must_use]
     pub fn undo(mut self, cancelled_ms: u64) -> Self {
         self.unique.undo_ms = Some(cancelled_ms);
         self

@@ -23,7 +23,6 @@ macro_rules! push_options {
         /// assert_eq!(receipt.id(), "order:42");
         /// # });
         /// ```
-        #[must_use]
         pub fn id(self, id: impl AsRef<[u8]>) -> Self {
             self.with(|message| message.id = Some(id.as_ref().to_vec()))
         }
@@ -38,7 +37,6 @@ macro_rules! push_options {
         /// orders.push("rate it").delay(Duration::from_secs(48 * 3600)).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn delay(self, delay: std::time::Duration) -> Self {
             self.due(delay)
         }
@@ -54,7 +52,6 @@ macro_rules! push_options {
         /// assert_eq!(receipt.due_ms(), Some(2_000_000_000_000));
         /// # });
         /// ```
-        #[must_use]
         pub fn due(self, due: impl Into<crate::model::due::Due>) -> Self {
             self.with(|message| message.due = due.into())
         }
@@ -75,7 +72,6 @@ macro_rules! push_options {
         /// remind.spread(Duration::from_secs(30)).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn spread(self, window: std::time::Duration) -> Self {
             let spread_ms = u64::try_from(window.as_millis()).unwrap_or(u64::MAX);
             self.with(|message| message.spread_ms = spread_ms)
@@ -90,7 +86,6 @@ macro_rules! push_options {
         /// orders.push("charge the card").max_attempts(3).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn max_attempts(self, max_attempts: u32) -> Self {
             self.with(|message| message.max_attempts = Some(max_attempts))
         }
@@ -117,7 +112,6 @@ macro_rules! push_options {
         /// assert_eq!(receipt.outcome(), PushOutcome::Moved);
         /// # });
         /// ```
-        #[must_use]
         pub fn on_conflict(self, on_conflict: crate::model::push_rules::OnConflict) -> Self {
             self.with(|message| message.on_conflict = on_conflict)
         }
@@ -136,7 +130,6 @@ macro_rules! push_options {
         /// orders.push("rate it").durability(Durability::Memory).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn durability(self, durability: crate::model::durability::Durability) -> Self {
             self.with(|message| message.durability = Some(durability))
         }
@@ -158,7 +151,6 @@ macro_rules! push_options {
         /// orders.push("rate it").trace_parent(header).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn trace_parent(self, trace_parent: impl Into<String>) -> Self {
             self.with(|message| message.trace_parent = Some(trace_parent.into()))
         }
@@ -180,7 +172,6 @@ macro_rules! push_options {
         /// orders.push("your table is free").delay(24 * hour).expires_after(2 * hour).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn expires_after(self, time: std::time::Duration) -> Self {
             let ms = crate::model::due::ceil_ms(time);
             let expires = crate::model::push_rules::Expires::AfterMs(ms);
@@ -199,7 +190,6 @@ macro_rules! push_options {
         /// orders.push("sale").expires_at(in_an_hour).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn expires_at(self, unix_ms: u64) -> Self {
             let expires = crate::model::push_rules::Expires::AtMs(unix_ms);
             self.with(|message| message.expires = Some(expires))
@@ -218,7 +208,6 @@ macro_rules! push_options {
         /// tick.on_expire(OnExpire::Drop).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn on_expire(self, on_expire: crate::model::push_rules::OnExpire) -> Self {
             self.with(|message| message.on_expire = on_expire)
         }
@@ -234,7 +223,6 @@ macro_rules! push_options {
         /// orders.push("export with 50 pages").cost(50).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn cost(self, cost: u32) -> Self {
             self.with(|message| message.cost = Some(cost))
         }
@@ -268,7 +256,6 @@ macro_rules! push_options {
         /// assert!(matches!(hourly().await?.outcome(), PushOutcome::Remembered(_until_ms)));
         /// # });
         /// ```
-        #[must_use]
         pub fn window(self, window: std::time::Duration) -> Self {
             let window_ms = crate::model::due::ceil_ms(window);
             self.with(|message| message.unique.window_ms = Some(window_ms))
@@ -282,7 +269,6 @@ macro_rules! push_options {
         /// orders.push("report, corrected").id("report:7").reuse().await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn reuse(self) -> Self {
             self.with(|message| message.unique.reuse = true)
         }
@@ -303,7 +289,6 @@ macro_rules! push_options {
         /// assert_eq!(index("second draft").await?.outcome(), PushOutcome::Moved);
         /// # });
         /// ```
-        #[must_use]
         pub fn debounce(self, delay: std::time::Duration) -> Self {
             self.due(delay)
                 .on_conflict(crate::model::push_rules::OnConflict::Replace)
@@ -326,7 +311,6 @@ macro_rules! push_options {
         /// index.max_wait(Duration::from_secs(60)).await?;
         /// # });
         /// ```
-        #[must_use]
         pub fn max_wait(self, max_wait: std::time::Duration) -> Self {
             let max_wait_ms = crate::model::due::ceil_ms(max_wait);
             self.with(|message| message.unique.max_wait_ms = Some(max_wait_ms))
@@ -347,7 +331,6 @@ macro_rules! push_options {
         /// assert_eq!(index.revive().await?.outcome(), PushOutcome::Moved);
         /// # });
         /// ```
-        #[must_use]
         pub fn revive(self) -> Self {
             self.with(|message| message.unique.revive = true)
         }
