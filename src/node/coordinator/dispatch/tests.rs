@@ -286,7 +286,7 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     assert!(pause > Duration::from_millis(200), "{pause:?}");
 }
 
-/// A handler that never returns, and counts how often the coordinator asks for its room.
+/// A handler that never returns, and counts how often the coordinator looks at it.
 #[derive(Default)]
 struct Asked(AtomicUsize);
 
@@ -303,6 +303,11 @@ impl Handling for Asked {
         _: &Arc<HandlerContext>,
     ) -> HandlerPermits {
         permits
+    }
+
+    fn waiting(&self) -> usize {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        0
     }
 
     fn close(&self) {}
@@ -333,10 +338,7 @@ async fn a_busy_node_looks_at_no_queue_that_wants_a_handler() {
         asked.0.load(Ordering::SeqCst) - before
     };
     let first = dispatched(owned);
-    assert!(
-        (QUEUES..=3 * QUEUES).contains(&first),
-        "{first} for a claim"
-    );
+    assert!((QUEUES..5 * QUEUES).contains(&first), "{first} for a claim");
     assert_eq!(owned.shares.free(), 0);
     assert_eq!(dispatched(owned), 0);
 }
