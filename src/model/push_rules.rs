@@ -21,9 +21,9 @@ pub enum OnConflict {
     /// However that delivery ends, also by a crash, the kept message then waits under the id, with
     /// its own payload, options and due time, and no attempts. A delivery that fails is not retried:
     /// the kept message takes its place. The queue keeps one, the last that was pushed. A cancel
-    /// removes it and returns [`Cancelled::Next`](crate::outcomes::CancelOutcome::Next).
+    /// removes it and returns [`CancelOutcome::Next`](crate::outcomes::CancelOutcome::Next).
     ///
-    /// Needs layout 3: see [`Limits::layout3`](crate::QueueLimits::layout3). A push into another queue
+    /// Needs layout 3: see [`QueueLimits::layout3`](crate::QueueLimits::layout3). A push into another queue
     /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
     /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
     Next,
@@ -45,7 +45,7 @@ pub enum OnExpire {
     /// The message is dead: it is listed with the reason, and can be requeued.
     #[default]
     Dead,
-    /// The message is removed, and only [`Stats::expired`](crate::QueueStats::expired) counts it.
+    /// The message is removed, and only [`QueueStats::expired`](crate::QueueStats::expired) counts it.
     Drop,
 }
 
