@@ -21,9 +21,6 @@ impl Driver {
         if !has_layout_3 && self.calls > 200 && self.chance(2) {
             return Operation::Configure(vec![("layout", 3_u64.into())]);
         }
-        if world.is_full && world.opens(self.now).is_some() && self.chance(10) {
-            return Operation::Stats;
-        }
         if self.chance(5) {
             return match self.random.u32(0..13) {
                 0..4 => self.plan_windows(),

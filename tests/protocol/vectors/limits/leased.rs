@@ -119,6 +119,8 @@ fn the_end_of_a_lease_does_not_end_a_break() -> Result<()> {
     for (verb, arguments) in ends {
         let mut queue = full()?;
         queue.ok("throttle", T0, words!["close", 500])?;
+        ensure!(stat(&mut queue, T0, "full")? == 1);
+        ensure!(stat(&mut queue, T0, "closed_until")? == T0 as i64 + 500);
         let header = Header::of(&queue.ok(verb, T0, arguments)?)?;
         ensure!(header.head == T0 as i64 + 500, "{verb}: {header:?}");
         ensure!(claimed(&mut queue, T0 + 499, 9)?.is_empty(), "{verb}");
