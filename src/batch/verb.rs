@@ -66,9 +66,9 @@ pub(crate) trait BatchVerb: Send + Sync + 'static {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Prefix {
     Nothing,
-    /// A word.
+    /// This word, such as `ids`.
     Word(&'static str),
-    /// A word. A repetition adds the server's earliest possible time of the first try.
+    /// This word. In a repetition the server's earliest possible time of the first try follows it.
     Since(&'static str),
     /// What identifies the tries of one call: the server's time until which it recognises them,
     /// and a nonce.

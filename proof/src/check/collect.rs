@@ -241,7 +241,7 @@ impl Collection {
                 self.ticks.doubt().unwrap_or_default(),
             ),
             (
-                self.verdict.http.is_idle(),
+                self.verdict.http.proves_nothing(),
                 "consumers claimed over HTTP, and were handed nothing, or nothing again after a lost answer",
             ),
             (

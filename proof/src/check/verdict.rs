@@ -217,8 +217,9 @@ pub struct OfHttp {
 }
 
 impl OfHttp {
-    /// Whether the run proves nothing about consumers over HTTP.
-    pub(super) fn is_idle(&self) -> bool {
+    /// Whether consumers over HTTP ran, and the run proves nothing about them: no claim got a message,
+    /// or none of many claims without an answer was repeated.
+    pub(super) fn proves_nothing(&self) -> bool {
         self.claims > 0 && self.handed_out == 0 || self.unanswered >= FEW && self.repeated == 0
     }
 }
@@ -245,7 +246,7 @@ pub struct OfQueue {
     pub lateness: Lateness,
 }
 
-/// Whether the limits of queues and messages had an effect. No violations.
+/// How far the limits of queues and messages took effect. None of these counts is a violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Limited {
     /// Grants that were judged by a rate, and the most starts in one of its windows.

@@ -109,7 +109,7 @@ pub(super) fn harness(path: &Path) -> Result<Harness> {
     })
 }
 
-/// The histories of the places whose names begin so.
+/// The files of histories in `folder` whose names begin with this letter, such as `w` for workers.
 pub(super) fn of_places(folder: &Path, first: char) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {

@@ -7,7 +7,7 @@ use crate::histories::claimed;
 use crate::story::{Story, claim_without_answer, push};
 
 #[test]
-fn refused_left_a_trace() {
+fn refused_push_that_left_a_trace_is_a_violation() {
     for verdict in ["INVALID option", "INVALID payload", "EXPIRED"] {
         let mut story = Story::new();
         story.push("a", "+0", verdict);
@@ -28,7 +28,7 @@ fn refused_left_a_trace() {
 }
 
 #[test]
-fn miscounted() {
+fn counts_that_no_answer_explains_are_a_violation() {
     let crashed = |attempt| {
         let (mut story, _) = claimed();
         let token = story.at(1_200).claim("a", 100, attempt);
@@ -77,7 +77,7 @@ fn a_claim_without_an_answer_explains_a_crash_after_its_lease() {
 }
 
 #[test]
-fn wrong_deaths() {
+fn death_before_or_beyond_its_limit_is_a_violation() {
     let (mut story, token) = claimed();
     story
         .settle(Verb::Retry, "a", &token, "DEAD")
@@ -128,7 +128,7 @@ fn an_outcome_without_a_push_is_a_violation() {
 }
 
 #[test]
-fn contradictions() {
+fn answers_that_contradict_each_other_are_a_violation() {
     let (mut story, token) = claimed();
     story
         .push("a", "+0", "EXISTS scheduled")
@@ -142,7 +142,7 @@ fn contradictions() {
 }
 
 #[test]
-fn death_by_retry_is_charged_and_again_resets_counts() {
+fn retry_is_charged_release_is_not_and_again_resets_counts() {
     let (mut story, token) = claimed();
     story.retry("a", &token, 200);
     let token = story.at(210).claim("a", 200, 2);

@@ -182,7 +182,7 @@ fn handlers_get_the_claimed_values() {
 }
 
 #[test]
-fn outcomes_match_the_answers_of_the_server() {
+fn outcome_that_redis_did_not_report_is_a_violation() {
     let told = |outcome: &str| {
         let mut story = Story::new();
         story.write(Event::Asked {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use crate::error::Error;
 use crate::node::coordinator::Coordinator;
 use crate::node::coordinator::event::{Event, Reply};
-use crate::node::coordinator::membership::{leave, unwatch};
+use crate::node::coordinator::membership::{send_leave, unwatch};
 use crate::node::coordinator::settings::CommandReply;
 use crate::node::hints::subscriptions::SubscriptionChange;
 use crate::node::runtime::task::Task;
@@ -85,7 +85,7 @@ impl Coordinator {
                 partition.phase = Phase::Leaving;
                 let node = self.node.clone();
                 self.call(id, move |partition| async move {
-                    leave(&partition, &node).await;
+                    send_leave(&partition, &node).await;
                     Reply::Left
                 });
             }
@@ -183,7 +183,7 @@ impl Coordinator {
             let node = self.node.clone();
             let registered = Arc::clone(&self.membership.registered);
             leaves.spawn(async move {
-                leave(&partition.remote, &node).await;
+                send_leave(&partition.remote, &node).await;
                 registered.remove(&partition.remote);
             });
         }

@@ -76,7 +76,7 @@ impl Registered {
 }
 
 /// Reports that a node leaves a partition.
-pub(crate) async fn leave(partition: &Partition, node: &str) {
+pub(crate) async fn send_leave(partition: &Partition, node: &str) {
     let reports = partition.has_times();
     let left = partition.beat(node, Presence::Leave, reports).await;
     if let Err(error) = left {

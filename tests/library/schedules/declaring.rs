@@ -137,7 +137,7 @@ async fn queue_of_several_partitions_has_no_schedules() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_thousand_schedules_are_one_call() -> Result<()> {
+async fn one_apply_declares_a_thousand_schedules() -> Result<()> {
     let setup = setup().await?;
     let all = || (0..1_000).map(|number| every(DAY_MS + number, &format!("s{number}")));
     let applied = setup.queue.schedules("billing").apply(all()).await?;

@@ -137,11 +137,9 @@ async fn a_found_queue_of_another_layout_stops_alone() -> Result<()> {
 async fn a_pattern_takes_no_reserve() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let mails = client.pattern("mail-*")?;
-    let worker = client
-        .worker()
-        .pattern_with(&mails, Share::weight(1).reserve(2), ack)
-        .spawn()?;
-    let error = worker.wait().await.expect_err("refused");
+    let reserved = Share::weight(1).reserve(2);
+    let worker = client.worker().pattern_with(&mails, reserved, ack);
+    let error = worker.spawn().err().expect("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("mail-*"), "{error}");
     for text in ["", "a/b", "a{b}"] {
@@ -156,12 +154,8 @@ async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
     let mails = client.pattern("mail-*")?;
     for parking in [Duration::from_millis(999), Duration::from_millis(60_001)] {
-        let worker = client
-            .worker()
-            .parking(parking)
-            .pattern(&mails, ack)
-            .spawn()?;
-        let error = worker.wait().await.expect_err("refused");
+        let worker = client.worker().parking(parking).pattern(&mails, ack);
+        let error = worker.spawn().err().expect("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{parking:?}");
         assert!(error.to_string().contains("1s to 60s"), "{error}");
     }

@@ -36,7 +36,7 @@ fn pause_resume_and_rm_report_absent_schedules() -> Result<()> {
 }
 
 #[test]
-fn trigger_and_backfill_count_the_ticks_they_make() -> Result<()> {
+fn trigger_names_its_tick_and_backfill_counts_its_ticks() -> Result<()> {
     let server = Server::start(&[])?;
     apply(&server, DAILY, &[])?;
     let output = schedule(&server, &["trigger", "reports", "nightly"])?;

@@ -33,7 +33,7 @@ pub(super) fn routes() -> Vec<UtoipaMethodRouter<Shared>> {
     vec![routes!(settle_deliveries), routes!(extend_deliveries)]
 }
 
-/// The JSON of a request, not yet read.
+/// The whole body of a request, which is JSON and not parsed yet.
 struct Items(Whole);
 
 impl FromRequest<Shared> for Items {

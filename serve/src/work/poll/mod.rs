@@ -52,7 +52,7 @@ impl Poller {
     }
 
     /// Somebody looks at these queues: they are asked each second for some time. Without names,
-    /// somebody looks at all of them.
+    /// the poller only stays awake, and asks each queue every 2 s or more.
     pub(crate) fn look<'a>(&self, names: impl IntoIterator<Item = &'a str>) {
         self.0.shared.look(names);
         self.wake();

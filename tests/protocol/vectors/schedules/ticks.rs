@@ -129,7 +129,7 @@ fn limits_of_a_queue_hold_for_ticks() -> Result<()> {
 }
 
 #[test]
-fn fires_of_a_paused_queue_are_decided_at_its_resume() -> Result<()> {
+fn fires_missed_in_a_pause_make_one_tick_at_its_resume() -> Result<()> {
     let mut queue = with("every=1000")?;
     queue.ok("pause", T0, words![])?;
     ensure!(ticks(&mut queue, T0 + 5 * SECOND)?.is_empty());
