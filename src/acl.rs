@@ -88,8 +88,8 @@ const OPERATOR: Grants = &[(
 )];
 
 /// The rules of `ACL SETUSER` that give a user exactly the rights of this role on this queue; each
-/// rule is one argument. They begin with `reset`. The caller adds the user's name, `on` and the
-/// password.
+/// rule is one argument. They begin with `reset`, which undoes all before it. The caller puts the
+/// user's name before them, and `on` and the password behind them.
 ///
 /// `*` and `?` in the name make it a pattern: `mail-*` gives these rights on every queue whose name
 /// begins with `mail-`.

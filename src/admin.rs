@@ -21,7 +21,7 @@
 //!     println!("{}: {}; run: {}", finding.problem, finding.consequence, finding.remedy);
 //! }
 //! # assert!(checkup.findings.is_empty());
-//! // The user of a producer: `ACL SETUSER shop on >password` and these rules.
+//! // The user of a producer: `ACL SETUSER shop`, these rules, then `on >password`.
 //! println!("{}", acl_rules("orders", AclRole::Producer)?.join(" "));
 //! # });
 //! ```

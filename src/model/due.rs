@@ -9,6 +9,8 @@ use crate::model::business_hours::BusinessHours;
 /// The longest delay, and the furthest moment from now: 100 years of 365.25 days.
 pub(crate) const MAX_DELAY_MS: u64 = 3_155_760_000_000;
 
+/// When a message is due.
+///
 /// A [`Duration`] becomes a delay from the time at which the server receives the message. Fractions
 /// of a millisecond are rounded up, so that no message is early. A [`SystemTime`] becomes a fixed
 /// time; one in the past is due at once. Both reach at most 100 years ahead.

@@ -45,7 +45,7 @@ impl QueueLimits {
     }
 
     /// After how many failed attempts a message without a limit of its own is dead: 1 to 1,000,000,
-    /// 20 unless set.
+    /// 20 unless set. It holds for messages that wait already, too.
     #[must_use]
     pub fn max_attempts(self, max_attempts: u32) -> Self {
         self.with("max_attempts", max_attempts.to_string())

@@ -74,7 +74,7 @@ pub enum PushOutcome {
 #[non_exhaustive]
 #[must_use = "only after `Cancelled` the message is never delivered"]
 pub enum CancelOutcome {
-    /// The message will never be delivered.
+    /// The message will never be delivered. Each cancel within 12 s of the last one returns this.
     Cancelled,
     /// A handler has the message, and it is too late for that one. The message that a push with
     /// [`OnConflict::Next`](crate::OnConflict::Next) kept for after it will never be delivered. If

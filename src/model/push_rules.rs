@@ -1,7 +1,7 @@
 //! What a push says about other pushes of its id, and about when its message expires.
 
 /// What a push does if its id is scheduled or ready already. It never changes a message that a
-/// handler has, nor a dead one unless the push is told to [`revive`](Message::revive) it.
+/// handler has, nor a dead one unless the push is told to [`revive`](crate::Message::revive) it.
 ///
 /// Pushes with `Keep` call the script `push`, the others call `upsert`, in batches of their own: no
 /// order holds between the two, unless the caller awaits the first.

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use crate::error::Error;
 
+/// The delays between the attempts at a message.
+///
 /// The delay after attempt *n* is `first * 2^(n-1)`, at most `max`, less a random part of up to
 /// half of it, so that messages that failed together are not retried together.
 ///

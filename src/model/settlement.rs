@@ -40,13 +40,13 @@ pub enum Settlement {
         /// The error, of which the queue keeps the first 1,024 bytes with the message.
         error: String,
     },
-    /// Not done, and not counted: due at once.
+    /// Not done, and no attempt counted: due at once.
     Release,
     /// Failed for good: dead at once, for this reason.
     Bury(String),
-    /// Not done, and not counted: due again then, as [`Delivery::snooze`](crate::Delivery::snooze).
+    /// Not done, and no attempt counted: due again then, as [`Delivery::snooze`](crate::Delivery::snooze).
     Snooze(Due),
-    /// Not done, and not counted: no message of the queue starts for this long, as
+    /// Not done, and no attempt counted: no message of the queue starts for this long, as
     /// [`Delivery::throttle`](crate::Delivery::throttle).
     Throttle(Duration),
 }

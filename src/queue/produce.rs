@@ -106,6 +106,7 @@ impl<C: Codec> Queue<C> {
 
     /// Pushes many messages, in calls of up to 256 messages or 1 MiB; 64 if they may replace others.
     /// The results are in the order of the messages, and each message succeeds or fails on its own.
+    /// Payloads are stored as they are: in a typed queue make the messages by [`Queue::message`].
     ///
     /// If the future is dropped, some messages may be stored and others not.
     ///

@@ -79,7 +79,7 @@ impl<C: Codec> Queue<C> {
 }
 
 impl<C: Codec> QueueWorker<C> {
-    /// How many handlers may run at once, of all queues: at least 1; the default is 64.
+    /// How many handlers may run at once: at least 1; the default is 64.
     ///
     /// Besides these, a worker holds at most 512 deliveries of a queue whose handlers have ended and
     /// whose settlements have no reply yet. If settlements stall, it stops claiming, and extends the

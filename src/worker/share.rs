@@ -9,6 +9,9 @@ use crate::node::state::shares::ShareSettings;
 /// weights. The next free handler goes to the queue that is the furthest behind. With fewer
 /// handlers than queues the queues take turns.
 ///
+/// [`Worker::strict`](crate::Worker::strict) puts an order of the queues in the place of their
+/// weights. A value out of its range is an error of [`Worker::spawn`](crate::Worker::spawn).
+///
 /// ```
 /// use dueq::Share;
 ///

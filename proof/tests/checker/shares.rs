@@ -1,7 +1,8 @@
-//! Histories of workers whose handlers keep to the shares of their queues, or do not.
+//! Histories of workers that start what they were granted and keep to the shares of their queues,
+//! or do not.
 
 use dueq_proof::check::Kind;
-use dueq_proof::history::{BY_HAND, ClaimedItem, Event, Role, Share};
+use dueq_proof::history::{BY_HAND, ClaimedItem, Event, Role, Share, State, Verb};
 
 use crate::story::Story;
 
@@ -130,4 +131,71 @@ fn a_worker_without_its_shares_is_no_proof() {
     };
     assert!(run(Story::new()).valid);
     assert!(!run(Story::of(Role::Worker)).valid);
+}
+
+#[test]
+fn a_grant_must_be_started_or_given_back() {
+    let granted_at = |story: &mut Story, ms| {
+        let item = |id: &str| ClaimedItem(id.into(), 1, Story::server(0), 1, 100, String::new());
+        let (items, due) = (["a", "b"].map(item), Story::server(0).to_string());
+        story.push("a", &due, "CREATED").push("b", &due, "CREATED");
+        let token = story.at(ms).grant(&items);
+        story.write(Event::Started {
+            by_hand: false,
+            queue: "q".into(),
+            id: "a".into(),
+            version: 1,
+            attempt: 1,
+            due_ms: Story::server(0),
+            started_us: 0,
+        });
+        story.ack("a", &token);
+        token
+    };
+    let granted = |story: &mut Story| granted_at(story, 5);
+    let mut story = Story::new();
+    granted(&mut story);
+    story.left_at(State::Scheduled, "b", Story::server(0), 1);
+    story.ended().has(Kind::NeverStarted);
+    let mut story = Story::new();
+    let token = granted(&mut story);
+    story
+        .settle(Verb::Release, "b", &token, "OK")
+        .left(State::Scheduled, &[("b", 0, 0)])
+        .ended()
+        .is_clean();
+    // The process was killed at that moment.
+    let mut story = Story::new();
+    granted(&mut story);
+    story
+        .left_at(State::Scheduled, "b", Story::server(0), 1)
+        .is_clean();
+    // It ran for a long time after that.
+    let mut story = Story::new();
+    granted(&mut story);
+    story
+        .at(60_000)
+        .push("c", "+0", "CREATED")
+        .left(State::Scheduled, &[("c", 0, 0)]);
+    story
+        .left_at(State::Scheduled, "b", Story::server(0), 1)
+        .has(Kind::NeverStarted);
+    // The claim waited for a connection, and its lease ran out meanwhile.
+    let waited = |ms: u64, is_first: bool| {
+        let mut story = Story::new();
+        story.serves_under(1_000);
+        for answered_ms in [0, 1_010, 1_500] {
+            story.at(answered_ms).other("stats", &[], &["0"]);
+        }
+        if !is_first {
+            story.find_nothing(false);
+        }
+        granted_at(&mut story, ms);
+        story.left_at(State::Scheduled, "b", Story::server(0), 1);
+        story.ended();
+        story
+    };
+    waited(2_000, true).is_clean();
+    waited(2_000, false).has(Kind::NeverStarted);
+    waited(2_020, true).has(Kind::NeverStarted);
 }

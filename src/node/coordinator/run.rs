@@ -17,7 +17,7 @@ use crate::node::LastIds;
 use crate::node::consumers::handling::HandlerContext;
 use crate::node::consumers::slots::HandlerEnds;
 use crate::node::coordinator::event::Event;
-use crate::node::coordinator::membership::{Membership, Registered, leave};
+use crate::node::coordinator::membership::{Membership, Registered, send_leave};
 use crate::node::coordinator::settings::{NodeCommand, Settings};
 use crate::node::coordinator::{Coordinator, Stop};
 use crate::node::hints::scanner::Crowd;
@@ -349,7 +349,7 @@ async fn leave_each(partitions: Vec<Arc<Partition>>, node: &str) {
     let mut leaves = JoinSet::new();
     for partition in partitions {
         let node = node.to_owned();
-        leaves.spawn(async move { leave(&partition, &node).await });
+        leaves.spawn(async move { send_leave(&partition, &node).await });
     }
     leaves.join_all().await;
 }

@@ -147,8 +147,10 @@ impl Process<'_> {
                     self.all.served.granted(grant);
                 } else {
                     let lease_us = 1_000 * lease_ms;
-                    let silences = &self.silences;
-                    let is_lost = silences.used_up(open.master, lease_us, open.asked_us);
+                    let claim = (open.master, open.queue);
+                    // Claims by hand have other leases.
+                    let is_lost = *lease_ms == self.unseen.lease_ms
+                        && self.silences.used_up(claim, lease_us, open.asked_us);
                     let granted = &mut self.granted[usize::from(whole)];
                     granted.claimed(token, reply.answered_us, &items, is_lost);
                     let leased_us = open.asked_us + lease_us;

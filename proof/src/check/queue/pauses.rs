@@ -93,17 +93,20 @@ impl Pauses {
     }
 
     /// The claims that found nothing while the queue was certainly open: epoch, `seq`, and the
-    /// server's time in ms. A resume that a failover undid opened nothing. `expires`: whether
-    /// messages of the queue may expire.
+    /// server's time in ms. What a failover undid counts only for claims that it undid as well.
+    /// `expires`: whether messages of the queue may expire.
     pub(crate) fn empty_while_open(
         &self,
         epochs: &[Epoch],
         expires: bool,
     ) -> Vec<(u16, (u64, u64))> {
-        let is_void = |change: &Change| epochs[usize::from(change.epoch)].is_void(change.seq);
-        let changes = self.sorted(|change| !(matches!(change.shut, Shut::Open) && is_void(change)));
+        let is_void = |epoch: u16, seq| epochs[usize::from(epoch)].is_void(seq);
+        let all = self.sorted(|_| true);
+        let lasting = self.sorted(|change| !is_void(change.epoch, change.seq));
         let may_be_closed = |claim: &&Claim| {
-            let mut closings = since_resume(&changes, claim);
+            let is_undone = is_void(claim.epoch, claim.seq);
+            let changes = if is_undone { &all } else { &lasting };
+            let mut closings = since_resume(changes, claim);
             closings.any(|change| change.closes_at(claim.now_us))
                 || self.lost_closings.iter().any(|(asked_us, opens_us)| {
                     *asked_us < claim.answered_us && claim.asked_us < *opens_us
@@ -221,7 +224,7 @@ impl Pauses {
                 Shut::Paused => Some(Kind::GrantedWhilePaused),
                 _ if knows_closing
                     && change.closes_at(grant.now_us)
-                    && !self.has_opened(change, grant) =>
+                    && !self.has_opened(change, grant, all) =>
                 {
                     Some(Kind::GrantedWhileClosed)
                 }
@@ -244,12 +247,18 @@ impl Pauses {
 
     /// Whether the queue opened by itself before this grant, as an earlier grant shows. A server's
     /// clock that goes back afterwards does not close it again.
-    fn has_opened(&self, change: &Change, grant: &Claim) -> bool {
-        let between = (change.epoch, change.seq + 1)..(grant.epoch, grant.seq);
-        let is_open = |claim: &&Claim| {
-            between.contains(&(claim.epoch, claim.seq)) && !change.closes_at(claim.now_us)
+    fn has_opened(&self, change: &Change, grant: &Claim, all: &Collection) -> bool {
+        let epoch = &all.epochs[usize::from(grant.epoch)];
+        let between = change.seq + 1..grant.seq;
+        let shows = |claim: &&Claim| {
+            claim.epoch == grant.epoch
+                && between.contains(&claim.seq)
+                && !change.closes_at(claim.now_us)
+                && epoch.stepped(claim.seq, grant.seq)
+                && !epoch.is_void(claim.seq)
+                && !all.older.contains(&claim.process)
         };
-        self.grants.iter().any(|claim| is_open(&claim))
+        self.grants.iter().any(|claim| shows(&claim))
     }
 
     /// Whether a resume without an answer may have ended a pause before this grant.

@@ -30,30 +30,44 @@ struct Delivery {
 /// line.
 const ABOUT_TO_BEGIN_US: u64 = 30_000_000;
 
-/// The last time that each master answered a process nothing for as long as a lease.
+/// The last time that each master answered a process nothing for as long as a lease. A node beats
+/// more often: then it has no connection.
 ///
 /// A worker counts a lease from when it began the claim, which may wait for a connection. So such a
-/// silence can use up the lease of a claim that is sent after it, before any handler can start.
+/// silence can use up the lease of the claim that each queue had begun in it, before any handler can
+/// start.
 #[derive(Debug, Default)]
 pub(crate) struct Silences {
-    /// By master: its last answer, and the end of the silence.
-    of: HashMap<u16, (u64, Option<u64>)>,
+    /// By master.
+    of: HashMap<u16, Silence>,
+}
+
+#[derive(Debug, Default)]
+struct Silence {
+    answered_us: u64,
+    ended_us: Option<u64>,
+    /// The queues with a claim since.
+    claimed: HashSet<u16>,
 }
 
 impl Silences {
     /// The master answered.
     pub(crate) fn answered(&mut self, master: u16, lease_us: u64, t_us: u64) {
-        let (last_us, end_us) = self.of.entry(master).or_insert((t_us, None));
-        if lease_us > 0 && t_us - *last_us >= lease_us {
-            *end_us = Some(t_us);
+        let silence = self.of.entry(master).or_default();
+        let last_us = std::mem::replace(&mut silence.answered_us, t_us);
+        if last_us > 0 && lease_us > 0 && t_us - last_us >= lease_us {
+            silence.ended_us = Some(t_us);
+            silence.claimed.clear();
         }
-        *last_us = t_us;
     }
 
-    /// Whether a claim that was sent at this time may have begun in the silence, a lease ago.
-    pub(crate) fn used_up(&self, master: u16, lease_us: u64, asked_us: u64) -> bool {
-        let end_us = self.of.get(&master).and_then(|(_, end_us)| *end_us);
-        end_us.is_some_and(|end_us| asked_us < end_us + lease_us)
+    /// A claim was answered that was sent at this time. Returns whether it may have begun in the
+    /// silence, a lease ago: only the first of its queue can.
+    pub(crate) fn used_up(&mut self, claim: (u16, u16), lease_us: u64, asked_us: u64) -> bool {
+        let (master, queue) = claim;
+        let silence = self.of.entry(master).or_default();
+        let is_near = |ended_us| asked_us < ended_us + lease_us;
+        silence.claimed.insert(queue) && silence.ended_us.is_some_and(is_near)
     }
 }
 

@@ -27,6 +27,8 @@ const PASS_PAUSE: Duration = Duration::from_secs(5);
 /// The pause after a failure of Redis; it doubles with each further one.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
+/// After so many failures in a row all of Redis is taken to be away, and not only some of its servers.
+const AWAY_FAILURES: u32 = 3;
 /// How many queues are polled.
 pub(super) const MAX_QUEUES: usize = 10_000;
 
@@ -183,15 +185,21 @@ impl Plan {
         if self.is_asleep(now) {
             return Step::Idle;
         }
-        let sleeps = self.looked.map_or(now, |looked| looked + AWAKE);
+        let mut wake = self.looked.map_or(now, |looked| looked + AWAKE);
+        // One master of a cluster may be away: the parts that the others have are read.
+        if self.failures < AWAY_FAILURES {
+            match self.parts.next(now) {
+                Ok((name, part)) => return Step::Read(name, part),
+                Err(until) => wake = until.map_or(wake, |until| wake.min(until)),
+            }
+        }
         if now < self.resume {
-            return Step::Wait(self.resume.min(sleeps));
+            return Step::Wait(self.resume.min(wake));
         }
         if self.scans && !self.is_scanning && self.next_scan <= now {
             (self.is_scanning, self.is_in_scan) = (true, true);
             return Step::Scan;
         }
-        let mut wake = sleeps;
         if self.scans && !self.is_scanning {
             wake = wake.min(self.next_scan);
         }
@@ -208,12 +216,6 @@ impl Plan {
             let due = first.into_iter().flatten().map(|(due, _)| *due).min();
             if let Some(due) = due {
                 wake = wake.min(due.max(self.next_ask));
-            }
-        }
-        if self.failures == 0 {
-            match self.parts.next(now) {
-                Ok((name, part)) => return Step::Read(name, part),
-                Err(until) => wake = until.map_or(wake, |until| wake.min(until)),
             }
         }
         Step::Wait(wake)

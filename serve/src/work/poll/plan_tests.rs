@@ -267,13 +267,24 @@ fn parts_are_read_beside_the_counts_while_redis_answers() {
     assert_eq!((run.all(), run.read), (0, 0));
 }
 
+/// One master of a cluster is away: the details of the other queues are read as before.
+#[test]
+fn parts_are_read_while_some_queues_cannot_be_asked() {
+    let mut run = Run::new(Some(&["lost"]), Vec::new());
+    run.look(&[]);
+    assert!(matches!(run.plan.next(run.now), Step::Ask(_)));
+    run.plan.asked(&"lost".into(), Answer::Failed, run.now);
+    run.plan.parts.look(View::Workers, "a", run.now);
+    assert!(matches!(run.plan.next(run.now), Step::Read(..)));
+}
+
 #[test]
 fn calls_that_a_dead_task_began_are_made_again() {
     let mut run = Run::new(Some(&["a"]), Vec::new());
     run.look(&[]);
     run.plan.parts.look(View::Workers, "a", run.now);
-    assert!(matches!(run.plan.next(run.now), Step::Ask(_)));
     assert!(matches!(run.plan.next(run.now), Step::Read(..)));
+    assert!(matches!(run.plan.next(run.now), Step::Ask(_)));
     run.plan.restart(run.now);
     run.pass(20 * SECOND);
     assert!(
