@@ -1,5 +1,5 @@
 //! Shell scripts with curl alone push, claim by long poll, extend and settle, behind nginx and two
-//! instances of `dueq serve`, while all of them are killed at random. Their own logs are judged.
+//! instances of `dueq serve`, while the scripts and the instances are killed at random. Their own logs are judged.
 //!
 //! `DUEQ_CONSUMERS_MESSAGES` is how many messages: 200 without it, and 10,000 by
 //! `make proof NAME=consumers`. Without nginx the scripts use one instance directly.
@@ -25,7 +25,7 @@ const SLOW_MESSAGES: usize = 4;
 const STUCK: Duration = Duration::from_secs(600);
 
 #[test]
-fn curl_consumers_handle_each_message_while_all_are_killed() -> Result<()> {
+fn curl_handles_each_message_while_scripts_and_servers_die() -> Result<()> {
     let messages = match std::env::var("DUEQ_CONSUMERS_MESSAGES") {
         Ok(text) => text.parse().context("DUEQ_CONSUMERS_MESSAGES")?,
         Err(_) => 200,

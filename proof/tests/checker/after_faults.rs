@@ -237,7 +237,7 @@ fn held(story: &mut Story, due_ms: u64) {
 
 /// After a rollback, a worker asks for the grants of its lost claim before any call changes the queue.
 #[test]
-fn a_first_answer_after_a_rollback_is_not_undone() {
+fn held_after_a_failover_proves_that_the_claim_lasted() {
     let acked = |is_asked: bool| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");

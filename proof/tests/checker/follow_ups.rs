@@ -18,7 +18,7 @@ fn follow(story: &mut Story, token: &str, answer: &[&str]) {
 }
 
 #[test]
-fn messages_that_follow_an_ack() {
+fn a_child_needs_an_ack_that_was_done() {
     let (mut story, token) = claimed();
     follow(story.at(160), &token, &["OK", "CREATED", "CREATED"]);
     for child in ["a/1", "a/2"] {

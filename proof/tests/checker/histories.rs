@@ -68,7 +68,7 @@ fn not_lost() {
 }
 
 #[test]
-fn unexpected() {
+fn what_nobody_pushed_is_unexpected() {
     let mut story = Story::new();
     let token = story.claim("a", 0, 1);
     story.ack("a", &token).has(Kind::Unexpected);
@@ -90,7 +90,7 @@ fn unexpected() {
 }
 
 #[test]
-fn not_unexpected() {
+fn what_a_lost_push_may_have_stored_is_expected() {
     let mut story = Story::new();
     story.unanswered(push("a", "+10", 0, ""), true);
     let token = story.at(15).claim("a", 10, 1);
@@ -106,7 +106,7 @@ fn not_unexpected() {
 }
 
 #[test]
-fn early() {
+fn a_claim_before_its_due_time_is_early() {
     let mut story = Story::new();
     story.push("a", "+100", "CREATED");
     let token = story.at(99).claim("a", 100, 1);

@@ -93,7 +93,7 @@ fn a_tick_before_its_fire_or_its_jitter() {
 }
 
 #[test]
-fn a_tick_that_is_granted_twice() {
+fn a_second_grant_of_a_tick_needs_an_ended_lease() {
     let mut story = declared("");
     let token = tick(story.at(1_005), 1_000, 1);
     story.at(1_010).ack(&id(1_000), &token);

@@ -9,7 +9,8 @@ pub(crate) const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Default)]
 pub(crate) struct Reporting {
     last: Option<Instant>,
-    /// How many calls had changed the queue at the last report.
+    /// How many calls had changed the queue at the last report. `None`: no report yet, or a beat failed
+    /// since.
     reported: Option<i64>,
     /// How many had at the last reply.
     seen: i64,
@@ -35,7 +36,8 @@ impl Reporting {
         true
     }
 
-    /// A beat failed: its report may not have arrived.
+    /// A beat failed, and its report may not have arrived: the next one that is due tells the changes
+    /// again.
     pub(crate) fn failed(&mut self) {
         self.reported = None;
     }

@@ -229,7 +229,7 @@ async fn full_memory_turns_follow_ups_into_a_retry() -> Result<()> {
 }
 
 #[tokio::test]
-async fn forwarding_twice_stores_one_message() -> Result<()> {
+async fn second_forward_to_one_id_stores_nothing() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let invoices = setup.client.queue("invoices")?;

@@ -139,7 +139,7 @@ async fn a_pattern_takes_no_reserve() -> Result<()> {
     let mails = client.pattern("mail-*")?;
     let reserved = Share::weight(1).reserve(2);
     let worker = client.worker().pattern_with(&mails, reserved, ack);
-    let error = worker.spawn().err().expect("refused");
+    let error = worker.spawn().expect_err("refused");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("mail-*"), "{error}");
     for text in ["", "a/b", "a{b}"] {
@@ -155,7 +155,7 @@ async fn a_parking_time_out_of_range_is_refused() -> Result<()> {
     let mails = client.pattern("mail-*")?;
     for parking in [Duration::from_millis(999), Duration::from_millis(60_001)] {
         let worker = client.worker().parking(parking).pattern(&mails, ack);
-        let error = worker.spawn().err().expect("refused");
+        let error = worker.spawn().expect_err("refused");
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{parking:?}");
         assert!(error.to_string().contains("1s to 60s"), "{error}");
     }

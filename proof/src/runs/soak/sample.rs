@@ -116,14 +116,14 @@ impl Stage {
         Ok((handled.unwrap_or_default(), pushed.unwrap_or_default()))
     }
 
-    /// The producer stops.
+    /// Tells the producer to stop, and returns its report since the last sample.
     pub(super) async fn end_pushing(&mut self) -> Result<Pushed> {
         Ok(ask::<Option<Pushed>>(&mut self.producer, &Request::End)
             .await?
             .unwrap_or_default())
     }
 
-    /// The node stops.
+    /// Tells the node to stop, and returns its report since the last sample.
     pub(super) async fn end_handling(&mut self) -> Result<Handled> {
         Ok(ask::<Option<Handled>>(&mut self.node, &Request::End)
             .await?

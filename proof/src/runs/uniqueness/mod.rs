@@ -55,7 +55,7 @@ pub struct Arguments {
     /// Chains of `chains`, of five steps
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     chains: u64,
-    /// The time between two kills or stops of a worker of `chains`
+    /// The time between two faults of `chains`: a worker is killed, or frozen for 3.5 s
     #[arg(long, value_name = "MS", default_value_t = 1_000)]
     fault_every_ms: u64,
     /// Worker processes of `next` and `chains`
