@@ -22,6 +22,8 @@ use crate::work::poll::{Entry, Poller, Snapshot};
 const MAX_STREAMS: usize = 256;
 /// The least time between two events.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How long the first event waits for counts.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// The time between two comments that keep proxies from closing the connection.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 /// After how many milliseconds a browser connects again when the server stops.
@@ -44,6 +46,7 @@ pub(crate) struct Stream {
     snapshots: watch::Receiver<Arc<Snapshot>>,
     /// What the last event said of each queue.
     said: Option<Vec<Option<Arc<Entry>>>>,
+    begun: Instant,
     next_event: Instant,
     next_look: Instant,
     next_heartbeat: Instant,
@@ -80,6 +83,7 @@ impl Streams {
             queues,
             snapshots: self.poller.subscribe(),
             said: None,
+            begun: now,
             next_event: now,
             next_look: now,
             next_heartbeat: now + HEARTBEAT,
@@ -144,8 +148,13 @@ impl Stream {
         let snapshot = Arc::clone(&self.snapshots.borrow_and_update());
         let entries = self.queues.iter().map(|name| snapshot.get(name).cloned());
         let entries: Vec<_> = entries.collect();
-        if self.said.is_none() && snapshot.age().is_none() && snapshot.failure().is_none() {
-            return None; // nothing is known yet
+        // The first event waits for the queues that the poller is about to ask.
+        let is_early = snapshot.is_catching_up()
+            && self.begun.elapsed() < PATIENCE
+            && entries.iter().any(Option::is_none);
+        let is_unknown = snapshot.age().is_none() || is_early;
+        if self.said.is_none() && is_unknown && snapshot.failure().is_none() {
+            return None;
         }
         if self
             .said

@@ -79,7 +79,8 @@ async fn events_come_at_once(front: &Front, instance: &Instance) -> Result<()> {
         }
         anyhow::bail!("the stream ended")
     };
-    assert!(event().await?.contains("\"scheduled\":1"));
+    let first = event().await?;
+    assert!(first.contains("\"scheduled\":1"), "{first}");
     queue
         .push("x")
         .delay(std::time::Duration::from_secs(60))
