@@ -189,10 +189,10 @@ async fn a_batch_handler_keeps_no_handler_after_crashes() {
     let batches = Arc::new(BatchRunner::new(handler, 10, Duration::ZERO));
     let mut node = Node::new(4, usize::MAX, Some(Consumer::Handler(batches)));
     node.dispatch();
-    node.answer(20, 1, 5).await;
-    // Each message has a handler of its own; meanwhile the queue wants another claim.
+    node.answer(8, 1, 5).await;
+    // Each message has a handler of its own, until its settlement fails after 10 s; meanwhile the queue wants another claim.
     let end = async {
-        while started.load(Ordering::SeqCst) < 20 || node.free() < 4 {
+        while started.load(Ordering::SeqCst) < 8 || node.free() < 4 {
             if let Ok(event) = node.events.try_recv() {
                 node.put(event, 0, 0, 0);
             }
