@@ -7,7 +7,8 @@
 //! - A [`Puller`] waits for due messages of one queue. [`Pullers`], from
 //!   [`Client::pullers`](crate::Client::pullers), serve many queues over the same connections.
 //! - A [`LeaseToken`] of the caller's makes a claim repeatable: after a crash
-//!   [`Queue::held`](crate::Queue::held) returns what it granted, a [`HeldClaim`].
+//!   [`Queue::held`](crate::Queue::held) returns the messages that the claim granted, as a
+//!   [`HeldClaim`].
 //! - A [`DeliveryHandle`] is the right to settle a delivery, as text. A [`RemoteDelivery`], from
 //!   [`Queue::delivery`](crate::Queue::delivery), settles by it from any process.
 //!

@@ -55,7 +55,7 @@ pub(super) fn history(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
     Ok(())
 }
 
-/// What a claim granted is what was sent.
+/// Asserts that the decoded claim has the values of the reply that was sent.
 pub(super) fn granted(sent: &Sent, claim: &Claim) {
     assert_eq!(i64::try_from(claim.left), Ok(sent.integer(&[1])));
     let count = claim.granted.len();

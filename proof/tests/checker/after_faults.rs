@@ -200,15 +200,7 @@ fn a_worker_starts_what_its_lost_claim_was_granted() {
         };
         story.at(100).call(held, answer, false);
         if is_started {
-            story.write(Event::Started {
-                by_hand: false,
-                queue: "q".into(),
-                id: "a".into(),
-                version: 1,
-                attempt: 1,
-                due_ms: Story::server(0),
-                started_us: 0,
-            });
+            story.started("a", 1, 1, Story::server(0));
             story.at(200).ack("a", token);
         } else {
             story.left_at(State::Leased, "a", Story::server(0), 0);

@@ -95,7 +95,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
         story.write(Event::OlderScripts);
     })
     .is_clean();
-    // It opened by itself: a clock that goes back afterwards does not close it again.
+    // The closing ran out. If the clock then goes back, the queue stays open.
     let set_back = |has_opened: bool| {
         closed("20", "20", &|story| {
             if has_opened {

@@ -140,15 +140,7 @@ fn a_grant_must_be_started_or_given_back() {
         let (items, due) = (["a", "b"].map(item), Story::server(0).to_string());
         story.push("a", &due, "CREATED").push("b", &due, "CREATED");
         let token = story.at(ms).grant(&items);
-        story.write(Event::Started {
-            by_hand: false,
-            queue: "q".into(),
-            id: "a".into(),
-            version: 1,
-            attempt: 1,
-            due_ms: Story::server(0),
-            started_us: 0,
-        });
+        story.started("a", 1, 1, Story::server(0));
         story.ack("a", &token);
         token
     };

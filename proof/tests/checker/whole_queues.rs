@@ -164,15 +164,7 @@ fn handlers_get_the_claimed_values() {
         let token = story
             .at(5)
             .grant(&[ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new())]);
-        story.write(Event::Started {
-            by_hand: false,
-            queue: "q".into(),
-            id: "a".into(),
-            version,
-            attempt,
-            due_ms,
-            started_us: 0,
-        });
+        story.started("a", version, attempt, due_ms);
         story.ack("a", &token);
         story
     };

@@ -245,8 +245,8 @@ impl Pauses {
         }
     }
 
-    /// Whether the queue opened by itself before this grant, as an earlier grant shows. A server's
-    /// clock that goes back afterwards does not close it again.
+    /// Whether the closing ran out before this grant: an earlier grant was made after its end. If the
+    /// server's clock then goes back before that end, the queue stays open.
     fn has_opened(&self, change: &Change, grant: &Claim, all: &Collection) -> bool {
         let epoch = &all.epochs[usize::from(grant.epoch)];
         let between = change.seq + 1..grant.seq;

@@ -72,6 +72,18 @@ impl Story {
             100,
             options,
         )]);
+        self.started(id, version, attempt, due_ms);
+        token
+    }
+
+    /// A handler of the node begins with these values of its message.
+    pub(crate) fn started(
+        &mut self,
+        id: &str,
+        version: u32,
+        attempt: u32,
+        due_ms: u64,
+    ) -> &mut Self {
         self.write(Event::Started {
             by_hand: false,
             queue: "q".into(),
@@ -80,8 +92,7 @@ impl Story {
             attempt,
             due_ms,
             started_us: 0,
-        });
-        token
+        })
     }
 
     /// The same for so many ms.

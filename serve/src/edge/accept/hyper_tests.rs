@@ -1,5 +1,5 @@
-//! What hyper alone does: the reasons for the gate and for the times of a connection. If a later
-//! hyper fails one of these tests, what it is about can go.
+//! What hyper does without the gate and without the times of a connection: why both stay. If a test
+//! fails on a later hyper, hyper has learnt that part, and ours can go.
 
 use std::convert::Infallible;
 use std::io;

@@ -134,7 +134,7 @@ pub(super) async fn read(
     })
 }
 
-/// What was read, if that is all: a part of it must not look like the whole.
+/// The value, if every partition was read. A value that lacks some would pass for the whole.
 fn whole<T>(reached: PartialRead<T>) -> Result<T, Error> {
     let first = reached.unread.into_iter().next();
     first.map_or(Ok(reached.value), |unread| Err(unread.error))

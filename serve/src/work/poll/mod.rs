@@ -1,5 +1,5 @@
 //! The poller: it finds queues, asks for their counts, and reads what lists show beside them, once for
-//! all viewers, so that a hundred viewers cost Redis as much as one. It pauses while nobody looks.
+//! all viewers, so that a hundred viewers cost Redis as much as one. It pauses a minute after the last request.
 //!
 //! It calls the library, and knows no caller: a route shows its caller no queue but theirs.
 

@@ -198,8 +198,7 @@ impl State {
         ms.saturating_add(passed)
     }
 
-    /// The read of a part has ended. Without a value it failed, and what was known stays until it is
-    /// too old.
+    /// The read of a part has ended. `None`: it failed, and the last value stays until it is too old.
     pub(super) fn read(
         &mut self,
         name: Arc<str>,

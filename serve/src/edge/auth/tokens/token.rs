@@ -1,4 +1,4 @@
-//! One token: what it looks like, and its hash.
+//! Makes a token, and hashes it: the file of tokens has hashes only.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
