@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use redis::{Connection, Value};
 
 use super::counter::Counter;
+use super::parts;
 
 /// The suffixes of KEYS, in their order.
 const KEYS: [&str; 10] = [
@@ -81,6 +82,8 @@ impl Scripts {
 pub(super) struct Calls {
     connection: Connection,
     shas: Vec<String>,
+    /// Parts of ack: their names, and the scripts that end with them.
+    parts: Vec<(&'static str, String)>,
     until: Until,
     claim_due: bool,
     /// Whether the queues have a map, and pushes its epoch.
@@ -109,19 +112,23 @@ impl Calls {
         scripts: &Scripts,
         has_map: bool,
     ) -> Result<Self> {
-        let mut shas = Vec::new();
-        for source in &scripts.sources {
-            shas.push(
-                redis::cmd("SCRIPT")
-                    .arg("LOAD")
-                    .arg(source)
-                    .query(&mut connection)?,
-            );
+        let mut load = |source: &str| {
+            redis::cmd("SCRIPT")
+                .arg("LOAD")
+                .arg(source)
+                .query(&mut connection)
+        };
+        let shas = scripts.sources.iter().map(|source| load(source));
+        let shas = shas.collect::<Result<_, _>>()?;
+        let mut parts = parts::scripts(&scripts.sources[2])?;
+        for (_, script) in &mut parts {
+            *script = load(script)?;
         }
         let (until, base) = (scripts.until, String::new());
         Ok(Self {
             connection,
             shas,
+            parts,
             until,
             claim_due: scripts.claim_due,
             has_map,
@@ -170,6 +177,22 @@ impl Calls {
     /// Counts every figure once: its name, and instructions for each message.
     pub(super) fn round(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
         self.lives_of(counter, 1)
+    }
+
+    /// Counts what a call costs up to the end of each part.
+    pub(super) fn parts(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
+        let (_, calls) = SIZES[0];
+        self.open("dueq:{made-1}".to_owned())?;
+        let mut figures = Vec::new();
+        for (number, (name, sha)) in self.parts.clone().into_iter().enumerate() {
+            counter.count()?;
+            for _ in 0..calls {
+                let _: Value = self.evaluate(&sha, &format!("{}.5", self.now_ms), &[])?;
+            }
+            let name = format!("a call, part {}: {name}", number + 1);
+            figures.push((name, counter.count()? / calls as u64));
+        }
+        Ok(figures)
     }
 
     /// Each kind of ids and size of call has its own queue, so that a push finds only remembered
@@ -319,19 +342,27 @@ impl Calls {
 
     fn call(&mut self, verb: usize, words: &[String]) -> Result<Vec<Value>> {
         self.now_ms += STEP_MS;
+        let now = format!("{}.5", self.now_ms);
+        let now = match VERBS[verb] {
+            "push" if self.has_map => format!("m{EPOCH} {now}"),
+            _ => now,
+        };
+        self.evaluate(&self.shas[verb].clone(), &now, words)
+            .with_context(|| VERBS[verb])
+    }
+
+    fn evaluate<T: redis::FromRedisValue>(
+        &mut self,
+        sha: &str,
+        now: &str,
+        words: &[String],
+    ) -> Result<T> {
         let mut call = redis::cmd("EVALSHA");
-        call.arg(&self.shas[verb]).arg(KEYS.len());
+        call.arg(sha).arg(KEYS.len());
         for suffix in KEYS {
             call.arg(format!("{}:{suffix}", self.base));
         }
-        let now = format!("{}.5", self.now_ms);
-        call.arg(match VERBS[verb] {
-            "push" if self.has_map => format!("m{EPOCH} {now}"),
-            _ => now,
-        });
-        call.arg(words);
-        call.query(&mut self.connection)
-            .with_context(|| VERBS[verb])
+        Ok(call.arg(now).arg(words).query(&mut self.connection)?)
     }
 
     /// 22 characters like the library's ids; the first ones change seldom, as in a UUIDv7.

@@ -3,6 +3,7 @@
 
 mod calls;
 mod counter;
+mod parts;
 pub(crate) mod ticks;
 
 use std::collections::BTreeMap;
@@ -118,7 +119,8 @@ fn count(scripts: &Scripts, arguments: &Arguments) -> Result<Counted> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for round in 1..=rounds {
         eprintln!("counting, round {round} of {rounds}");
-        for (figure, instructions) in calls.round(&mut counter)? {
+        let figures = calls.round(&mut counter)?;
+        for (figure, instructions) in figures.into_iter().chain(calls.parts(&mut counter)?) {
             *sums.entry(figure).or_default() += instructions;
         }
     }
