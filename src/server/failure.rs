@@ -104,10 +104,12 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     Error::with_source(kind, applied, message, error).with_code(&code)
 }
 
-/// Whether the user lacks the right to run a command or to use its keys or channels. Redis 7.0 has
-/// no code for that within a script: the three texts begin alike. Newer servers send NOPERM.
+/// Whether the user lacks the right to run a command or to use its keys or channels. Within a script
+/// no server has a code for that: Redis 7.0 has the first text, Redis 8.0 and Valkey 8 and 9 the
+/// second.
 fn lacks_right(code: &str, detail: &str) -> bool {
-    code == "NOPERM" || code == "ERR" && detail.starts_with("The user executing the script ")
+    let texts = ["The user executing the script ", "ACL failure in script: "];
+    code == "NOPERM" || code == "ERR" && texts.iter().any(|text| detail.starts_with(text))
 }
 
 /// Whether the server said that it has no such function. Redis has no code of its own for that.
@@ -255,8 +257,14 @@ mod tests {
             "can't publish to the channel mentioned in the command",
         ]
         .map(|why| ("ERR", format!("The user executing the script {why}")));
-        let newer = ["x", "User x has no permissions to run the 'hset' command"]
-            .map(|why| ("NOPERM", format!("ACL failure in script: {why}")));
+        let newer = [
+            "No permissions to access a key",
+            "User x has no permissions to run 'hset'",
+        ]
+        .map(|why| format!("ACL failure in script: {why}"));
+        let newer = newer
+            .into_iter()
+            .flat_map(|why| [("ERR", why.clone()), ("NOPERM", why)]);
         for (code, why) in redis_7_0.into_iter().chain(newer) {
             for place in [
                 "1234, on @user_script:1.",

@@ -125,7 +125,7 @@ async fn commands_and_keys_refused_within_a_script_are_denied() -> Result<()> {
         let error = queue.push("").await.expect_err("no right");
         let told = (error.kind(), error.was_applied());
         assert_eq!(told, (ErrorKind::Denied, Applied::Unknown), "{error}");
-        assert!(error.to_string().contains("script: "), "{error}");
+        assert!(error.to_string().contains(" script: "), "{error}");
     }
     Ok(())
 }
