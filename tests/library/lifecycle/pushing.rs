@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dueq::handlers::BoxError;
 use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
-use dueq::{BoxError, Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
+use dueq::{Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
 
 use crate::support::{HOUR, claim_one, messages, push_all, setup, stats_until, within};
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
+use dueq::handlers::BoxError;
+use dueq::{Batch, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
