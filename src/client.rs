@@ -111,7 +111,7 @@ impl Client {
     /// # });
     /// ```
     pub fn queue(&self, name: &str) -> Result<Queue, Error> {
-        self.queue_with(name, RawBytes)
+        self.queue_with_codec(name, RawBytes)
     }
 
     /// As [`queue`](Client::queue), with values of `T` as JSON.
@@ -128,18 +128,18 @@ impl Client {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        self.queue_with(name, Json::default())
+        self.queue_with_codec(name, Json::default())
     }
 
     /// As [`queue`](Client::queue), with the values of this codec.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// let numbers = client.queue_with("numbers", dueq::Json::<u64>::default())?;
+    /// let numbers = client.queue_with_codec("numbers", dueq::Json::<u64>::default())?;
     /// numbers.push(42_u64).await?;
     /// # });
     /// ```
-    pub fn queue_with<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
+    pub fn queue_with_codec<C: Codec>(&self, name: &str, codec: C) -> Result<Queue<C>, Error> {
         let router = self.queues.router(name, &self.servers)?;
         Ok(Queue::new(router, self.durability, codec))
     }

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod claims;
+pub mod handlers;
 pub mod inspect;
 pub mod metrics;
 pub mod outcomes;
@@ -34,7 +35,7 @@ pub use delivery::Delivery;
 pub use error::{Applied, Error, ErrorKind};
 #[cfg(any(test, feature = "business-hours"))]
 pub use model::business_hours::BusinessHours;
-pub use model::codec::{BoxError, Codec, Json, RawBytes};
+pub use model::codec::{Codec, Json, RawBytes};
 pub use model::due::Due;
 pub use model::durability::Durability;
 pub use model::limits::QueueLimits;
@@ -44,15 +45,14 @@ pub use model::push_rules::{OnConflict, OnExpire};
 pub use model::rate::Rate;
 pub use model::receipt::Receipt;
 pub use model::retry::Retry;
-pub use model::settlement::{IntoSettlement, Settlement};
+pub use model::settlement::Settlement;
 pub use model::stats::QueueStats;
 pub use model::stored::StoredMessage;
 pub use queue::{Push, Queue};
 pub use server::connect::options::ClientOptions;
 pub use worker::{
-    Batch, Handler, HandlerFuture, HandlerService, InBatches, IntoHandler, IntoSettlements,
-    QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker, WorkerHandle,
-    WorkerHealth, in_batches,
+    Batch, Handler, QueueHealth, QueuePattern, QueueSettings, QueueWorker, Share, Worker,
+    WorkerHandle, WorkerHealth, in_batches,
 };
 
 /// For programs that test dueq: they observe every script call, may replace scripts by broken ones,

@@ -141,17 +141,13 @@ impl Checkup {
 
 /// Whether the user lacks a right: for the call or for a command within the script.
 pub(super) fn is_denied(error: &Error) -> bool {
-    let text = error.to_string();
-    let denials = [
-        "NOPERM",
-        "ACL failure in script",
-        "can't run this command",
-        "can't access",
+    match error.kind() {
+        // But not a refused password.
+        ErrorKind::Denied => matches!(error.code(), Some("NOPERM" | "ERR")),
         // Some hosting providers rename or remove CONFIG.
-        "unknown command",
-    ];
-    matches!(error.kind(), ErrorKind::Denied | ErrorKind::Server)
-        && denials.iter().any(|words| text.contains(words))
+        ErrorKind::Server => error.to_string().contains("unknown command"),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

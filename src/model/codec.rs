@@ -14,7 +14,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// Turns the values of a queue into payload bytes, and payload bytes into values.
 ///
 /// [`RawBytes`] and [`Json`] are codecs. Another one is given to
-/// [`Client::queue_with`](crate::Client::queue_with). An error or panic of `encode` fails that
+/// [`Client::queue_with_codec`](crate::Client::queue_with_codec). An error or panic of `encode` fails that
 /// push with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput), and nothing is stored.
 ///
 /// ```

@@ -230,7 +230,7 @@ impl QueueLimits {
     /// The arguments of `configure` at each partition of a queue: names and values.
     ///
     /// # Errors
-    /// `InvalidInput` if the rate is out of its range, or a partition would get no start of it, or
+    /// `InvalidInput` if no limit is set, the rate is out of its range, or a partition would get no start of it, or
     /// none of `max_leased`.
     pub(crate) fn of_partition(&self, partitions: usize) -> Result<Vec<Vec<u8>>, Error> {
         let partitions = partitions as u64;
@@ -266,6 +266,11 @@ impl QueueLimits {
             RateSetting::AsItIs if self.burst.is_some() => {
                 return Err(Error::invalid(
                     "burst is set without a rate: set both together",
+                ));
+            }
+            RateSetting::AsItIs if pairs.is_empty() => {
+                return Err(Error::invalid(
+                    "no limit is set: set one or more, such as `QueueLimits::new().max_attempts(20)`",
                 ));
             }
             RateSetting::AsItIs => {}
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_out_of_range_are_refused() {
+    fn rates_out_of_range_and_no_limits_are_refused() {
         let rate = |starts, window| QueueLimits::new().rate(starts, window);
         for (limits, problem) in [
             (rate(0, SECOND), "rate is 0"),
@@ -355,6 +360,7 @@ mod tests {
             (rate(5, SECOND).burst(0), "burst is 0"),
             (rate(5, SECOND).burst(6), "burst is 6"),
             (QueueLimits::new().burst(2), "without a rate"),
+            (QueueLimits::new(), "no limit is set"),
         ] {
             let error = words(&limits, 1).expect_err(problem);
             assert!(error.to_string().contains(problem), "{error}");

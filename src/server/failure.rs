@@ -56,8 +56,8 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
             (ErrorKind::Unavailable, Applied::No)
         }
         "OOM" => (ErrorKind::Full, Applied::No),
-        // Raised within a script, which may have written before (from Redis 7.2 on).
-        "NOPERM" if in_script => (ErrorKind::Denied, Applied::Unknown),
+        // Raised within a script, which may have written before.
+        _ if in_script && lacks_right(&code, &detail) => (ErrorKind::Denied, Applied::Unknown),
         "NOAUTH" | "WRONGPASS" | "NOPERM" => (ErrorKind::Denied, Applied::No),
         "LAYOUT" => (ErrorKind::Unsupported, Applied::No),
         "BADARGS" | "HELD" => (ErrorKind::InvalidInput, Applied::No),
@@ -89,6 +89,9 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
         "MOVED" => {
             " (the queue is on another node of this cluster: connect with redis+cluster://, or let the user call INFO, so that the client finds the cluster)"
         }
+        code if lacks_right(code, &detail) => {
+            " (give the user the rights that `dueq acl ROLE QUEUE` lists)"
+        }
         _ => "",
     };
     // A script that stopped may have written: the server did not refuse it.
@@ -99,6 +102,14 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     };
     let message = format!("redis at {address} {did}: {code} {detail}{hint}");
     Error::with_source(kind, applied, message, error).with_code(&code)
+}
+
+/// Whether the user lacks the right to run a command or to use its keys or channels. Within a script
+/// no server has a code for that: Redis 7.0 has the first text, Redis 8.0 and Valkey 8 and 9 the
+/// second.
+fn lacks_right(code: &str, detail: &str) -> bool {
+    let texts = ["The user executing the script ", "ACL failure in script: "];
+    code == "NOPERM" || code == "ERR" && texts.iter().any(|text| detail.starts_with(text))
 }
 
 /// Whether the server said that it has no such function. Redis has no code of its own for that.
@@ -234,22 +245,42 @@ mod tests {
 
     #[test]
     fn a_denied_command_inside_a_script_leaves_it_unknown() {
-        let of = |detail: &str| {
+        let of = |code: &str, detail: &str| {
             of_call(
                 "here",
-                redis::make_extension_error("NOPERM".into(), Some(detail.into())),
+                redis::make_extension_error(code.into(), Some(detail.into())),
             )
         };
-        let within = of("ACL failure in script: no rights script: 1234, on @user_script:1.");
-        assert_eq!(
-            (within.kind(), within.was_applied()),
-            (ErrorKind::Denied, Applied::Unknown)
-        );
-        assert!(
-            within.to_string().contains("stopped halfway: NOPERM"),
-            "{within}"
-        );
-        let refused = of("User x has no permissions");
+        let redis_7_0 = [
+            "can't run this command or subcommand",
+            "can't access at least one of the keys mentioned in the command arguments",
+            "can't publish to the channel mentioned in the command",
+        ]
+        .map(|why| ("ERR", format!("The user executing the script {why}")));
+        let newer = [
+            "No permissions to access a key",
+            "User x has no permissions to run 'hset'",
+        ]
+        .map(|why| format!("ACL failure in script: {why}"));
+        let newer = newer
+            .into_iter()
+            .flat_map(|why| [("ERR", why.clone()), ("NOPERM", why)]);
+        for (code, why) in redis_7_0.into_iter().chain(newer) {
+            for place in [
+                "1234, on @user_script:1.",
+                "dueq_push, on @user_function:1.",
+            ] {
+                let within = of(code, &format!("{why} script: {place}"));
+                assert_eq!(
+                    (within.kind(), within.was_applied()),
+                    (ErrorKind::Denied, Applied::Unknown),
+                    "{within}"
+                );
+                let stopped = format!("stopped halfway: {code}");
+                assert!(within.to_string().contains(&stopped), "{within}");
+            }
+        }
+        let refused = of("NOPERM", "User x has no permissions");
         assert!(refused.to_string().contains("refused: NOPERM"), "{refused}");
         assert_eq!(refused.was_applied(), Applied::No);
     }

@@ -150,6 +150,14 @@ impl Added {
                 lease / 3
             )));
         }
+        let time_limit = self.settings.time_limit.or(defaults.time_limit);
+        if time_limit == Some(Duration::ZERO) {
+            return Err(refused(
+                "a time limit of 0ns ends a handler at its first await; without a call of \
+                 `time_limit` there is no limit"
+                    .to_owned(),
+            ));
+        }
         let share = self.settings.share.checked(&of)?;
         if share.reserve > defaults.concurrency {
             return Err(refused(over_reserve(
@@ -164,7 +172,7 @@ impl Added {
             share,
             lease,
             retry: self.settings.retry.unwrap_or(defaults.retry),
-            time_limit: self.settings.time_limit.or(defaults.time_limit),
+            time_limit,
         })
     }
 }

@@ -55,7 +55,7 @@ impl Client {
     /// # });
     /// ```
     pub fn pattern(&self, pattern: &str) -> Result<QueuePattern, Error> {
-        self.pattern_with(pattern, RawBytes)
+        self.pattern_with_codec(pattern, RawBytes)
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
@@ -110,7 +110,7 @@ impl Client {
     where
         T: Serialize + DeserializeOwned + Send + 'static,
     {
-        self.pattern_with(pattern, Json::default())
+        self.pattern_with_codec(pattern, Json::default())
     }
 
     /// As [`pattern`](Client::pattern), with the values of this codec.
@@ -120,11 +120,11 @@ impl Client {
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
-    /// let numbers = client.pattern_with("numbers-*", dueq::Json::<u64>::default())?;
+    /// let numbers = client.pattern_with_codec("numbers-*", dueq::Json::<u64>::default())?;
     /// assert_eq!(numbers.text(), "numbers-*");
     /// # });
     /// ```
-    pub fn pattern_with<C: Codec>(
+    pub fn pattern_with_codec<C: Codec>(
         &self,
         pattern: &str,
         codec: C,
@@ -194,7 +194,7 @@ impl Worker {
         self.patterns.push(AddedPattern {
             pattern: pattern.pattern.clone(),
             add: Arc::new(move |name| {
-                let queue = found.client.queue_with(name, found.codec.clone())?;
+                let queue = found.client.queue_with_codec(name, found.codec.clone())?;
                 let (router, codec) = (queue.router(), queue.codec());
                 let (settings, handler) = (settings.clone(), handler.clone());
                 Ok(Added::new(router, codec, settings, &layers, handler))

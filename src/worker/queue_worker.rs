@@ -138,8 +138,8 @@ impl<C: Codec> QueueWorker<C> {
         self
     }
 
-    /// How long a handler may run; after that it is dropped and its delivery retried. The default
-    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// How long a handler may run, more than 0; after that it is dropped and its delivery retried.
+    /// The default is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
     /// such work.
     ///
     /// ```
@@ -157,7 +157,8 @@ impl<C: Codec> QueueWorker<C> {
     }
 
     /// How long handlers may continue after the stop. After that they are dropped, and their
-    /// deliveries are released, which counts no attempt. The default is 30 s.
+    /// deliveries are released, which counts no attempt. The default is 30 s; 0 drops the handlers
+    /// at the stop.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

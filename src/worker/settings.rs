@@ -95,8 +95,8 @@ impl Worker {
         self
     }
 
-    /// How long a handler may run; after that it is dropped and its delivery retried. The default
-    /// is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
+    /// How long a handler may run, more than 0; after that it is dropped and its delivery retried.
+    /// The default is no limit. A handler that blocks its thread cannot be dropped: use `spawn_blocking` for
     /// such work.
     ///
     /// ```
@@ -115,7 +115,8 @@ impl Worker {
     }
 
     /// How long handlers may continue after the stop. After that they are dropped, and their
-    /// deliveries are released, which counts no attempt. The default is 30 s.
+    /// deliveries are released, which counts no attempt. The default is 30 s; 0 drops the handlers
+    /// at the stop.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -135,7 +136,7 @@ impl Worker {
     /// The order of the queues is strict: a free handler goes to the first queue that has due
     /// messages, in the order in which they were added. While the first queues have a backlog, the
     /// others wait for `max_wait`: after that time they get one handler at a time, in turn with the
-    /// first queues.
+    /// first queues. 0 begins these turns at once.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -262,7 +263,7 @@ impl QueueSettings {
         self
     }
 
-    /// How long a handler of this queue may run.
+    /// How long a handler of this queue may run, more than 0.
     ///
     /// ```
     /// use std::time::Duration;

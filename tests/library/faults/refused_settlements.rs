@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Client, Delivery, IntoSettlement, Message, Settlement};
+use dueq::handlers::IntoSettlement;
+use dueq::{Client, Delivery, Message, Settlement};
 use tokio::sync::watch;
 
 use super::proxied::ACK_PUSH;

@@ -13,7 +13,7 @@ async fn handled<H, F, S>(setup: &Setup, retry: Retry, handler: H) -> Result<Opt
 where
     H: Fn(Delivery) -> F + Send + Sync + 'static,
     F: Future<Output = S> + Send + 'static,
-    S: dueq::IntoSettlement + Send + 'static,
+    S: dueq::handlers::IntoSettlement + Send + 'static,
 {
     let worker = Running::start(setup.queue.worker().retry(retry), handler);
     setup.queue.push("payload").id("id").await?;
@@ -267,7 +267,7 @@ impl Drop for Bomb {
     }
 }
 
-impl dueq::IntoSettlement for Bomb {
+impl dueq::handlers::IntoSettlement for Bomb {
     fn into_settlement(self) -> Settlement {
         panic!("no settlement")
     }

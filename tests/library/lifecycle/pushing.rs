@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use dueq::handlers::BoxError;
 use dueq::outcomes::{CancelOutcome, PushOutcome, SettleOutcome};
-use dueq::{BoxError, Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
+use dueq::{Codec, ErrorKind, Message, MessageState, OnConflict, QueueLimits};
 
 use crate::support::{HOUR, claim_one, messages, push_all, setup, stats_until, within};
 
@@ -351,7 +352,7 @@ impl Codec for Panics {
 #[tokio::test]
 async fn panic_of_a_codec_fails_only_its_push() -> Result<()> {
     let setup = setup().await?;
-    let queue = setup.client.queue_with(setup.queue.name(), Panics)?;
+    let queue = setup.client.queue_with_codec(setup.queue.name(), Panics)?;
     let error = queue.push(13_u32).await.expect_err("the codec panics");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     assert!(error.to_string().contains("an unlucky number"), "{error}");

@@ -4,7 +4,9 @@ use anyhow::Result;
 use dueq::admin::{AclRole, acl_rules};
 use dueq::inspect::EndKind;
 use dueq::outcomes::{AckPushOutcome, DeleteOutcome, PushOutcome, SettleOutcome, WaitOutcome};
-use dueq::{Applied, Client, Delivery, Message, MessageState, OnConflict, Queue, QueueLimits};
+use dueq::{
+    Applied, Client, Delivery, ErrorKind, Message, MessageState, OnConflict, Queue, QueueLimits,
+};
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
@@ -90,6 +92,40 @@ async fn only_an_operators_rights_suffice_for_steps_and_deletion() -> Result<()>
             queue.delete_incarnation(&found).await?,
             DeleteOutcome::Deleted
         );
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn worker_with_a_producers_rights_ends_with_denied() -> Result<()> {
+    let setup = setup().await?;
+    setup
+        .queue
+        .configure(QueueLimits::new().max_crashes(5))
+        .await?;
+    let producer = queue_of(&setup, "producer", AclRole::Producer).await?;
+    let endless = std::future::pending::<()>();
+    let worker = producer.worker().run(|_: Delivery| async {}, endless);
+    let error = within("the refusal", worker).await?.expect_err("no right");
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    assert!(error.to_string().contains("dueq acl"), "{error}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn commands_and_keys_refused_within_a_script_are_denied() -> Result<()> {
+    let setup = setup().await?;
+    let no_command = ["+@all", "-hset", "~*"];
+    let no_key = ["+@all", "~x", "(+evalsha +eval ~*)"];
+    for (name, rules) in [("no_command", no_command), ("no_key", no_key)] {
+        let user = [&["ACL", "SETUSER", name, "on", ">secret"], &rules[..]].concat();
+        setup.command::<()>(&user).await?;
+        let url = format!("redis://{name}:secret@127.0.0.1:{}/", setup.server.port());
+        let queue = Client::connect(&url).await?.queue("orders")?;
+        let error = queue.push("").await.expect_err("no right");
+        let told = (error.kind(), error.was_applied());
+        assert_eq!(told, (ErrorKind::Denied, Applied::Unknown), "{error}");
+        assert!(error.to_string().contains(" script: "), "{error}");
     }
     Ok(())
 }

@@ -7,9 +7,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dueq::{
-    Delivery, Handler, HandlerService, Message, MessageState, QueueLimits, Retry, Settlement,
-};
+use dueq::handlers::{BoxError, HandlerFuture, HandlerService};
+use dueq::{Delivery, Handler, Message, MessageState, QueueLimits, Retry, Settlement};
 use tower::Service;
 use tower::layer::{Layer, layer_fn};
 use tower::limit::GlobalConcurrencyLimitLayer;
@@ -89,8 +88,8 @@ struct Named {
 
 impl Service<Delivery> for Named {
     type Response = Settlement;
-    type Error = dueq::BoxError;
-    type Future = dueq::HandlerFuture;
+    type Error = BoxError;
+    type Future = HandlerFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         self.inner.poll_ready(context)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use dueq::{Delivery, ErrorKind, Share, in_batches};
+use dueq::{Delivery, ErrorKind, QueueSettings, Share, in_batches};
 use tokio::sync::Semaphore;
 
 use crate::support::{HOUR, LONG, Setup, seen, setup, stats_until, until, within};
@@ -200,6 +200,15 @@ async fn spawn_refuses_wrong_settings_and_names_the_queue() -> Result<()> {
         (
             worker().lease(Duration::ZERO).queue(queue, ack),
             "queue orders",
+        ),
+        (
+            worker().time_limit(Duration::ZERO).queue(queue, ack),
+            "queue orders: a time limit of 0ns ends a handler at its first await; without a call \
+             of `time_limit` there is no limit",
+        ),
+        (
+            worker().queue_with(queue, QueueSettings::new().time_limit(Duration::ZERO), ack),
+            "queue orders: a time limit of 0ns",
         ),
         (
             lingering(0, Duration::ZERO),

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dueq::{Batch, BoxError, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
+use dueq::handlers::BoxError;
+use dueq::{Batch, Client, Codec, Delivery, ErrorKind, MessageState, Queue, in_batches};
 use serde::{Deserialize, Serialize};
 use tower::timeout::TimeoutLayer;
 
@@ -75,7 +76,7 @@ impl Codec for Fragile {
 async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
     let Setup { client, queue, .. } = &setup().await?;
     let codec = Fragile::default();
-    let numbers = client.queue_with("numbers", codec.clone())?;
+    let numbers = client.queue_with_codec("numbers", codec.clone())?;
     let (sender, mut seen) = seen();
     let of_orders = sender.clone();
     let worker = client
@@ -111,7 +112,7 @@ async fn a_panic_in_decode_buries_its_message_only() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_goes_on_without_its_undecodable_message() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
-    let numbers = client.queue_with("numbers", Fragile::default())?;
+    let numbers = client.queue_with_codec("numbers", Fragile::default())?;
     for (id, payload) in [("1", "1"), ("panics", "7"), ("fails", "x"), ("2", "2")] {
         push_raw(client, "numbers", id, payload).await?;
     }
@@ -170,7 +171,7 @@ impl Codec for Speechless {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_panic_of_the_codecs_error_harms_no_other_message() -> Result<()> {
     let Setup { client, .. } = &setup().await?;
-    let numbers = client.queue_with("numbers", Speechless)?;
+    let numbers = client.queue_with_codec("numbers", Speechless)?;
     let error = numbers.push(1_u64).await.expect_err("not encoded");
     assert_eq!(error.kind(), ErrorKind::InvalidInput);
     for payload in ["good", "bad", "fine"] {

@@ -253,6 +253,16 @@ fn an_overdue_backlog_does_not_reverse_strict_order() {
 }
 
 #[test]
+fn strict_order_with_no_max_wait_takes_turns_at_once() {
+    let order = Order::Strict {
+        max_wait: Duration::ZERO,
+    };
+    let mut shares = shares(5, order, [(A, weight(1)), (B, weight(1))]);
+    let given = allot(&mut shares, &[waiting(A, 9, 1), waiting(B, 9, 2)]);
+    assert_eq!(given, [(B, 1), (A, 4)]);
+}
+
+#[test]
 fn an_overdue_queue_leaves_reserves_of_others_free() {
     let mut shares = shares(2, STRICT, [(A, reserve(1)), (B, weight(1))]);
     assert_eq!(
