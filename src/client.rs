@@ -12,11 +12,18 @@ use crate::error::Error;
 use crate::model::codec::{Codec, Json, RawBytes};
 use crate::model::durability::Durability;
 use crate::model::reached::PartialRead;
+use crate::protocol::limits;
 use crate::queue::Queue;
 use crate::router::Registry;
 use crate::server::connect::options::ClientOptions;
+use crate::server::link::ServerLink;
+use crate::server::patience::REACH_LIMIT;
 use crate::server::queue_scan::{QueueScan, names_reached};
+use crate::server::rounds::at_once;
 use crate::server::servers::Servers;
+
+/// How many queues [`Client::may_hold`] reads at once.
+const READ_AT_ONCE: usize = 100;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
 /// needs them, and replaced when they are lost.
@@ -213,6 +220,69 @@ impl Client {
     /// ```
     pub fn scan_queues(&self) -> QueueScan {
         QueueScan::new(&self.servers)
+    }
+
+    /// Those of these queues that may hold a message with this id: for a search in many queues, as
+    /// [`Queue::get_up_to`] then tells what they hold. The others do not hold it.
+    ///
+    /// It reads a hundred queues at once, by plain commands that Redis answers in a tenth of the time
+    /// of a `get`. A queue stays in the list if it cannot be read in this way: also one with several
+    /// partitions, and one whose master is away. The rights are those of `get`.
+    ///
+    /// ```
+    /// # dueq_testkit::doctest!(|client| {
+    /// client.queue("orders")?.push("rate it").id("order:42").await?;
+    /// client.queue("mail")?.push("rate it").await?;
+    /// assert_eq!(client.may_hold("order:42", vec!["mail", "orders"]).await, ["orders"]);
+    /// # });
+    /// ```
+    pub async fn may_hold<N: AsRef<str>>(&self, id: impl AsRef<[u8]>, names: Vec<N>) -> Vec<N> {
+        let id: Arc<[u8]> = id.as_ref().into();
+        if limits::check_id(&id).is_err() {
+            return names; // `get` returns the error
+        }
+        let mut lacks = Vec::with_capacity(names.len());
+        for names in names.chunks(READ_AT_ONCE) {
+            lacks.extend(self.lack(&id, names).await);
+        }
+        let all = names.into_iter().zip(lacks);
+        all.filter_map(|(name, lacks)| (!lacks).then_some(name))
+            .collect()
+    }
+
+    /// Which of these queues hold no message with this id, as far as plain reads tell.
+    async fn lack(&self, id: &Arc<[u8]>, names: &[impl AsRef<str>]) -> Vec<bool> {
+        let mut by_master: Vec<(Arc<ServerLink>, Vec<_>)> = Vec::new();
+        for (number, name) in names.iter().enumerate() {
+            let Ok(queue) = self.queue(name.as_ref()) else {
+                continue;
+            };
+            let known = queue.router().current();
+            let link = known.home().route().known_link();
+            let Some(link) = link.filter(|_| known.map().is_none()) else {
+                continue;
+            };
+            let home = (number, Arc::clone(known.home()));
+            match by_master.iter_mut().find(|(of, _)| Arc::ptr_eq(of, &link)) {
+                Some((_, homes)) => homes.push(home),
+                None => by_master.push((link, vec![home])),
+            }
+        }
+        let reads = by_master.into_iter().map(|(link, homes)| {
+            let id = Arc::clone(id);
+            async move {
+                let keys: Vec<_> = homes.iter().map(|(_, home)| home.keys()).collect();
+                let read = link.control.lack(&keys, &id);
+                let lacks = homes[0].1.reach(REACH_LIMIT, read).await?;
+                let numbers = homes.into_iter().map(|(number, _)| number);
+                Ok(numbers.zip(lacks).collect::<Vec<_>>())
+            }
+        });
+        let mut all = vec![false; names.len()];
+        for (number, lacks) in at_once(reads).await.into_iter().flatten().flatten() {
+            all[number] = lacks;
+        }
+        all
     }
 
     /// How many connections this client has opened since it was made. It opens one for each of four

@@ -54,6 +54,43 @@ impl Lane {
         }
     }
 
+    /// Which of these queues hold no message with this id: each exists, has no map, and has nothing
+    /// where `get` looks. `false` says nothing, also if a command was refused or redirected.
+    pub(crate) async fn lack(&self, queues: &[&Keys], id: &[u8]) -> Result<Vec<bool>, Error> {
+        let mut reads = redis::Pipeline::new();
+        for keys in queues {
+            let [scheduled, _, _, claims, messages, _, dead, ..] = &keys.vector;
+            reads.cmd("HMGET").arg(keys.meta()).arg(&["layout", "map"]);
+            for (command, key) in [
+                ("HEXISTS", messages),
+                ("HEXISTS", claims),
+                ("ZSCORE", scheduled),
+                ("ZSCORE", dead),
+            ] {
+                reads.cmd(command).arg(key).arg(id);
+            }
+        }
+        let (mut connection, info) = self.connection().await?;
+        let exchange = connection.send_packed_commands(&reads, 0, reads.len());
+        let asked = async { Ok(info.answered(exchange).await) };
+        let answers = info.server.unless_superseded(Applied::No, asked).await?;
+        let answers = answers.map_err(|error| self.fail(&info, error).of_read())?;
+        let lacks = answers.chunks(5).map(|answers| match answers {
+            [
+                Value::Array(meta),
+                Value::Int(0),
+                Value::Int(0),
+                Value::Nil,
+                Value::Nil,
+            ] => {
+                let known = ["1", "3", "4"].map(|layout| Value::BulkString(layout.into()));
+                matches!(&meta[..], [layout, Value::Nil] if known.contains(layout))
+            }
+            _ => false,
+        });
+        Ok(lacks.collect())
+    }
+
     /// The server's clock in Unix microseconds, when it was asked, and how long the reply took.
     pub(crate) async fn time(&self) -> Result<(i64, Instant, Duration), Error> {
         let sent = Instant::now();

@@ -69,13 +69,14 @@ async fn search(
         complete: false,
         names_age_ms: snapshot.names_age_ms(),
     };
+    let names: Vec<_> = allowed.by_ref().take(MAX_QUEUES).collect();
+    found.asked = names.len();
+    let mut names = app.client.may_hold(&id, names).await.into_iter();
     let mut calls = JoinSet::new();
     loop {
         while calls.len() < AT_ONCE
-            && found.asked < MAX_QUEUES
-            && let Some(name) = allowed.next()
+            && let Some(name) = names.next()
         {
-            found.asked += 1;
             calls.spawn(look_up(app.client.clone(), name, Arc::clone(&id)));
         }
         let Some(ended) = calls.join_next().await else {

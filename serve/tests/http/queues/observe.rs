@@ -7,7 +7,7 @@ use dueq::Delivery;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use crate::instance::Instance;
+use crate::instance::{Instance, LATER};
 use crate::{assert_has, assert_refused};
 
 /// Reads from a stream until the text has come.
@@ -133,6 +133,38 @@ async fn search_finds_an_id_in_own_queues() -> Result<()> {
             .await?;
         assert_refused!(&answer, 400, "invalid_input", "{id}");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn search_calls_scripts_only_where_an_id_may_be() -> Result<()> {
+    let instance = Instance::open().await?;
+    for number in 0..20 {
+        instance.queue(&format!("q-{number}")).await?;
+    }
+    instance
+        .client
+        .queue("q-7")?
+        .push("x")
+        .id("2")
+        .delay(LATER)
+        .await?;
+    // Of the scripts that run here only `get` has ZMSCORE: for an id that is not in its queue.
+    let calls = || -> Result<u64> {
+        let info = instance.redis.command(&["INFO", "commandstats"])?;
+        let line = info
+            .lines()
+            .find(|line| line.starts_with("cmdstat_zmscore"));
+        let calls = line.and_then(|line| line.split(['=', ',']).nth(1));
+        Ok(calls.unwrap_or("0").parse()?)
+    };
+    crate::queues::lists::list_until(&instance, |list| list["complete"] == true).await?;
+    let before = calls()?;
+    let found = instance.read("GET /v1/search?id=2").await?;
+    let hit = (&found["asked"], &found["found"][0]["queue"]);
+    assert_eq!(hit, (&20.into(), &"q-7".into()), "{found}");
+    assert_eq!(found["found"].as_array().map(Vec::len), Some(1), "{found}");
+    assert_eq!(calls()? - before, 0, "calls of `get` in vain");
     Ok(())
 }
 
