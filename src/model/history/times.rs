@@ -1,8 +1,8 @@
 //! A histogram of times with two buckets an octave. The reports of nodes and the records of the
 //! history contain it.
 
-/// The number of buckets. Bucket N counts times of at most 2^(7 + N/2) µs; the last one also counts
-/// all longer times.
+/// The number of buckets. Bucket N counts the times of at most 2^(7 + N/2) µs; the last bucket also
+/// counts all longer times.
 pub(crate) const BUCKETS: usize = 68;
 /// The binary logarithm of the upper bound of the first bucket: 128 µs.
 const FIRST: u32 = 7;

@@ -1,5 +1,5 @@
-//! One partition of a queue as a node attends it: what the replies told of it, and what to do about
-//! that. Most queues have one partition.
+//! A partition as the node that attends it knows it: the state by the newest replies, and the
+//! actions that follow. Most queues have one partition.
 
 mod handlers;
 
@@ -31,16 +31,17 @@ use crate::telemetry::metrics::Counter;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Attending,
-    /// The queue was removed, or the partition is another node's; its handlers and settlements end.
+    /// The queue was removed, or another node attends the partition now. Handlers and settlements
+    /// of this node still run.
     Draining,
-    /// The node's leave is in flight.
+    /// The call by which the node leaves the partition is in flight.
     Leaving,
-    /// Redis knows that the node has left, or could not be told.
+    /// The node has left the partition, or could not tell Redis so.
     Left,
 }
 
-/// A partition and all that the node knows of it. It owns its timers, its claim and the counts of its
-/// handlers and deliveries.
+/// A partition, and all that the node knows about it. It owns its timers, its claim and the counts
+/// of its handlers and deliveries.
 pub(crate) struct NodePartition {
     pub(crate) id: PartitionId,
     pub(crate) queue: QueueId,
@@ -49,21 +50,21 @@ pub(crate) struct NodePartition {
     pub(crate) consumer: Consumer,
     pub(crate) context: Arc<HandlerContext>,
     pub(crate) slots: Arc<PartitionSlots>,
-    /// Whether it may get handlers of its queue's share.
+    /// Whether the partition may get handlers of its queue's share.
     pub(crate) is_open: bool,
-    /// The `allot` in which it last got a handler.
+    /// The number of the `allot` in which the partition last got a handler.
     served: u64,
     pub(crate) claim: ClaimState,
     pub(crate) lost: LostClaim,
-    /// How many messages the next claim may get, as far as the last one tells.
+    /// How many messages the next claim will probably get, judging by the last one.
     pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
     pub(crate) phase: Phase,
-    /// What the last beat said.
+    /// What the last beat said about the node.
     pub(crate) last_mode: BeatMode,
-    /// For how long the node may be silent about it, if it may.
+    /// For how long the node may be silent about the partition; `None` if it may not.
     pub(crate) silence: Option<Duration>,
-    /// Whether notices arrive.
+    /// Whether the node receives notices of the partition.
     pub(crate) is_subscribed: bool,
     pub(crate) last_beat: Instant,
     pub(crate) has_beaten: bool,
@@ -71,9 +72,9 @@ pub(crate) struct NodePartition {
     reporting: Reporting,
     newest: NewestReply,
     seen: Seen,
-    /// Failed calls since the last beat that succeeded.
+    /// How many calls failed since the last successful beat.
     failures: u32,
-    /// Failed beats since the last beat that succeeded.
+    /// How many beats failed since the last successful beat.
     failed_beats: u32,
 }
 
