@@ -34,7 +34,7 @@ pub struct Message {
     pub(crate) id: Option<Vec<u8>>,
     pub(crate) payload: Vec<u8>,
     pub(crate) due: Due,
-    /// The longest random-looking delay after `due`, which the id decides; 0 for none.
+    /// The longest delay that the spread may add to `due`; 0 for no spread.
     pub(crate) spread_ms: u64,
     pub(crate) max_attempts: Option<u32>,
     pub(crate) on_conflict: OnConflict,

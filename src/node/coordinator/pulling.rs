@@ -74,7 +74,7 @@ impl Coordinator {
             partition.claim.succeeded(false);
         }
         if for_promote {
-            // The refused claim would have used the wake-up token.
+            // The refused claim was sent instead of a promote, which is made now.
             self.call(id, |partition| async move {
                 Reply::Promoted(partition.promote().await)
             });

@@ -115,7 +115,8 @@ async fn fail_over(
         .collect();
     let promotion = || {
         for (_, server) in &others {
-            // Sentinels end the connections of a server whose role they change: then look again.
+            // Sentinels close the connections of a server whose role they change. In that case look
+            // again.
             if is_master(server.port()).unwrap_or(false) {
                 return Ok(true);
             }

@@ -1,4 +1,4 @@
-//! When the messages of a queue are due, and which nodes live.
+//! When the messages of a queue are due, and which nodes are alive.
 
 use anyhow::Result;
 use dueq::inspect::{DueCounts, NodeInfo};
@@ -122,7 +122,7 @@ async fn reading_an_absent_queue_finds_it_empty_and_creates_nothing() -> Result<
 }
 
 #[tokio::test]
-async fn queues_of_one_server_know_nothing_of_each_other() -> Result<()> {
+async fn queues_on_one_server_do_not_affect_each_other() -> Result<()> {
     let setup = setup().await?;
     let names = ["a", "a:b", "größe", "a b", "A", "1"];
     for name in names {

@@ -8,7 +8,7 @@ use dueq::{Applied, Client, Delivery, Message, MessageState, OnConflict, Queue, 
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
-/// The queue as a user with the rights of this role sees it.
+/// The queue, on a connection of a user with the rights of this role.
 pub(crate) async fn queue_of(setup: &Setup, name: &str, role: AclRole) -> Result<Queue> {
     let rules = acl_rules("orders", role)?;
     let mut words = vec!["ACL", "SETUSER", name];
