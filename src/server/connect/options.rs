@@ -1,4 +1,4 @@
-//! The options of a connection beside its URL.
+//! The options of a connection besides its URL.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use crate::server::connect::credentials::{PasswordSource, Pem};
 
-/// How to connect, beside the URL: [`Client::connect_with`](crate::Client::connect_with).
+/// The options of a connection besides its URL, for
+/// [`Client::connect_with`](crate::Client::connect_with).
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -28,7 +29,7 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// As [`Client::connect`](crate::Client::connect) connects.
+    /// Options that connect as [`Client::connect`](crate::Client::connect) does.
     pub fn new() -> Self {
         Self::default()
     }
