@@ -57,7 +57,7 @@ impl Location {
         Self(self.0 + offset as u32)
     }
 
-    /// Whether it is in a slot; cheaper than `home`.
+    /// Whether the location is in a slot. Cheaper than `home`.
     #[inline]
     pub(super) fn is_in_slot(self) -> bool {
         self.0 < RUN

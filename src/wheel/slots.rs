@@ -16,11 +16,11 @@ use super::slab::Slab;
 pub(super) struct Slots {
     queues: Box<[SlotQueue]>,
     chunks: Chunks,
-    /// One bit per slot, one word per level.
+    /// Which slots are occupied: one bit per slot, one word per level.
     occupied: [u64; LEVELS],
-    /// A bit for each level with an occupied slot.
+    /// Which levels have an occupied slot: one bit per level.
     levels: u16,
-    /// The slot that is partly spread over the levels below, because the work ran out.
+    /// The slot that is only partly spread over the levels below, because `work` ran out.
     open: Option<Slot>,
 }
 
@@ -33,9 +33,9 @@ struct SlotQueue {
     begin: u8,
     end: u8,
     alone: u32,
-    /// Entries, stale ones included.
+    /// How many entries the slot has, including stale ones.
     len: u32,
-    /// Entries that are not stale.
+    /// How many entries of the slot are not stale.
     live: u32,
 }
 
@@ -50,8 +50,8 @@ impl SlotQueue {
         live: 0,
     };
 
-    /// Whether enough entries are stale to remove them. Small queues are exempt: they waste at most
-    /// their last chunk.
+    /// Whether so many entries are stale that they should be removed. Small queues are exempt: they
+    /// waste at most their last chunk.
     fn is_stale(&self) -> bool {
         self.len - self.live > self.live + CHUNK as u32
     }
@@ -68,12 +68,13 @@ impl Slots {
         }
     }
 
-    /// The slot to visit next and its first tick, which is a lower bound of the deadlines in all
+    /// The slot to visit next, and its first tick, which is a lower bound of the deadlines in all
     /// slots.
     #[inline]
     pub(super) fn first(&self, position: u64) -> Option<(Slot, u64)> {
         if let Some(slot) = self.open {
-            // Its remaining entries may have earlier deadlines than those already spread.
+            // The remaining entries of the open slot may have earlier deadlines than those already
+            // spread.
             return Some((slot, position));
         }
         let level = self.levels.trailing_zeros() as usize;
@@ -111,7 +112,7 @@ impl Slots {
         self.chunks.owner(chunk)
     }
 
-    /// Entries in the slot, stale ones included.
+    /// How many entries the slot has, including stale ones.
     #[inline]
     pub(super) fn len(&self, slot: Slot) -> usize {
         self.queues[slot.index()].len as usize
