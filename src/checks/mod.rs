@@ -316,7 +316,7 @@ fn items(sent: &Sent, mut reply: Reply) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn corpus_and_its_mutations_pass_every_check() {
+    fn the_corpus_and_its_mutations_hold() {
         for (name, check) in super::CHECKS {
             dueq_testkit::fuzz(name, check);
         }

@@ -148,7 +148,7 @@ impl Coordinator {
         Ok(())
     }
 
-    /// The same partition, reached over the node's own connections.
+    /// This partition, reached over the node's own connections.
     pub(crate) fn on_servers(&self, partition: &Partition) -> Arc<Partition> {
         let supervisor = NodeSupervisor {
             tasks: self.tasks.clone(),
