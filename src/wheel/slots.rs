@@ -83,7 +83,7 @@ impl Slots {
         Some((slot, slot.start(position)))
     }
 
-    /// All occupied slots with their first ticks, in the order of visits.
+    /// All occupied slots with their first ticks, in the order in which the wheel visits them.
     pub(super) fn in_order(&self, position: u64) -> impl Iterator<Item = (Slot, u64)> {
         let by_level = (0..LEVELS).flat_map(move |level| {
             let mut digits = self.occupied[level];
@@ -106,7 +106,7 @@ impl Slots {
         self.open = Some(slot);
     }
 
-    /// The slot of an entry in `chunk`.
+    /// The slot that the entries of `chunk` belong to.
     #[inline]
     pub(super) fn owner(&self, chunk: u32) -> Slot {
         self.chunks.owner(chunk)
@@ -146,8 +146,8 @@ impl Slots {
         queue.end += 1;
     }
 
-    /// Moves the oldest entries, of one chunk at most, into `block`. Returns how many, and the
-    /// location of the first.
+    /// Moves the oldest entries, of one chunk at most, into `block`. Returns how many it moved, and
+    /// the location of the first.
     ///
     /// The caller must find out which are valid *before* it pushes any entry, because a push may
     /// reuse the chunk. After it has given them new locations, it calls [`leave`](Self::leave) with
@@ -203,9 +203,9 @@ impl Slots {
 
     /// Removes the stale entries of the oldest chunk, if most entries of the slot are stale.
     ///
-    /// The valid entries move to the back, so that the next call finds other entries. A
-    /// cancellation thus reads at most 128 entries, and one pass over the queue removes at least
-    /// half of it.
+    /// The valid entries move to the back, so that the next call finds other entries. So a
+    /// cancellation reads at most 128 entries, and one pass over the slot removes at least half of
+    /// its entries.
     #[inline]
     pub(super) fn evacuate<T>(&mut self, slab: &mut Slab<T>, slot: Slot) {
         if self.queues[slot.index()].is_stale() {
@@ -230,7 +230,7 @@ impl Slots {
         self.leave(slot, kept);
     }
 
-    /// The entries of a slot, stale ones included, with their locations.
+    /// The entries of a slot with their locations, including stale entries.
     pub(super) fn entries(&self, slot: Slot) -> impl Iterator<Item = (u32, Location)> {
         let queue = self.queues[slot.index()];
         let alone =
@@ -258,7 +258,7 @@ impl Slots {
         alone.into_iter().chain(chunked)
     }
 
-    /// How many entries there are and how many there is memory for.
+    /// How many entries there are, and for how many there is memory.
     #[cfg(test)]
     pub(super) fn footprint(&self) -> (usize, usize) {
         let entries = self.queues.iter().map(|queue| queue.len as usize).sum();
