@@ -42,7 +42,8 @@ type Grants = &'static [(&'static str, &'static str)];
 
 const PRODUCER: Grants = &[
     ("+hmget +hget +hlen +hexists", "%messages %attrs %meta"),
-    ("+hget +hlen +hexists", "%claims"), // no +hmget: `ack` begins with it
+    // No +hmget: `ack` begins with an HMGET of claims, so Redis refuses an ack at once.
+    ("+hget +hlen +hexists", "%claims"),
     (
         "+zrange +zcard +zcount +zscore +zmscore +zrank",
         "%scheduled %leases %dead %recent",
@@ -53,7 +54,8 @@ const PRODUCER: Grants = &[
     ("+hset +hdel", "messages attrs"),
     ("+zrem", "dead"),
     ("+zadd +zremrangebyrank", "recent"),
-    ("+hset +hincrby", "meta"), // a newer map is set with HSET
+    // HSET writes a newer map of the partitions.
+    ("+hset +hincrby", "meta"),
     ("+rpush", "wake"),
 ];
 
@@ -62,21 +64,22 @@ const CONSUMER: Grants = &[
         "+hmget +hget +hlen +hexists",
         "%messages %attrs %claims %meta",
     ),
-    ("+hstrlen", "%messages"), // no `meta`: operators' scripts begin with it
+    // Not on `meta`: operators' scripts begin with an HSTRLEN of meta, so Redis refuses them at once.
+    ("+hstrlen", "%messages"),
     (
         "+zrange +zcard +zcount",
         "%scheduled %leases %dead %recent %nodes",
     ),
     ("+zscore", "%leases"),
-    // No +zscore on these keys: the scripts of producers need it, so Redis refuses them to a
-    // consumer.
+    // No +zscore on these keys: producers' scripts need it, so Redis refuses them to a consumer.
     ("+zmscore", "%scheduled %dead %recent"),
     ("+lrange +llen +lindex +exists", "%ready %wake %meta"),
     ("+zadd +zremrangebyrank", "scheduled dead"),
     ("+rpush +ltrim +lset", "ready"),
     ("+zadd +zrem", "leases"),
     ("+hset +hdel", "claims attrs"),
-    ("+hdel +hsetnx", "messages"), // no +hset: Redis refuses a push at once
+    // No +hset: a push needs it, so Redis refuses a push to a consumer.
+    ("+hdel +hsetnx", "messages"),
     ("+zadd +zremrangebyrank", "recent"),
     ("+zadd +zrem +zremrangebyscore", "nodes"),
     ("+hset +hincrby", "meta"),

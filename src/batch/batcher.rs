@@ -41,7 +41,7 @@ struct GatherTask<T> {
 #[derive(Default)]
 pub(crate) struct WaitingItems {
     pub(crate) count: AtomicUsize,
-    /// Notified when so many items wait that a second call in flight is worth while.
+    /// Notified when enough items wait to justify a second call in flight.
     pub(crate) enough: Notify,
 }
 

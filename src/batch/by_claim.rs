@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn each_claim_is_named_once_and_results_keep_their_items() {
+    fn argv_names_each_claim_once_and_results_fit_their_items() {
         let room = Arc::new(Semaphore::new(10));
         let acks = [
             ("a", "T2"),

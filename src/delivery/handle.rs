@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_detached_delivery_counts_as_settled_here() {
+    fn a_detached_delivery_counts_as_settled_in_its_process() {
         let delivery = Delivery::unconnected(1);
         let kept = delivery.clone();
         let _handle = delivery.into_handle();

@@ -175,8 +175,8 @@ impl Delivery {
         Ok((outcome, closed))
     }
 
-    /// Extends the lease: it then ends `lease` (1 ms to a day) from now, or later if it already
-    /// did. Returns the end.
+    /// Extends the lease: it then ends `lease` (1 ms to a day) from now, or later, if its end is
+    /// later already. Returns the end.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_master_without_the_library_of_others_is_named() {
+    fn a_master_without_the_functions_library_is_a_finding() {
         let libraries = |versions: [Option<u64>; 3]| {
             let names = ["a:1", "b:2", "c:3"].map(str::to_owned);
             let libraries: Vec<_> = names.into_iter().zip(versions).collect();

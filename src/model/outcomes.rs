@@ -12,7 +12,7 @@ pub enum MessageState {
     Scheduled,
     /// Due, waiting for a free handler.
     Ready,
-    /// With a handler, under a lease.
+    /// A handler has the message, under a lease.
     Leased,
     /// Dead: a limit was reached or a handler buried it. It stays until it is requeued, cancelled,
     /// purged or trimmed.
@@ -240,11 +240,12 @@ pub enum SettleOutcome {
 pub enum AckPushOutcome {
     /// The message is acked. These are the receipts of its follow-ups, in their order.
     Done(Vec<Receipt>),
-    /// As [`SettleOutcome::Gone`] of an ack: an earlier try of this call may have acted and stored
-    /// the follow-ups.
+    /// The message is no longer in the queue: it was acked, perhaps by an earlier try of this call,
+    /// which stored the follow-ups. See [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`]; the message exists, and another consumer has it or will have it.
-    /// An earlier try of this call may have acted, if the id was pushed again since.
+    /// The message is in the queue, and another consumer has it or will have it: see
+    /// [`SettleOutcome::Lost`]. An earlier try of this call may have acted, if the id was pushed
+    /// again since.
     Lost,
 }
 
@@ -260,10 +261,11 @@ pub enum RetryOutcome {
     /// The message was removed: it would expire before the next attempt, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop).
     Dropped,
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has counted the
-    /// failure.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have counted the failure.
     Lost,
 }
 
@@ -279,10 +281,11 @@ pub enum SnoozeOutcome {
     /// The message was removed: it would expire before the new due time, and was pushed with
     /// [`OnExpire::Drop`](crate::OnExpire::Drop).
     Dropped,
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has snoozed the
-    /// message.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have snoozed it.
     Lost,
 }
 
@@ -295,10 +298,11 @@ pub enum ThrottleOutcome {
     /// asked for if the partition was already closed for longer, earlier if
     /// [`QueueLimits::max_throttle`](crate::QueueLimits::max_throttle) allows less.
     Until(u64),
-    /// As [`SettleOutcome::Gone`] of release.
+    /// The message is no longer in the queue: the lease was lost, or an earlier try acted. See
+    /// [`SettleOutcome::Gone`].
     Gone,
-    /// As [`SettleOutcome::Lost`] for release: perhaps an earlier try of this call has closed the
-    /// queue.
+    /// The message is in the queue, but this claim of it has ended: see [`SettleOutcome::Lost`]. An
+    /// earlier try of this call may have closed the queue.
     Lost,
 }
 

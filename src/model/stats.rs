@@ -67,7 +67,7 @@ pub struct QueueStats {
     pub died: u64,
     /// Messages cancelled.
     pub cancelled: u64,
-    /// Dead messages revived.
+    /// Dead messages that were requeued.
     pub requeued: u64,
     /// Messages purged.
     pub purged: u64,

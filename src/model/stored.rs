@@ -15,9 +15,9 @@ pub struct StoredMessage {
     /// When the message is due (scheduled, ready), when its lease ends (leased) or when it died
     /// (dead), in Unix milliseconds.
     pub time_ms: u64,
-    /// How often a handler failed.
+    /// How often a handler of the message failed.
     pub failures: u32,
-    /// How often a lease ran out.
+    /// How often a lease of the message expired.
     pub crashes: u32,
     /// The message's own limit of attempts, if it has one.
     pub max_attempts: Option<u32>,
@@ -87,9 +87,9 @@ pub struct MessageEntry {
     pub id: Vec<u8>,
     /// As in [`StoredMessage::time_ms`].
     pub time_ms: u64,
-    /// How often a handler failed.
+    /// How often a handler of the message failed.
     pub failures: u32,
-    /// How often a lease ran out.
+    /// How often a lease of the message expired.
     pub crashes: u32,
     /// The error of the last failure, or the reason of the burial.
     pub error: String,

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_word_by_word() {
+    fn stored_options_are_decoded_word_by_word() {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let both = Options {
             max_attempts: Some(5),

@@ -16,8 +16,8 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// The least number of partitions that send in a round, if as many wait. Of many, a third sends;
-/// the others gather more items meanwhile, so that their calls are larger.
+/// The least number of partitions that send in a round, if that many wait. If many wait, a third of
+/// them sends; the others gather more items meanwhile, so that their calls are larger.
 const MIN_CALLS: usize = 4;
 /// The longest time that a partition waits for the calls of others. A call to a slot that is being
 /// moved is answered late, and must not delay the others by more.

@@ -100,7 +100,7 @@ fn time_after_the_year_9999_is_refused() {
 }
 
 #[test]
-fn due_time_within_hours_stays_and_others_move() {
+fn due_time_outside_business_hours_moves_to_the_opening() {
     let hours = hours("Mon-Fri 09:00-18:00", "Europe/Paris");
     let (saturday, monday) = (ms("2026-12-05T12:00+01:00"), ms("2026-12-07T09:00+01:00"));
     let day = 24 * 3_600_000;

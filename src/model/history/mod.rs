@@ -155,7 +155,7 @@ points! {
     retried,
     /// Deliveries released.
     released,
-    /// Leases that ran out.
+    /// Leases that expired.
     crashed,
     /// Messages that died.
     died,

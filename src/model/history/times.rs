@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_are_adjacent_and_two_an_octave() {
+    fn buckets_are_adjacent_and_an_octave_has_two() {
         assert_eq!(
             [0, 1, 128, 129, 181, 182, 256, 257].map(bucket_of),
             [0, 0, 0, 1, 1, 2, 2, 3]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_at_most_the_root_of_two_too_large() {
+    fn quantiles_are_at_most_1_42_times_too_large() {
         fastrand::seed(5);
         let mut times: Vec<u64> = (0..5_000)
             .map(|_| fastrand::u64(128..1 << fastrand::u32(8..39)))

@@ -175,8 +175,8 @@ pub enum OverlapPolicy {
     /// The fire makes no tick.
     /// [`ScheduleInfo::overlapped`](crate::schedules::ScheduleInfo::overlapped) counts it.
     Skip,
-    /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has
-    /// goes on.
+    /// The fire makes a tick, and earlier ticks that wait are removed. A tick that a handler has is
+    /// not touched.
     Replace,
 }
 

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn each_delivery_finishes_once_and_the_last_is_reported() {
+    fn finish_counts_each_delivery_once_and_reports_the_last() {
         let (lease, _) = claim(3, Instant::now());
         assert!(!lease.finish(1));
         assert!(!lease.finish(1));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn in_one_queue_the_sequence_decides_before_the_clock() {
+    fn replies_of_one_queue_are_ordered_by_seq_before_clock() {
         let start = Instant::now();
         let mut newest = NewestReply::default();
         newest.compare(&header(start, "a", 5, 2_000), start + MS);

@@ -62,7 +62,7 @@ pub(crate) struct NodePartition {
     pub(crate) phase: Phase,
     /// What the last beat said about the node.
     pub(crate) last_mode: BeatMode,
-    /// For how long the node may be silent about the partition; `None` if it may not.
+    /// For how long the node may send no beat about the partition; `None` if it may not park it.
     pub(crate) silence: Option<Duration>,
     /// Whether the node receives notices of the partition.
     pub(crate) is_subscribed: bool,

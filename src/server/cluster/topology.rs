@@ -100,7 +100,7 @@ impl Topology {
         &self.seeds[0]
     }
 
-    /// The addresses of the known masters; without any, those of the URL.
+    /// The addresses of the known masters. If none is known, the addresses in the URL.
     pub(crate) fn address(&self) -> String {
         let masters = self.masters();
         let mut names: Vec<_> = masters

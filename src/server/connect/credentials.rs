@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn last_good_credentials_stay_until_new_ones_are_whole() {
+    async fn last_good_credentials_are_used_until_new_ones_are_complete() {
         let folder = std::env::temp_dir().join(format!("dueq-credentials-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let [first, second] = [pair(), pair()];

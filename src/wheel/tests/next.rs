@@ -20,7 +20,7 @@ fn next_expiration_is_none_only_for_an_empty_wheel() {
 }
 
 #[test]
-fn at_most_eleven_wake_ups_reach_any_deadline() {
+fn any_deadline_is_reached_with_at_most_eleven_wake_ups() {
     for position in boundaries() {
         for when in boundaries().filter(|&when| when > position) {
             let mut wheel = Wheel::new();
@@ -40,7 +40,7 @@ fn at_most_eleven_wake_ups_reach_any_deadline() {
 }
 
 #[test]
-fn at_most_three_wake_ups_reach_half_a_minute() {
+fn a_timer_in_half_a_minute_causes_at_most_three_wake_ups() {
     let start = 1_700_000_000_123;
     for delay in [30_000, 29_999, 31_415] {
         let mut wheel = Wheel::new();

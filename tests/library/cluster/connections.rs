@@ -87,7 +87,7 @@ async fn clients_ask_for_slots_as_rarely_after_a_failover() -> Result<()> {
 }
 
 #[tokio::test]
-async fn url_of_one_reachable_server_finds_all_masters() -> Result<()> {
+async fn one_reachable_server_in_the_url_leads_to_all_masters() -> Result<()> {
     let mut cluster = Cluster::start(3).await?;
     let ports: Vec<_> = cluster.masters.iter().map(Server::port).collect();
     // Nothing listens on the first port; the second is that of a server in the cluster.

@@ -97,7 +97,7 @@ async fn stopping_worker_releases_the_grant_of_a_lost_reply() -> Result<()> {
 /// The lost claim reaches Redis only after the node has looked for its grant, together with the
 /// repeated one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claim_that_is_executed_late_grants_nothing_twice() -> Result<()> {
+async fn claim_that_redis_executes_late_grants_no_message_twice() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
     let (worker, mut handled) = acking(queue.worker().lease(LONG));
     for round in 0..5 {

@@ -100,7 +100,8 @@ async fn repeated_push_of_an_acked_message_delivers_nothing() -> Result<()> {
     Ok(())
 }
 
-/// As in the test above, for a batch: Redis remembers the whole call.
+/// All messages of a batch are delivered and acked between the push and its repetition, which must
+/// deliver none again: Redis remembers the whole call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_batch_of_acked_messages_delivers_nothing() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;

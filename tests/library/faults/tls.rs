@@ -172,13 +172,13 @@ async fn go_on(url: &str, servers: &[Server]) -> Result<()> {
 }
 
 #[tokio::test]
-async fn cluster_connections_take_a_renewed_password() -> Result<()> {
+async fn cluster_connections_use_a_renewed_password() -> Result<()> {
     let cluster = Cluster::start(3).await?;
     go_on(&cluster.url(), &cluster.masters).await
 }
 
 #[tokio::test]
-async fn sentinel_connections_take_a_renewed_password() -> Result<()> {
+async fn sentinel_connections_use_a_renewed_password() -> Result<()> {
     let failover = Failover::start(1, &[])?;
     go_on(&failover.url(), &failover.servers).await
 }

@@ -161,7 +161,7 @@ async fn refused_follow_ups_leave_the_delivery_leased() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn workers_push_follow_ups_and_retry_refused_ones() -> Result<()> {
+async fn workers_push_follow_ups_and_retry_if_one_is_refused() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.partition_into(3).await?;

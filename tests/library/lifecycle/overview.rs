@@ -8,7 +8,7 @@ use super::selections::{FAR_MS, filled};
 use crate::support::{HOUR, LONG, acking, setup, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dues_counts_between_times_over_all_partitions() -> Result<()> {
+async fn dues_counts_messages_between_times_in_all_partitions() -> Result<()> {
     for partitions in [1, 7] {
         let setup = filled(100, partitions, FAR_MS).await?;
         let DueCounts {

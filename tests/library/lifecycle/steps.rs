@@ -298,7 +298,8 @@ async fn queue_recreated_during_a_deletion_is_kept() -> Result<()> {
     Ok(())
 }
 
-/// As in the test above, for one partition: it has a newer map than the queue that is deleted.
+/// During the deletion of the queue, one partition gets a newer map than the deleted queue has. It
+/// belongs to a queue that was created again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn partition_with_a_newer_map_survives_a_deletion() -> Result<()> {
     let setup = setup().await?;

@@ -150,8 +150,8 @@ async fn more_than_8000_due_messages_stop_no_claim() -> Result<()> {
     Ok(())
 }
 
-/// As in the test above, for leases that expire together: the recovery of BullMQ, bee-queue and
-/// delayqueue had this limit too.
+/// When more than 8,000 leases expire together, the recovery of BullMQ, bee-queue and delayqueue
+/// fails for good, because their scripts unpack all of them at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn more_than_8000_expired_leases_stop_no_reap() -> Result<()> {
     let setup = setup().await?;

@@ -82,7 +82,7 @@ async fn another_client_settles_by_handle() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_retry_by_handle_may_name_a_time() -> Result<()> {
+async fn a_retry_by_handle_accepts_a_fixed_due_time() -> Result<()> {
     let setup = setup().await?;
     let handle = handle(&setup.queue).await?;
     let at_ms = setup.client.server_time().await?.unix_us / 1_000 + 3_600_000;

@@ -113,7 +113,7 @@ impl Proxy {
         self.rules.cuts.load(Ordering::SeqCst)
     }
 
-    /// From now on, accept connections but forward nothing.
+    /// From now on, the proxy accepts connections but forwards nothing.
     pub(crate) fn fall_silent(&self) {
         self.rules.silent.store(true, Ordering::SeqCst);
     }

@@ -218,7 +218,7 @@ async fn messages_due_while_handlers_are_busy_count_as_promoted() -> Result<()> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn dropped_worker_counts_no_running_handler() -> Result<()> {
+async fn running_handler_count_is_zero_after_a_worker_is_dropped() -> Result<()> {
     let setup = setup().await?;
     let (worker, mut seen) = holding(setup.queue.worker());
     push_all(&setup.queue, messages(2)).await?;

@@ -25,7 +25,7 @@ fn counted(queue: &Queue) -> [u64; 5] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn ticks_count_when_handlers_get_them() -> Result<()> {
+async fn tick_counter_grows_when_a_handler_gets_a_tick() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     let beat = Schedule::every(Duration::from_millis(50)).name("beat");

@@ -41,7 +41,7 @@ async fn a_lease_is_extended_while_its_handler_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
+async fn handler_learns_of_a_lost_lease_and_cannot_settle() -> Result<()> {
     let setup = setup().await?;
     let (sender, mut seen) = seen();
     let handler = move |delivery: Delivery| {

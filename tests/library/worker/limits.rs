@@ -131,7 +131,7 @@ async fn nodes_make_no_calls_between_openings() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_nodes_never_lease_more_than_one() -> Result<()> {
+async fn three_nodes_together_never_exceed_max_leased() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     queue.configure(QueueLimits::new().max_leased(1)).await?;

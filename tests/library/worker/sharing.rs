@@ -117,7 +117,7 @@ async fn running_handlers_never_exceed_the_concurrency() -> Result<()> {
 /// All handlers of one worker are busy with messages that never end, so the other worker must get
 /// all later messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_worker_keeps_no_message_from_a_free_one() -> Result<()> {
+async fn a_worker_with_all_handlers_busy_leaves_work_to_others() -> Result<()> {
     let setup = setup().await?;
     let queue = &setup.queue;
     push_all(queue, messages(5)).await?;

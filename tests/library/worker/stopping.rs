@@ -118,7 +118,7 @@ async fn a_worker_that_is_stopped_before_it_starts_returns() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_is_dropped_while_it_starts_leaves() -> Result<()> {
+async fn a_worker_dropped_while_it_starts_leaves_its_queues() -> Result<()> {
     let setup = setup().await?;
     setup.queue.push("").due(HOUR).await?;
     // No other node beats here, so only the leave can remove the node.

@@ -3,7 +3,7 @@
 use crate::model::business_hours::tests::{hours, opens};
 
 #[test]
-fn start_in_a_gap_opens_when_the_gap_is_over() {
+fn range_whose_start_is_skipped_opens_after_the_gap() {
     // 2026-03-29: 02:00 became 03:00.
     let paris = hours("Sun 02:30-04:00", "Europe/Paris");
     opens(
@@ -41,7 +41,7 @@ fn start_in_a_gap_opens_when_the_gap_is_over() {
 }
 
 #[test]
-fn midnight_in_a_gap_opens_when_the_gap_is_over() {
+fn range_from_midnight_opens_after_a_gap_at_midnight() {
     // 2018-11-04: 00:00 became 01:00.
     let sao_paulo = hours("Sun 00:00-24:00", "America/Sao_Paulo");
     opens(

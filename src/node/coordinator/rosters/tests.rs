@@ -75,7 +75,7 @@ impl Coordinator {
 }
 
 #[tokio::test]
-async fn a_node_alone_attends_every_partition_once() {
+async fn a_single_node_attends_every_partition() {
     let mut node = coordinator();
     node.remapped(7, tags(12));
     assert_eq!(node.tags(), BTreeSet::from([Tag::Home]), "no roster yet");

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_three_partitions_gets_as_much_as_one_of_one() {
+    fn a_queue_has_one_share_with_three_partitions_or_one() {
         let mut shares = shares(8);
         let wants: Vec<_> = [1, 2, 3, 9].map(|partition| want(partition, 8, 0)).into();
         let grants = shares.allot_parts(&wants, Instant::now());
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_take_turns_the_longest_waiting_first() {
+    fn the_longest_waiting_partition_gets_the_next_handler() {
         let mut shares = shares(10);
         let mut wants = [want(1, 10, 1), want(2, 10, 7), want(3, 10, 3)];
         let mut order = Vec::new();

@@ -251,7 +251,7 @@ fn queues_share_only_the_wheel() {
 }
 
 #[test]
-fn standbys_of_ranks_act_25_ms_apart() {
+fn standbys_of_successive_ranks_act_25_ms_apart() {
     let start = Instant::now();
     for (rank, delay) in [(0, 25), (1, 25), (2, 50), (7, 175), (90, 1_000)] {
         let mut timers = timers(start, 7);

@@ -7,7 +7,7 @@ use crate::model::world::World;
 use crate::reply::Text;
 
 impl Driver {
-    /// Plans operations. The last one comes first.
+    /// Plans these operations. They are listed in reverse: the last one is made first.
     pub(crate) fn plan(&mut self, operations: impl IntoIterator<Item = Operation>) {
         self.planned
             .extend(operations.into_iter().map(|operation| (None, operation)));

@@ -59,7 +59,7 @@ fn held_returns_the_grant_of_a_lost_reply() -> Result<()> {
 }
 
 #[test]
-fn a_repeated_claim_is_refused_as_held_even_if_none_is_left() -> Result<()> {
+fn a_repeated_claim_is_held_even_if_no_more_message_is_due() -> Result<()> {
     let mut queue = queue()?;
     claim(&mut queue, T0)?;
     let before = queue.contents()?;
@@ -87,7 +87,7 @@ fn a_repeated_claim_is_refused_as_held_even_if_none_is_left() -> Result<()> {
 }
 
 #[test]
-fn a_token_whose_messages_are_all_settled_claims_anew() -> Result<()> {
+fn a_token_can_claim_again_after_all_settlements() -> Result<()> {
     let mut queue = queue()?;
     claim(&mut queue, T0)?;
     queue.ok("ack", T0, words![token('t'), 2, "a", "b"])?;

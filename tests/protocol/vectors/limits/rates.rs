@@ -186,7 +186,7 @@ fn a_moving_clock_allows_at_most_one_extra_burst() -> Result<()> {
 
 /// The closing by a rate ends with that rate. A pause by an operator stays.
 #[test]
-fn a_new_rate_opens_what_the_old_rate_closed() -> Result<()> {
+fn a_new_rate_opens_a_queue_that_the_old_rate_closed() -> Result<()> {
     for (value, granted) in [("", 4), ("100/1000/3", 3)] {
         let mut queue = limited("1/2592000000/1", 5)?;
         ensure!(claim(&mut queue, T0 * 1_000, 9)?.0.len() == 1);

@@ -220,7 +220,7 @@ fn a_call_for_help_is_returned_for_2_s() -> Result<()> {
 
 /// A watcher is not a node of the home: it claims nothing, leads nothing and allows no reap.
 #[test]
-fn watchers_count_as_no_live_nodes_of_the_home() -> Result<()> {
+fn a_watcher_is_not_counted_as_a_live_node_of_the_home() -> Result<()> {
     let mut queue = queue()?;
     ensure!(beat(&mut queue, T0, "a", "first")? == (true, 1));
     for node in ["b", "c", "d", "e"] {

@@ -81,7 +81,7 @@ fn a_next_message_is_refused_below_layout_3() -> Result<()> {
 }
 
 #[test]
-fn audit_starts_a_next_message_without_a_delivery() -> Result<()> {
+fn audit_replaces_a_lost_delivery_by_its_next_message() -> Result<()> {
     // The delivery was removed by hand. Its message is nowhere, or in another state.
     for place in ["nowhere", "scheduled", "dead"] {
         let mut queue = leased()?;

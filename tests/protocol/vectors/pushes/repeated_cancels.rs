@@ -19,7 +19,7 @@ fn a_cancel_after_the_newer_message_ended_returns_absent() -> Result<()> {
 
 /// This holds whatever happened to the newer message, and for every caller of the first cancel.
 #[test]
-fn a_repeated_cancel_leaves_a_newer_message_alone() -> Result<()> {
+fn a_repeated_cancel_spares_a_newer_message() -> Result<()> {
     type Fate = fn(&mut Queue) -> Result<()>;
     let fates: [(&str, Fate); 4] = [
         ("scheduled", |_| Ok(())),

@@ -130,7 +130,7 @@ fn the_last_record_of_each_minute_enters_the_ring() -> Result<()> {
 }
 
 #[test]
-fn hours_and_days_have_their_own_rings() -> Result<()> {
+fn history_rings_of_hours_and_days_are_separate() -> Result<()> {
     let mut queue = queue()?;
     report(&mut queue, T0, "3 1|")?;
     let first = record(T0, 1, "3 1|");

@@ -98,7 +98,7 @@ fn free_handlers_are_divided_by_the_weights() {
 }
 
 #[test]
-fn a_queue_gets_what_the_others_do_not_want() {
+fn a_queue_gets_handlers_that_other_queues_do_not_want() {
     let mut shares = shares(10, Order::Weighted, [(A, weight(9)), (B, weight(1))]);
     assert_eq!(
         allot(&mut shares, &[want(A, 2), want(B, 100)]),
