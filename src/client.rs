@@ -99,8 +99,8 @@ impl Client {
         })
     }
 
-    /// Returns the queue of this name, whose payloads are bytes. A name has 1 to 128 bytes without
-    /// control characters and `/ { }`. The queue exists from its first push on.
+    /// Returns the queue of this name, whose payloads are bytes. A name has 1 to 128 bytes; control
+    /// characters and `/ { }` are not allowed. The queue exists from its first push on.
     ///
     /// Sends nothing to the server. Handles of the same name share batches and
     /// [metrics](Queue::metrics), whatever their codec. The client forgets these when no handle of

@@ -90,7 +90,7 @@ impl<V: BatchVerb> Batcher<V> {
         };
         let since = Instant::now();
         let pending = group.items.into_iter().filter_map(|(item, answer)| {
-            // The shares add up to the permit, so that every split succeeds.
+            // The shares of all items add up to the permit, so every split succeeds.
             let _room = room.split(share(item.size()) as usize)?;
             Some(Pending {
                 item,

@@ -129,7 +129,7 @@ pub enum KeepReason {
     Schedules,
     /// The queue has a map of partitions.
     Partitions,
-    /// An operator has set a limit of it or its layout, or has paused it.
+    /// An operator has set a limit or the layout of the queue, or has paused it.
     Settings,
     /// A window of an id has not ended: the deletion would forget it.
     Windows,

@@ -85,7 +85,8 @@ impl StoredMessage {
 pub struct MessageEntry {
     /// The id as it was pushed.
     pub id: Vec<u8>,
-    /// As in [`StoredMessage::time_ms`].
+    /// When the message is due, when its lease ends or when it died: see
+    /// [`StoredMessage::time_ms`].
     pub time_ms: u64,
     /// How often a handler of the message failed.
     pub failures: u32,

@@ -27,8 +27,7 @@ impl Coordinator {
             && partition.is_attending()
         {
             if !partition.consumer.is_needed() {
-                // If the look-up fails, its failures continue to be counted, so the reason does not
-                // matter here.
+                // `rest` forgets failures, but they must keep counting while look-ups fail.
                 if !partition.lost.must_look_up() {
                     partition.claim.rest();
                 }

@@ -52,7 +52,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// One of the counts.
+    /// Returns one count.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

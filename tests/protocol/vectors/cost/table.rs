@@ -18,7 +18,7 @@ use crate::vectors::cost::limits::{five_ms_of_processor, processor_us, script_us
 /// How many messages of each kind every state has, for the calls that change messages.
 const STOCK: u64 = 64_000;
 const _: () = assert!(STOCK.is_multiple_of(MAX_CLAIM as u64));
-/// How many messages one call of the setup makes or claims.
+/// How many messages the setup pushes and claims at a time.
 const FILL: u64 = STOCK / 2;
 
 /// The states: the kinds of their messages, and how many there are besides the stock.

@@ -149,8 +149,7 @@ fn many_throttles_close_the_queue_until_the_latest_time() -> Result<()> {
     Ok(())
 }
 
-/// Claims take ready messages first, so the returned messages go to the scheduled set, with earlier
-/// due times.
+/// Claims take ready messages first, so a throttle moves the ready ones back to the scheduled set.
 #[test]
 fn returned_messages_are_claimed_before_ready_ones() -> Result<()> {
     let mut queue = busy()?;
