@@ -98,20 +98,20 @@ impl Partition {
         Watched::decode(self.call_once(Verb::Beat, &args).await?)
     }
 
-    /// Removes the node from the roster. It is not repeated.
+    /// Removes the node from the roster. The call is not repeated.
     pub(crate) async fn unwatch(&self, node: &str) -> Result<(), Error> {
         let args = [node.as_bytes(), b"unwatch"];
         self.call_once(Verb::Beat, &args).await.map(drop)
     }
 
-    /// Moves due messages to the ready list. It is not repeated.
+    /// Moves due messages to the ready list. The call is not repeated.
     pub(crate) async fn promote(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Promote, PROMOTE).await?;
         self.meters().add_many(Counter::Promoted, moved.count);
         Ok(moved)
     }
 
-    /// Takes back expired leases. It is not repeated.
+    /// Takes back expired leases. The call is not repeated.
     pub(crate) async fn reap(&self) -> Result<Moved, Error> {
         let moved = self.step(Verb::Reap, REAP).await?;
         if moved.count > 0 {
@@ -155,7 +155,7 @@ impl Partition {
         Ok(claim)
     }
 
-    /// Reads what the lease with this token holds. It is not repeated.
+    /// Reads what the lease with this token holds. The call is not repeated.
     pub(crate) async fn held_once(&self, LeaseToken(token): LeaseToken) -> Result<Claim, Error> {
         let reply = self.call_once(Verb::Held, &[&token]).await?;
         Ok(Claim::decode_held(reply, token)?.0)
