@@ -49,8 +49,8 @@ impl Standing {
 }
 
 impl Partition {
-    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. It
-    /// is not repeated.
+    /// Records that a node is alive or stops, and reports what its handlers took if `reports`. The
+    /// call is not repeated.
     pub(crate) async fn beat(
         &self,
         node: &str,
@@ -84,7 +84,7 @@ impl Partition {
 
     /// Enters the node in the roster, which forgets it after 3 s. Only for a partition of a queue
     /// with a map. The reply lists the nodes, unless `known` is the number of the present roster.
-    /// `help` names partitions that this node leads and whose nodes are all busy. It is not
+    /// `help` names partitions that this node leads and whose nodes are all busy. The call is not
     /// repeated.
     pub(crate) async fn watch(
         &self,
