@@ -1,4 +1,5 @@
-//! The handle of a server: connecting, the check that it is fit for queues, and its queues.
+//! The handle of a server: it connects, checks that the server is fit for queues, and makes the
+//! handles of queues.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -48,11 +49,12 @@ impl Client {
     ///
     /// For a service that Redis Sentinels monitor, the URL is
     /// `redis+sentinel://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]/SERVICE[/DATABASE]`. The
-    /// hosts are those of the Sentinels (port 26379 unless given); user and password are those of
-    /// the servers. For Sentinels that need a password, add `?sentinel_password=PASSWORD`, and
-    /// `&sentinel_user=USER`. With `rediss+sentinel://` all connections use TLS. The client asks
-    /// the Sentinels before each connection, and the server must report that it is the master.
-    /// After a failover all connections, also those of running workers, move to the new master.
+    /// hosts are those of the Sentinels (port 26379 unless given). User and password are for the
+    /// servers, not for the Sentinels. For Sentinels that need a password, add
+    /// `?sentinel_password=PASSWORD`, and `&sentinel_user=USER`. With `rediss+sentinel://` all
+    /// connections use TLS. The client asks the Sentinels before each connection, and the server
+    /// must report that it is the master. After a failover all connections, also those of running
+    /// workers, move to the new master.
     ///
     /// If the server belongs to a Redis Cluster, the client uses all its masters: each queue is on
     /// the master of its slot. `redis+cluster://[USER:PASSWORD@]HOST[:PORT][,HOST[:PORT]...]` names
@@ -88,11 +90,11 @@ impl Client {
         Self::connect_with(url, &ClientOptions::new()).await
     }
 
-    /// As [`Client::connect`], with options: certificates for TLS.
+    /// Connects as [`Client::connect`] does, with options such as certificates for TLS.
     ///
     /// # Errors
-    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is
-    /// not `rediss://`.
+    /// The errors of `connect`, and `InvalidInput` if there are certificates and the URL is not
+    /// `rediss://`.
     pub async fn connect_with(url: &str, options: &ClientOptions) -> Result<Self, Error> {
         // Boxed: keeps the futures of callers shallow, as rustc limits their depth.
         let connecting: Pin<Box<dyn Future<Output = _> + Send>> =
@@ -104,12 +106,12 @@ impl Client {
         })
     }
 
-    /// The queue of this name, with payloads of bytes. A name has 1 to 128 bytes without control
-    /// characters and `/ { }`. The queue exists from its first push on.
+    /// Returns the queue of this name, whose payloads are bytes. A name has 1 to 128 bytes; control
+    /// characters and `/ { }` are not allowed. The queue exists from its first push on.
     ///
     /// Sends nothing to the server. Handles of the same name share batches and
-    /// [metrics](Queue::metrics), whatever their codec, if one of them lives on or the name is among
-    /// the last 64 that were asked for.
+    /// [metrics](Queue::metrics), whatever their codec. The client forgets these when no handle of
+    /// the name is left and 64 other names were asked for since.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -121,7 +123,8 @@ impl Client {
         self.queue_with_codec(name, RawBytes)
     }
 
-    /// As [`queue`](Client::queue), with values of `T` as JSON.
+    /// Returns the queue of this name, as [`queue`](Client::queue) does. Its payloads are values of
+    /// `T` as JSON.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -138,7 +141,8 @@ impl Client {
         self.queue_with_codec(name, Json::default())
     }
 
-    /// As [`queue`](Client::queue), with the values of this codec.
+    /// Returns the queue of this name, as [`queue`](Client::queue) does. This codec encodes and
+    /// decodes its payloads.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -152,7 +156,7 @@ impl Client {
     }
 
     /// A client that shares the connections of this one and gives its queues this [`Durability`],
-    /// unless a queue or a message sets another. Queues that were made before keep their
+    /// unless a queue or a message sets another. Handles that this client made earlier keep their
     /// durability.
     ///
     /// ```
@@ -189,8 +193,8 @@ impl Client {
         Ok(names.into_iter().collect())
     }
 
-    /// As [`queues`](Client::queues), for programs that watch: the names on the servers that reply,
-    /// each step within 2 s. It names the masters of a cluster that do not.
+    /// Lists the names of queues as [`queues`](Client::queues) does, for monitoring: it skips each
+    /// master of a cluster that does not reply within 2 s, and names that master.
     ///
     /// # Errors
     /// If no server can be read.
@@ -207,8 +211,8 @@ impl Client {
         names_reached(&self.servers).await
     }
 
-    /// Scans for queues step by step, as [`queues`](Client::queues) does at once: for a program that
-    /// looks again and again, and spreads the steps over time. Sends nothing to the server yet.
+    /// Returns a scan that finds the queues of [`queues`](Client::queues) step by step, for a
+    /// program that scans repeatedly and spreads the steps over time. This call sends nothing.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {
@@ -287,9 +291,10 @@ impl Client {
 
     /// How many connections this client has opened since it was made. It opens one for each of four
     /// kinds of calls at the first such call, and one for each queue and durability besides
-    /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
-    /// lost ones. A worker with a pattern opens one more. In a cluster, client and worker open them to each master that they use, and a
-    /// worker has one more for each queue that is not parked, up to 64.
+    /// `Memory`. Each worker opens five, whatever the number of its queues. Further connections
+    /// have replaced lost ones. A worker with a pattern opens one more. In a cluster, client and
+    /// worker open them to each master that they use, and a worker has one more for each queue that
+    /// is not parked, up to 64.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -10,7 +10,7 @@ use dueq::{
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
-/// The queue as a user with the rights of this role sees it.
+/// The queue, on a connection of a user with the rights of this role.
 pub(crate) async fn queue_of(setup: &Setup, name: &str, role: AclRole) -> Result<Queue> {
     Ok(client_of(setup, name, role).await?.queue("orders")?)
 }

@@ -1,4 +1,5 @@
-//! Reads and removals of a part: the newest first, from a time on, up to a time, some bytes.
+//! Reads and removals of a part of a queue: the newest first, from a time on, up to a time, or the
+//! first bytes of a payload.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::support::{Setup, claim, ids, push_all, push_and_claim, setup};
 
 pub(super) const FAR_MS: u64 = 4_000_000_000_000;
 
-/// All ids in a state from this cursor on, read in pages of `size`.
+/// All ids in a state from this cursor on, read in pages of `size` messages.
 async fn all(
     queue: &Queue,
     state: MessageState,
@@ -125,7 +126,7 @@ async fn promote(setup: &Setup, base: &str) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
+async fn purge_and_requeue_stop_at_the_given_time() -> Result<()> {
     for partitions in [1, 5] {
         let setup = filled(60, partitions, FAR_MS).await?;
         let queue = &setup.queue;
@@ -154,7 +155,7 @@ async fn purge_and_requeue_reach_up_to_a_time() -> Result<()> {
             last_ms = died.map_or(0, |stored| stored.time_ms);
             if place == 9 {
                 died_ms = last_ms;
-                // The others die in a later millisecond.
+                // The other messages die in a later millisecond.
                 while queue.dues(&[]).await?.now_ms <= died_ms {}
             }
         }
