@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn ambiguous_heads_are_refused() {
+    fn ambiguous_request_heads_are_refused() {
         let (length, chunks) = ("Content-Length: 5\r\n", "Transfer-Encoding: chunked\r\n");
         for lines in [
             format!("{length}{chunks}"),
