@@ -19,7 +19,7 @@ use crate::server::queue_scan::{QueueScan, names_reached};
 use crate::server::servers::Servers;
 
 /// A Redis server that holds queues. Cheap to clone. Connections are pooled, opened when a call
-/// needs them, and replaced when they are missing_message_is_lost.
+/// needs them, and replaced when they are lost.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), dueq::Error> {
@@ -218,7 +218,7 @@ impl Client {
     /// How many connections this client has opened since it was made. It opens one for each of four
     /// kinds of calls at the first such call, and one for each queue and durability besides
     /// `Memory`. Each worker opens five, whatever the number of its queues. Any more have replaced
-    /// missing_message_is_lost ones. A worker with a pattern opens one more. In a cluster, client and worker open them to each master that they use, and a
+    /// lost ones. A worker with a pattern opens one more. In a cluster, client and worker open them to each master that they use, and a
     /// worker has one more for each queue that is not parked, up to 64.
     ///
     /// ```

@@ -58,7 +58,7 @@ struct Inner {
     settled: AtomicBool,
     /// How many settlements wait for their results.
     settling: AtomicUsize,
-    missing_message_is_lost: AtomicBool,
+    lost: AtomicBool,
     loss: Notify,
 }
 
@@ -82,7 +82,7 @@ impl Delivery {
             started_us: AtomicU64::new(u64::try_from(granted.claimed_us).unwrap_or(0)),
             settled: AtomicBool::new(false),
             settling: AtomicUsize::new(0),
-            missing_message_is_lost: AtomicBool::new(false),
+            lost: AtomicBool::new(false),
             loss: Notify::new(),
         }))
     }
@@ -105,7 +105,7 @@ impl Delivery {
         meters.add_many(Counter::Ticks, self.0.is_tick.into());
     }
 
-    /// Whether the lease is known to be missing_message_is_lost. Then another consumer may have the message, and no
+    /// Whether the lease is known to be lost. Then another consumer may have the message, and no
     /// settlement acts.
     ///
     /// ```
@@ -114,10 +114,10 @@ impl Delivery {
     /// # });
     /// ```
     pub fn is_lost(&self) -> bool {
-        self.0.missing_message_is_lost.load(Ordering::Acquire)
+        self.0.lost.load(Ordering::Acquire)
     }
 
-    /// Completes when the lease is known to be missing_message_is_lost, and otherwise never. Cancel safe: wait for it
+    /// Completes when the lease is known to be lost, and otherwise never. Cancel safe: wait for it
     /// beside the work.
     ///
     /// Only a worker watches the lease, so only its deliveries report the loss without a
@@ -126,7 +126,7 @@ impl Delivery {
     /// ```
     /// # dueq_testkit::doctest!(|delivery| {
     /// tokio::select! {
-    ///     () = delivery.missing_message_is_lost() => println!("another worker may have {}", delivery.id()),
+    ///     () = delivery.lost() => println!("another worker may have {}", delivery.id()),
     ///     () = send_mail() => {
     ///         delivery.ack().await?;
     ///     }
@@ -134,7 +134,7 @@ impl Delivery {
     /// # async fn send_mail() {}
     /// # });
     /// ```
-    pub async fn missing_message_is_lost(&self) {
+    pub async fn lost(&self) {
         // Created before the check below, so that a loss between the two is not missed.
         let loss = self.0.loss.notified();
         if !self.is_lost() {
@@ -183,7 +183,7 @@ impl Delivery {
         self.0.settled.load(Ordering::SeqCst)
     }
 
-    /// An extension found the lease missing_message_is_lost. Settlements that have a result, or wait for one, report
+    /// An extension found the lease lost. Settlements that have a result, or wait for one, report
     /// the loss themselves.
     pub(crate) fn found_gone(&self) {
         // In this order: a settlement is marked as settled before it stops being in flight.
@@ -208,9 +208,9 @@ impl Delivery {
         events::undecodable(self.subject(), reason);
     }
 
-    /// Records that the lease is missing_message_is_lost.
+    /// Records that the lease is lost.
     pub(crate) fn lose(&self, why: &'static str) {
-        if !self.0.missing_message_is_lost.swap(true, Ordering::AcqRel) {
+        if !self.0.lost.swap(true, Ordering::AcqRel) {
             self.0.partition.meters().add(Counter::LeaseLost);
             events::lease_lost(self.subject(), why);
             self.0.loss.notify_waiters();

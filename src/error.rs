@@ -44,7 +44,7 @@ struct Inner {
 pub(crate) enum ConnectionFault {
     /// The connection could not be opened: nothing was sent.
     Unreached,
-    /// The connection was missing_message_is_lost after the call was sent.
+    /// The connection was lost after the call was sent.
     Lost,
 }
 
@@ -83,7 +83,7 @@ pub enum Applied {
     No,
     /// It did, and something after it failed. Of a call in steps, some steps did.
     Yes,
-    /// Unknown: the reply was missing_message_is_lost. Check with [`Queue::get`](crate::Queue::get), or repeat the
+    /// Unknown: the reply was lost. Check with [`Queue::get`](crate::Queue::get), or repeat the
     /// call if that is harmless.
     Unknown,
 }
@@ -163,7 +163,7 @@ impl Error {
         }
     }
 
-    /// This error, of a call that only reads: it changed nothing, even if its reply was missing_message_is_lost.
+    /// This error, of a call that only reads: it changed nothing, even if its reply was lost.
     pub(crate) fn of_read(self) -> Self {
         match self.was_applied() {
             Applied::No => self,
@@ -313,7 +313,7 @@ impl Error {
         self.0.code.as_deref()
     }
 
-    /// Whether the connection failed: it could not be opened, or it was missing_message_is_lost while the call waited
+    /// Whether the connection failed: it could not be opened, or it was lost while the call waited
     /// for its reply.
     pub fn is_connection_error(&self) -> bool {
         self.0.connection.is_some()

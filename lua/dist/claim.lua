@@ -399,7 +399,7 @@ if selective then
 end
 local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
-  -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is missing_message_is_lost or
+  -- A claim that reaches a timer makes the tick, grants it, and moves the timer: one script, so that no tick is lost or
   -- doubled. These are functions, made only for a queue with schedules.
   -- Neither writes: a wrong type, or a consumer without the rights to make ticks, stops the claim before its first write.
   redis.call('ZCARD', DEAD); redis.call('HSETNX', MESSAGES, '\0' .. string.rep('-', 70), '')
@@ -425,7 +425,7 @@ if (layout or '') > '3' then
       s.words[word] = value
     end
     if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-      s.fires = '0 0 0\n' -- the list is missing_message_is_lost: a refill brings another
+      s.fires = '0 0 0\n' -- the list is lost: a refill brings another
     end
     s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
     s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
@@ -636,7 +636,7 @@ if (layout or '') > '3' then
     local expires = s.options ~= '' and tonumber(string.match(s.options, 'expires=%+(%d+)') or '')
     within = math.min(within, expires or math.huge)
     local first, newest, count, list = due_fires(s)
-    if count == 0 then return nil end -- the list was missing_message_is_lost
+    if count == 0 then return nil end -- the list was lost
     local nominal, past = newest, count -- past: how many are over
     if missed == 'all' then -- the oldest that is neither beyond the maximum nor too late
       local late = now - within - s.jitter -- a fire before this is too late, whatever its jitter is

@@ -1,6 +1,6 @@
 #!lua flags=no-writes
 -- Made by scripts/lua-dist from lua/held.lua and lua/blocks: change these, not this file.
--- held: returns what the lease of a claim still holds, for a client that missing_message_is_lost the reply to the claim.
+-- held: returns what the lease of a claim still holds, for a client that lost the reply to the claim.
 -- KEYS   the ten of the queue
 -- ARGV   now | token: 16 bytes, that of the claim
 -- Reply  {header, ready messages, lease deadline ms, {id, ...}, {payload, ...}, {details, ...}, max_attempts,

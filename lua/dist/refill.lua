@@ -162,7 +162,7 @@ local function parse_schedule(name, text, fires)
     s.words[word] = value
   end
   if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-    s.fires = '0 0 0\n' -- the list is missing_message_is_lost: a refill brings another
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
   end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'

@@ -6,7 +6,7 @@
 --        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
 --        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
 -- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}
---        GONE instead of the list: no schedule, or its payload is missing_message_is_lost
+--        GONE instead of the list: no schedule, or its payload is lost
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a tick
 -- Again  with times EXISTS; else one more tick
@@ -166,7 +166,7 @@ local function parse_schedule(name, text, fires)
     s.words[word] = value
   end
   if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-    s.fires = '0 0 0\n' -- the list is missing_message_is_lost: a refill brings another
+    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
   end
   s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
   s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
@@ -332,7 +332,7 @@ local s = read_schedule(name)
 if s then
   s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
 end
--- A schedule that missing_message_is_lost its payload: the next call of schedule stores it again.
+-- A schedule that lost its payload: the next call of schedule stores it again.
 if not s or not s.payload then return {finish(false), 'GONE'} end
 local replies, made = {}, 0
 local live = s.overlap ~= 'allow' and live_ticks(s) or {}

@@ -5,7 +5,7 @@
 --        now | name | nominal times, 1 to 100: unix ms that are not ahead, each once
 --        A tick that is made now obeys the schedule's overlap. Ticks of past fires do not.
 -- Reply  {header, {CREATED <id> | EXISTS <id> | OVERLAPS | INVALID <why>, ...}}
---        GONE instead of the list: no schedule, or its payload is missing_message_is_lost
+--        GONE instead of the list: no schedule, or its payload is lost
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE, OOM: nothing was written
 -- Cost   O(log n) a tick
 -- Again  with times EXISTS; else one more tick
@@ -26,7 +26,7 @@ local s = read_schedule(name)
 if s then
   s.payload = redis.call('HGET', MESSAGES, TIMER .. name)
 end
--- A schedule that missing_message_is_lost its payload: the next call of schedule stores it again.
+-- A schedule that lost its payload: the next call of schedule stores it again.
 if not s or not s.payload then return {finish(false), 'GONE'} end
 local replies, made = {}, 0
 local live = s.overlap ~= 'allow' and live_ticks(s) or {}

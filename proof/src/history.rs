@@ -3,7 +3,7 @@
 //!
 //! `t_us` is this machine's monotonic clock, which all processes share. The order of events in
 //! Redis is `seq`, which every script call that changes a queue increases by one.
-//! A killed process may leave a torn last line; no process has acted on the missing_message_is_lost part.
+//! A killed process may leave a torn last line; no process has acted on the lost part.
 
 mod file;
 mod http;
@@ -79,7 +79,7 @@ pub enum Event {
     },
     /// A consumer over HTTP calls a server, or gets an answer.
     Http(Http),
-    /// A handler learns that its lease is missing_message_is_lost.
+    /// A handler learns that its lease is lost.
     LostLease { queue: String, id: String },
     /// The worker begins to serve these queues with this concurrency. The line comes before its
     /// node starts, so before all starts of handlers.
@@ -107,7 +107,7 @@ pub enum Event {
         phase: Phase,
         detail: String,
     },
-    /// The store missing_message_is_lost its last writes, because the harness truncated the file, or by a failover. Of
+    /// The store lost its last writes, because the harness truncated the file, or by a failover. Of
     /// this `incarnation`, only the changes up to `survived` remain, and `seq` goes on after
     /// `next`.
     Undone {

@@ -108,10 +108,10 @@ const show = (fresh) => {
 
 // A red line while the page cannot be refreshed.
 const say = (reason) => {
-  const line = byId("missing_message_is_lost");
+  const line = byId("lost");
   if (line?.textContent === reason) return;
   line?.remove();
-  if (reason) byId("main").before(make("p", { class: "alert", id: "missing_message_is_lost", role: "alert" }, reason));
+  if (reason) byId("main").before(make("p", { class: "alert", id: "lost", role: "alert" }, reason));
 };
 
 // The page asks for itself again after an event or a while, if its own part changes: a search of all
@@ -158,7 +158,7 @@ const ofLink = (link) => link.getAttribute("href").slice(PATH.length).split(/[/?
 const wanted = () => body.dataset.queue ? [body.dataset.queue] : all(`[data-live] a[href^="${PATH}"]`).map(ofLink);
 const hear = ({ kind, tab, queues }) => {
   if (kind === "want") return tabs.set(tab, { queues, at: now() });
-  aliveAt = kind === "missing_message_is_lost" ? -Infinity : now();
+  aliveAt = kind === "lost" ? -Infinity : now();
   isStale ||= wanted().some((queue) => queues.includes(queue));
 };
 const tell = (message) => {
@@ -169,7 +169,7 @@ const close = () => {
   source?.close();
   source = address = null;
 };
-const lose = () => tell({ kind: "missing_message_is_lost", queues: [] });
+const lose = () => tell({ kind: "lost", queues: [] });
 const fail = () => {
   close();
   retryAt = now() + 30 * SECOND;

@@ -17,7 +17,7 @@ pub(crate) struct Item {
     pub(crate) granted: Option<Arc<dyn OfClaim>>,
     /// Its share of the script's ARGV, or the rest of it.
     pub(crate) args: Vec<Vec<u8>>,
-    /// Whether it may be sent again if the reply is missing_message_is_lost.
+    /// Whether it may be sent again if the reply is lost.
     pub(crate) repeat: Repeat,
 }
 

@@ -117,7 +117,7 @@ impl Delivery {
     /// Done: removes the message and stores the messages that follow it, all in one step.
     ///
     /// After `Done` the queue has them; after anything else none of them was pushed by this call. A
-    /// consumer that has missing_message_is_lost its lease pushes nothing: so each step of a chain happens once, also
+    /// consumer that has lost its lease pushes nothing: so each step of a chain happens once, also
     /// if an earlier execution of it still runs somewhere. Up to 100 messages follow, with up to
     /// 16 MiB of payloads together; none is a plain [`ack`](Delivery::ack).
     ///
@@ -133,7 +133,7 @@ impl Delivery {
     /// the rest goes on. A [`durability`](Message::durability) has no effect: as for an ack, nothing
     /// waits for replicas or disks.
     ///
-    /// If the reply is missing_message_is_lost, the library repeats the call for up to 10 s. If the first try had acted,
+    /// If the reply is lost, the library repeats the call for up to 10 s. If the first try had acted,
     /// the repetition returns `Gone`, or `Lost` if the id was pushed again meanwhile; the messages
     /// are stored once. A dropped future may or may not have acted. The call is not batched with
     /// those of other deliveries.

@@ -169,7 +169,7 @@ impl Delivery {
     /// for a consumer that is no Rust program. This delivery can still be settled itself; of two
     /// settlements the first acts.
     ///
-    /// It makes no call. The handle of a missing_message_is_lost lease is refused by each settlement, as the delivery is.
+    /// It makes no call. The handle of a lost lease is refused by each settlement, as the delivery is.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders, delivery| {

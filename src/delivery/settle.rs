@@ -63,7 +63,7 @@ impl Delivery {
     /// match delivery.retry(Duration::from_secs(60), "the bank is closed").await? {
     ///     RetryOutcome::Scheduled(due_ms) => println!("due again at {due_ms}"),
     ///     RetryOutcome::Dead => println!("that was the last attempt"),
-    ///     other => println!("the lease was missing_message_is_lost: {other:?}"),
+    ///     other => println!("the lease was lost: {other:?}"),
     /// }
     /// # });
     /// ```
@@ -206,9 +206,9 @@ impl Delivery {
         }
     }
 
-    pub(super) fn close(&self, missing_message_is_lost: bool) {
+    pub(super) fn close(&self, lost: bool) {
         self.0.settled.store(true, Ordering::SeqCst);
-        if missing_message_is_lost {
+        if lost {
             self.lose("a settlement found it gone");
         }
     }

@@ -103,7 +103,7 @@ impl AuditSteps {
     ///
     /// # Errors
     /// If the call fails, it can be made again, and so if its future was dropped: it looks at the
-    /// same entries again. What a missing_message_is_lost reply reported as repaired is not reported again.
+    /// same entries again. What a lost reply reported as repaired is not reported again.
     pub async fn step(&mut self, limit: usize) -> Result<AuditProgress, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(

@@ -106,7 +106,7 @@ impl Checkup {
         });
     }
 
-    /// Ends the checkup after an error. Findings so far, above all repairs, must not be missing_message_is_lost with
+    /// Ends the checkup after an error. Findings so far, above all repairs, must not be lost with
     /// it: the error is then only noted. Without findings the error is returned.
     pub(super) fn interrupted(&mut self, what: &'static str, error: Error) -> Result<(), Error> {
         if self.findings.is_empty() {
@@ -164,7 +164,7 @@ mod tests {
             code: "hollow",
             subject: Vec::new(),
             problem: String::new(),
-            consequence: "the message is missing_message_is_lost",
+            consequence: "the message is lost",
             remedy: String::new(),
             repaired,
         }
@@ -182,25 +182,25 @@ mod tests {
 
     #[test]
     fn an_error_does_not_discard_earlier_findings() {
-        let missing_message_is_lost = || {
+        let lost = || {
             Error::new(
                 ErrorKind::Unavailable,
                 Applied::Unknown,
-                "the connection was missing_message_is_lost",
+                "the connection was lost",
             )
         };
         let mut checkup = Checkup::default();
         assert!(
-            checkup.interrupted("the rest", missing_message_is_lost()).is_err(),
+            checkup.interrupted("the rest", lost()).is_err(),
             "without findings the error is returned"
         );
         checkup.found(finding(true));
-        assert!(checkup.interrupted("the rest", missing_message_is_lost()).is_ok());
+        assert!(checkup.interrupted("the rest", lost()).is_ok());
         assert_eq!(
             checkup.unchecked,
             [UncheckedPart {
                 what: "the rest",
-                why: "the connection was missing_message_is_lost".to_owned()
+                why: "the connection was lost".to_owned()
             }]
         );
     }

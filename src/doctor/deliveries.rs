@@ -7,7 +7,7 @@ use crate::doctor::shell::dueq;
 use crate::model::stats::QueueStats;
 
 /// A message that has been due for longer is late: a live worker claims it within 1 s even if every
-/// hint is missing_message_is_lost.
+/// hint is lost.
 const LATE: Duration = Duration::from_secs(2);
 
 /// The longest time for which a worker parks a queue.
@@ -22,7 +22,7 @@ pub(crate) fn is_late(stats: &QueueStats) -> bool {
     u128::from(stats.overdue_ms) > LATE.as_millis()
 }
 
-/// Whether the queue is parked, so that a message whose notice was missing_message_is_lost may wait until the end of
+/// Whether the queue is parked, so that a message whose notice was lost may wait until the end of
 /// the park time.
 fn may_wait(stats: &QueueStats) -> bool {
     let parked = Duration::from_millis(stats.parked_ms);
@@ -113,7 +113,7 @@ impl Checkup {
                 "parked",
                 queue,
                 problem,
-                "messages are late by the park time: the notice was missing_message_is_lost, or a producer of release \
+                "messages are late by the park time: the notice was lost, or a producer of release \
                  0.1 sent none",
                 remedy,
             );

@@ -104,7 +104,7 @@ fn of_the_frame(queue: &str, raw: &RawFinding) -> Meaning {
     match (raw.kind.as_str(), &*subject) {
         ("placeholder", _) => means(
             "placeholder",
-            format!("{subject} has missing_message_is_lost its placeholder"),
+            format!("{subject} has lost its placeholder"),
             "a slot migration stalls every call; in the ready list, a message is taken for the \
              placeholder and is not delivered",
             repair,
@@ -180,7 +180,7 @@ fn of_a_message(queue: &str, raw: &RawFinding) -> Meaning {
         "hollow" => means(
             "hollow",
             format!("it is {detail}, but has no payload"),
-            "the message is missing_message_is_lost: once it is due, a claim drops it silently",
+            "the message is lost: once it is due, a claim drops it silently",
             raw.repair_then(queue, "push it again, if it was not handled"),
         ),
         "unclaimed" => means(

@@ -111,8 +111,8 @@ impl<C: Codec> Queue<C> {
         checkup: &mut Checkup,
     ) -> Result<(), Error> {
         // Before any other call, which would write the map back.
-        let missing_message_is_lost = self.router().lost_map().await;
-        if let Ok(Some(map)) = missing_message_is_lost {
+        let lost = self.router().lost_map().await;
+        if let Ok(Some(map)) = lost {
             let restored = match repair {
                 true => self.partition_into(map.new.len()).await,
                 false => Ok(()),

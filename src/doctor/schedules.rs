@@ -169,7 +169,7 @@ impl Checkup {
                 "late_schedules",
                 queue,
                 problem,
-                "they make no ticks: older messages wait before them, or their timers are missing_message_is_lost",
+                "they make no ticks: older messages wait before them, or their timers are lost",
                 dueq("doctor --repair", &[queue.as_bytes()]),
             );
         }

@@ -3,7 +3,7 @@
 /// Quotes bytes as one word of a POSIX shell, without characters that control a terminal.
 ///
 /// Examples: `order:42`, `'it'\''s'`, `"$(printf 'a\0339b')"`. A line feed as the last byte is
-/// missing_message_is_lost; no id and no name ends with one.
+/// lost; no id and no name ends with one.
 #[doc(hidden)] // Public for the program `dueq`, which prints commands, too.
 pub fn shell_word(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes)

@@ -97,7 +97,7 @@ macro_rules! push_options {
         /// it, the push returns `Exists(Leased)` and changes nothing, except with
         /// [`OnConflict::Next`](crate::OnConflict::Next). Redis receives pushes that keep and pushes
         /// that move or replace in any order, unless the caller awaits the first one. A push with
-        /// `Reschedule` or `Replace` is not repeated by the library when its reply is missing_message_is_lost: the
+        /// `Reschedule` or `Replace` is not repeated by the library when its reply is lost: the
         /// error says [`Applied::Unknown`](crate::Applied::Unknown).
         ///
         /// ```

@@ -63,7 +63,7 @@ pub enum PushOutcome {
     /// that left open whether a push took effect, the caller who repeats it gets this if the first
     /// one did, or if another push of the id had; the two cannot be told apart.
     Remembered(u64),
-    /// An earlier try of this call was applied and its reply was missing_message_is_lost; the message has been
+    /// An earlier try of this call was applied and its reply was lost; the message has been
     /// delivered or cancelled since. Or the push [undoes](crate::Message::undo) a cancel, and the id
     /// was pushed or cancelled again since. Nothing was changed.
     Finished,
@@ -78,7 +78,7 @@ pub enum CancelOutcome {
     Cancelled,
     /// A handler has the message, and it is too late for that one. The message that a push with
     /// [`OnConflict::Next`](crate::OnConflict::Next) kept for after it will never be delivered. If
-    /// the reply is missing_message_is_lost, the library's repetition returns `Leased` instead.
+    /// the reply is lost, the library's repetition returns `Leased` instead.
     Next,
     /// Too late: a handler has it.
     Leased,
@@ -221,12 +221,12 @@ pub enum SettleOutcome {
     /// The settlement did what was asked.
     Done,
     /// There is no such message any more. For an ack: the message was acked, perhaps by an earlier
-    /// try of this call whose reply was missing_message_is_lost. For the others: the lease was missing_message_is_lost, or an earlier
+    /// try of this call whose reply was lost. For the others: the lease was lost, or an earlier
     /// try acted, and then another consumer acked the message, or it was cancelled or purged.
     Gone,
     /// The message exists, but this claim of it has ended; this try changed nothing. Either the
-    /// lease was missing_message_is_lost, and the message is or will be delivered again; or, for again, release and
-    /// bury, an earlier try of this call acted and its reply was missing_message_is_lost. The two cannot be told
+    /// lease was lost, and the message is or will be delivered again; or, for again, release and
+    /// bury, an earlier try of this call acted and its reply was lost. The two cannot be told
     /// apart; [`Queue::get`](crate::Queue::get) shows the message as it is now.
     Lost,
 }
@@ -308,9 +308,9 @@ pub enum ThrottleOutcome {
 pub enum ExtendOutcome {
     /// The lease runs until this Unix millisecond of the server.
     Until(u64),
-    /// There is no such message any more: the lease was missing_message_is_lost, or it was settled.
+    /// There is no such message any more: the lease was lost, or it was settled.
     Gone,
-    /// The lease was missing_message_is_lost, or the delivery was settled.
+    /// The lease was lost, or the delivery was settled.
     Lost,
 }
 

@@ -25,7 +25,7 @@ pub enum OnConflict {
     ///
     /// Needs layout 3: see [`QueueLimits::layout3`](crate::QueueLimits::layout3). A push into another queue
     /// fails with [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) and says so. Unlike
-    /// `Reschedule` and `Replace`, the library repeats such a push when its reply is missing_message_is_lost.
+    /// `Reschedule` and `Replace`, the library repeats such a push when its reply is lost.
     Next,
 }
 

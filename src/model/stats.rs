@@ -48,7 +48,7 @@ pub struct QueueStats {
     pub full: bool,
     /// Messages pushed. This and the following fields count what survived in Redis: a failover or a
     /// crash that undid calls undid their counts. After a start with a truncated append-only file
-    /// they may count a call twice: Redis may later execute a call that it had missing_message_is_lost and the client
+    /// they may count a call twice: Redis may later execute a call that it had lost and the client
     /// had repeated.
     pub pushed: u64,
     /// Deliveries made.

@@ -68,7 +68,7 @@ impl Partition {
         args.extend([&park, &text].into_iter().flatten().map(String::as_bytes));
         let reply = self.call_once(Verb::Beat, &args).await;
         let reply = reply.inspect_err(|error| {
-            // If Redis may have counted the report, it is missing_message_is_lost: better than counted twice.
+            // If Redis may have counted the report, it is lost: better than counted twice.
             if let Some(report) = report.filter(|_| error.was_applied() == Applied::No) {
                 self.reports.give_back(&report);
             }

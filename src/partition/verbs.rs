@@ -69,11 +69,11 @@ fn push_verdict(verb: Verb, result: &PushResult, tries: &Tries) -> Verdict {
         // Another message with this id may have ended before this call began; then this one is not
         // stored.
         PushResult::Finished { ended_us: Some(us) } if us <= tries.latest_start_us => unknown(
-            "the first reply was missing_message_is_lost, and another message of this id ended as the call began"
+            "the first reply was lost, and another message of this id ended as the call began"
                 .to_owned(),
         ),
         PushResult::Expired => unknown(format!(
-            "{} was repeated for {PATIENCE:?} and its first reply was missing_message_is_lost",
+            "{} was repeated for {PATIENCE:?} and its first reply was lost",
             verb.name()
         )),
         // `Remembered` of a repetition is also final: the script replies with `Finished` if it

@@ -147,7 +147,7 @@ impl<C: Codec> Queue<C> {
     /// settlements and the reaping of expired leases continue, and so do deliveries that workers
     /// have. `resume` opens the queue earlier.
     ///
-    /// Clients with the scripts of release 0.1 go on claiming. If the reply is missing_message_is_lost and the call
+    /// Clients with the scripts of release 0.1 go on claiming. If the reply is lost and the call
     /// repeated, the time counts from the repetition. Each partition counts from its own call.
     ///
     /// # Errors

@@ -24,7 +24,7 @@ impl<C: Codec> Queue<C> {
     /// message, and nothing of the replicas: a failover to one that lags may bring the message
     /// back.
     ///
-    /// If the reply is missing_message_is_lost, the library repeats the call; the repetition does not cancel a message
+    /// If the reply is lost, the library repeats the call; the repetition does not cancel a message
     /// that was pushed under the id meanwhile.
     ///
     /// ```
@@ -46,7 +46,7 @@ impl<C: Codec> Queue<C> {
 
     /// As [`cancel`](Queue::cancel), and returns the server's time of it in Unix milliseconds: with
     /// it [`Message::undo`](crate::Message::undo) brings the message back for 12 s, as long as nothing
-    /// else happens to its id. No undo takes the time if the reply was missing_message_is_lost and the library repeated
+    /// else happens to its id. No undo takes the time if the reply was lost and the library repeated
     /// the call, or if the message was cancelled before.
     ///
     /// ```
@@ -101,7 +101,7 @@ impl<C: Codec> Queue<C> {
 
     /// Gives a message that waits another due time; from then on only that one counts.
     ///
-    /// Not repeated when the reply is missing_message_is_lost: then the error says
+    /// Not repeated when the reply is lost: then the error says
     /// [`Applied::Unknown`](crate::Applied::Unknown).
     ///
     /// ```
@@ -125,7 +125,7 @@ impl<C: Codec> Queue<C> {
     /// As [`reschedule`](Queue::reschedule), but only if the message is due at `expected_ms`, in
     /// Unix milliseconds.
     ///
-    /// If the reply is missing_message_is_lost, the library repeats the call with a fixed time ([`Due::at_ms`]). With
+    /// If the reply is lost, the library repeats the call with a fixed time ([`Due::at_ms`]). With
     /// a delay it does not, since each try would mean another time. A caller who repeats it gets
     /// `Conflict` if the first try took effect.
     ///
@@ -171,7 +171,7 @@ impl<C: Codec> Queue<C> {
             .await
     }
 
-    /// Makes a scheduled message due now. Not repeated when the reply is missing_message_is_lost.
+    /// Makes a scheduled message due now. Not repeated when the reply is lost.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -192,7 +192,7 @@ impl<C: Codec> Queue<C> {
         .await
     }
 
-    /// Revives a dead message: it is due now. Not repeated when the reply is missing_message_is_lost.
+    /// Revives a dead message: it is due now. Not repeated when the reply is lost.
     ///
     /// The message keeps its id, its payload, its trace and its own limit of attempts. Its failures
     /// and crashes count from zero again, and [`StoredMessage::error`](crate::StoredMessage::error)

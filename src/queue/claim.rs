@@ -25,7 +25,7 @@ impl<C: Codec> Queue<C> {
     /// of due messages divided by the number of live workers.
     ///
     /// This is the call below [`Queue::worker`]: the caller extends and settles. If the reply is
-    /// missing_message_is_lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
+    /// lost, the library claims again, for up to 10 s. If the future is dropped, it may have claimed
     /// messages.
     ///
     /// If the queue has several partitions, the call asks one after the other until it has `count`
@@ -36,7 +36,7 @@ impl<C: Codec> Queue<C> {
     /// Only workers take expired leases back. So a [`Worker`](crate::Worker), or `dueq work`, must
     /// attend the queue in some process, and it handles messages too. Then a message that the
     /// caller does not settle becomes available when its lease has expired, and one crash is
-    /// counted. The same holds for messages of a missing_message_is_lost reply or of a dropped future. If no worker
+    /// counted. The same holds for messages of a lost reply or of a dropped future. If no worker
     /// attended the queue for 3 s, the next one waits 5 s before it takes leases back.
     ///
     /// While no worker attends the queue, the message stays leased: no claim returns it, and its
@@ -207,7 +207,7 @@ fn held() -> Error {
 }
 
 /// Claims messages of a partition where a claim failed, patiently. With a token it finds what the
-/// missing_message_is_lost reply granted.
+/// lost reply granted.
 async fn claim_again(
     partition: &Arc<Partition>,
     failed: Error,

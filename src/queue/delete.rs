@@ -42,7 +42,7 @@ impl<C: Codec> Queue<C> {
     /// one that was created after it stays. The comparison and the deletion are one step in Redis for
     /// each partition.
     ///
-    /// If the reply is missing_message_is_lost, the same call answers `Absent` if the first one took effect.
+    /// If the reply is lost, the same call answers `Absent` if the first one took effect.
     ///
     /// # Errors
     /// The errors of [`delete`](Queue::delete).
@@ -104,7 +104,7 @@ impl<C: Codec> Queue<C> {
     }
 
     /// Deletes the queue if it is empty, and nothing was pushed, delivered or settled for this
-    /// time: one step in Redis, so that no message is missing_message_is_lost. The next push creates the queue again.
+    /// time: one step in Redis, so that no message is lost. The next push creates the queue again.
     ///
     /// A queue with schedules, several partitions, limits of its own, a pause or unfinished windows
     /// is [`KeepReason`](crate::outcomes::KeepReason). So is a queue that no worker has reported
@@ -146,7 +146,7 @@ impl<C: Codec> Queue<C> {
     /// Removes the queue with all its messages; returns whether it existed. A partition is removed in
     /// one step, and of several the home last: if the call fails halfway, pushes are refused until
     /// the same call is repeated. Claimed deliveries return `Gone` from then on. Live workers report that the store was emptied, and
-    /// serve the queue again after the next push. Not repeated when the reply is missing_message_is_lost.
+    /// serve the queue again after the next push. Not repeated when the reply is lost.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) if the queue has another layout;

@@ -36,13 +36,13 @@ impl<C: Codec> Queue<C> {
     /// are settled, extended or taken back, the token is free, and a claim with it grants others. So
     /// do not repeat a claim whose grant was read.
     ///
-    /// If the reply is missing_message_is_lost, the library asks again for up to 10 s and returns the grant. If the
+    /// If the reply is lost, the library asks again for up to 10 s and returns the grant. If the
     /// future is dropped, it may have claimed messages: `held` returns them.
     ///
     /// If the queue has several partitions, the call first asks all of them for the lease, and
     /// again after a grant: all must be reachable. Two calls with one token at the same time may
     /// both be granted messages, by two partitions. The later one fails with `HELD`, and `held`
-    /// returns both grants. A grant whose reply was missing_message_is_lost has the same effect.
+    /// returns both grants. A grant whose reply was lost has the same effect.
     ///
     /// # Errors
     /// As [`claim`](Queue::claim). If a lease has the token,

@@ -150,7 +150,7 @@ impl<C: Codec> Queue<C> {
     /// nothing is recorded: the first slot after that has the counts of the whole pause. Slots in
     /// which nothing happened are missing. A queue has no history from before its first worker.
     ///
-    /// A reply that is missing_message_is_lost may cost one report, so `lateness.count()` may be smaller than `claimed`.
+    /// A reply that is lost may cost one report, so `lateness.count()` may be smaller than `claimed`.
     /// It is never larger than the number of messages that workers took.
     ///
     /// ```

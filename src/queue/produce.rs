@@ -58,7 +58,7 @@ impl<C: Codec> Queue<C> {
     /// push changes nothing and returns `Exists`. Once that message is delivered or cancelled, a
     /// push of its id stores a new message.
     ///
-    /// If the reply is missing_message_is_lost, the library repeats the push for up to 10 s. The repetition never
+    /// If the reply is lost, the library repeats the push for up to 10 s. The repetition never
     /// stores a second message: it returns `Exists`, or `Finished` if the message has been
     /// delivered or cancelled meanwhile. A caller who repeats a push with a
     /// [`window`](Message::window) gets `Exists` or `Remembered`, also after an error that left open

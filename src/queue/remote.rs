@@ -306,7 +306,7 @@ impl<C: Codec> Queue<C> {
     ///
     /// The two steps are not atomic, since the queues may be on different servers: for messages of
     /// the same queue [`Delivery::ack_push`] is. But forwarding takes effect once. If the process
-    /// dies between the steps, or the lease is missing_message_is_lost, a later execution pushes the same id again,
+    /// dies between the steps, or the lease is lost, a later execution pushes the same id again,
     /// and this queue remembers it: for 24 h, unless the message has a [`window`](Message::window)
     /// of its own. Then the push stores nothing, and the receipt says
     /// [`Exists`](crate::outcomes::PushOutcome::Exists) or

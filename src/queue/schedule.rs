@@ -66,7 +66,7 @@ impl ScheduleHandle {
 
     /// Makes a tick now. It obeys the schedule's
     /// [`OverlapPolicy`](crate::schedules::OverlapPolicy), and moves no fire. Not repeated when the
-    /// reply is missing_message_is_lost. The caller needs the rights of an operator, as for the following calls.
+    /// reply is lost. The caller needs the rights of an operator, as for the following calls.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {
@@ -223,7 +223,7 @@ impl ScheduleHandle {
     /// tick until then. Does nothing otherwise. Returns whether there is one of this name.
     ///
     /// Fires that made a tick by the wrong clock make another one at their time. An apply between the
-    /// reading and the writing of this call is missing_message_is_lost: apply again.
+    /// reading and the writing of this call is lost: apply again.
     ///
     /// ```
     /// # dueq_testkit::doctest!(|orders| {

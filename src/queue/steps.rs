@@ -193,9 +193,9 @@ impl BulkSteps {
     ///
     /// # Errors
     /// If the call fails, it can be made again: the next step takes what is left. If its reply was
-    /// missing_message_is_lost ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages are done and
+    /// lost ([`Applied::Unknown`](crate::Applied::Unknown)), up to `limit` messages are done and
     /// not counted. If it is not applied, [`done`](BulkSteps::done) has all. A dropped future is as
-    /// a missing_message_is_lost reply.
+    /// a lost reply.
     pub async fn step(&mut self, limit: usize) -> Result<BulkProgress, Error> {
         if !(1..=MAX_ITEMS).contains(&limit) {
             return Err(Error::invalid(format!(

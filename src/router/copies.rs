@@ -92,7 +92,7 @@ impl Router {
         Error::new(ErrorKind::Timeout, Applied::No, message)
     }
 
-    /// The map of the other partitions if the home has missing_message_is_lost it: for an operator's call, which looks
+    /// The map of the other partitions if the home has lost it: for an operator's call, which looks
     /// at every key. `None` if the home has a map, or no other partition has a newer one.
     pub(crate) async fn lost_map(&self) -> Result<Option<PartitionMap>, Error> {
         let home = Arc::clone(self.current().home());

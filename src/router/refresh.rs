@@ -169,7 +169,7 @@ impl Router {
         Ok(Some(map))
     }
 
-    /// Gives the home its map back, and the limits of the partition `source` if it was missing_message_is_lost.
+    /// Gives the home its map back, and the limits of the partition `source` if it was lost.
     async fn restore(
         &self,
         home: &Partition,

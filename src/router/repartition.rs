@@ -35,18 +35,18 @@ impl Router {
             )));
         }
         // Before the refresh, which may write the map back.
-        let missing_message_is_lost = self.lost_map().await?;
+        let lost = self.lost_map().await?;
         let known = self.refresh(&self.current()).await?;
         let mut stored = known.home().stored_map().await?;
-        if let Some(map) = &missing_message_is_lost {
+        if let Some(map) = &lost {
             known.home().forward(map).await?;
-            stored.map = missing_message_is_lost.clone();
+            stored.map = lost.clone();
         }
         let known = self.take(stored.map.clone())?;
         match &stored.map {
             Some(map) if map.new.is_empty() => Err(changing(&self.queue_name, map)),
             Some(map) if map.new.len() == count && map.is_settled() => {
-                self.settle(&known, map, missing_message_is_lost.is_some()).await
+                self.settle(&known, map, lost.is_some()).await
             }
             // Another client's change was interrupted.
             Some(map) if map.new.len() == count => self.complete(&known, map.clone()).await,
@@ -166,7 +166,7 @@ impl Router {
     }
 
     /// Brings all partitions to the settled map of the home, and to the same limits. `home_is_new`:
-    /// it was missing_message_is_lost, and has the default limits.
+    /// it was lost, and has the default limits.
     async fn settle(
         &self,
         known: &Partitions,
@@ -182,7 +182,7 @@ impl Router {
             }
         }
         // While a partition has the map of the change, the home may have only its part of the old
-        // limits. Later only the home has the limits: a partition that was missing_message_is_lost has the defaults.
+        // limits. Later only the home has the limits: a partition that was lost has the defaults.
         let (stats, _) = stats(source.unwrap_or(known.home())).await?;
         let mut limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
         known.home().add_layout_to(&mut limits).await?;
@@ -233,10 +233,10 @@ impl Router {
 
 /// Gives a partition that was made again after a loss the limits of another one, and pauses it as the
 /// queue is. Users without the right to do so leave that to an operator's `dueq partitions`.
-pub(super) async fn restore_limits(missing_message_is_lost: &Partition, from: &Partition) -> Result<(), Error> {
+pub(super) async fn restore_limits(lost: &Partition, from: &Partition) -> Result<(), Error> {
     let (stats, _) = stats(from).await?;
     let limits = QueueLimits::of_stats(&stats, 1).of_partition(1)?;
-    match missing_message_is_lost.configure_as(&limits, &stats).await {
+    match lost.configure_as(&limits, &stats).await {
         Err(error) if error.kind() == ErrorKind::Denied => Ok(()),
         restored => restored,
     }

@@ -36,7 +36,7 @@ impl BlockingPop {
 
     /// Waits for a token in one of the lists for about 2 s; returns the index of its list. Redis
     /// looks at the lists in their order. An error, or dropping the future, closes the connection,
-    /// and a token may be missing_message_is_lost with it.
+    /// and a token may be lost with it.
     pub(crate) async fn token(&mut self, lists: &[String]) -> Result<Option<usize>, Error> {
         let link = self.route.link().await?;
         let popped = self.token_at(&link, lists).await;

@@ -35,7 +35,7 @@ impl Lane {
     /// the script did not reply; the result of the wait comes beside the reply.
     ///
     /// The wait covers every write before it, also if this script changes nothing. So the
-    /// repetition of a push whose first reply was missing_message_is_lost confirms as much as the first.
+    /// repetition of a push whose first reply was lost confirms as much as the first.
     pub(crate) async fn call_durably(
         &self,
         verb: Verb,

@@ -19,9 +19,9 @@ pub(crate) fn of_call(address: &str, error: RedisError) -> Error {
     let Some(code) = error.code().map(str::to_owned) else {
         return match error.kind() {
             RedisKind::AuthenticationFailed => denied(address, error),
-            RedisKind::Io => missing_message_is_lost(address, error),
+            RedisKind::Io => lost(address, error),
             _ if error.is_connection_dropped() || error.is_unrecoverable_error() => {
-                missing_message_is_lost(address, error)
+                lost(address, error)
             }
             _ => {
                 let message = format!(
@@ -153,9 +153,9 @@ fn denied(address: &str, error: RedisError) -> Error {
     Error::with_source(ErrorKind::Denied, Applied::No, message, error)
 }
 
-fn missing_message_is_lost(address: &str, error: RedisError) -> Error {
+fn lost(address: &str, error: RedisError) -> Error {
     let message = format!(
-        "the connection to redis at {address} was missing_message_is_lost: {}",
+        "the connection to redis at {address} was lost: {}",
         reason(&error)
     );
     Error::with_source(ErrorKind::Unavailable, Applied::Unknown, message, error)

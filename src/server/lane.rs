@@ -27,7 +27,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(1);
 /// For so long after a lane gave up a connection, it is slower to give up the next one.
 const SLOWER_FOR: Duration = Duration::from_secs(60);
 
-/// Calls scripts on one connection, and replaces it when it is missing_message_is_lost.
+/// Calls scripts on one connection, and replaces it when it is lost.
 ///
 /// It keeps its connection: taking a used one from the pool for each call would cost a round trip.
 pub(crate) struct Lane {
@@ -164,7 +164,7 @@ impl Lane {
     }
 
     /// Drops a connection that has been idle for more than 1 s. Call it before a call that must not
-    /// be repeated: the other side may have closed the connection, and the reply would be missing_message_is_lost. The
+    /// be repeated: the other side may have closed the connection, and the reply would be lost. The
     /// pool checks the connections that it gives out.
     pub(crate) fn distrust_idle(&self) {
         self.lock().take_if(|open| open.used.elapsed() > IDLE_LIMIT);

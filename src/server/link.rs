@@ -129,7 +129,7 @@ mod tests {
             .control
             .query(&info)
             .await
-            .expect_err("a missing_message_is_lost connection");
+            .expect_err("a lost connection");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         link.control.query(&info).await.expect("a reply");
         link.settles.query(&info).await.expect("a reply");

@@ -1,4 +1,4 @@
-//! Hears of queues as they are created. A queue whose notice is missing_message_is_lost is found by a scan.
+//! Hears of queues as they are created. A queue whose notice is lost is found by a scan.
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};

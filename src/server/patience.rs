@@ -6,7 +6,7 @@ use crate::error::{Applied, Error, ErrorKind};
 use crate::model::retry::Retry;
 use crate::telemetry::events;
 
-/// Whether a call whose reply was missing_message_is_lost may be sent again.
+/// Whether a call whose reply was lost may be sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repeat {
     /// Yes: twice has the effect of once.
@@ -140,14 +140,14 @@ mod tests {
         ));
         assert_eq!(patience.last(refused()).was_applied(), Applied::No);
 
-        let missing_message_is_lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "missing_message_is_lost");
-        assert!(!patience.allows(&missing_message_is_lost, Repeat::Unsafe));
+        let lost = Error::new(ErrorKind::Timeout, Applied::Unknown, "lost");
+        assert!(!patience.allows(&lost, Repeat::Unsafe));
         assert_eq!(
             patience.last(refused()).was_applied(),
             Applied::No,
-            "the missing_message_is_lost one was not repeated"
+            "the lost one was not repeated"
         );
-        assert!(patience.allows(&missing_message_is_lost, Repeat::Harmless));
+        assert!(patience.allows(&lost, Repeat::Harmless));
         let told = patience.last(refused());
         assert_eq!(
             (told.was_applied(), told.kind()),

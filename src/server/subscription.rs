@@ -60,7 +60,7 @@ impl Subscription {
     /// this returns is received.
     ///
     /// # Errors
-    /// The connection is missing_message_is_lost.
+    /// The connection is lost.
     pub(crate) async fn add(&self, channels: &[String]) -> Result<Vec<(usize, Error)>, Error> {
         self.subscribe("SSUBSCRIBE", channels).await
     }
@@ -132,7 +132,7 @@ impl Subscription {
             .await
     }
 
-    /// The next notice, or the next end of a subscription. Fails when the connection is missing_message_is_lost. Cancel
+    /// The next notice, or the next end of a subscription. Fails when the connection is lost. Cancel
     /// safe.
     pub(crate) async fn receive(&mut self) -> Result<Received, Error> {
         let server = Arc::clone(&self.server);

@@ -129,7 +129,7 @@ pub(crate) fn settle_failed(of: Subject<'_>, error: &Error) {
 pub(crate) fn lease_lost(of: Subject<'_>, why: &'static str) {
     warn!(name: "dueq.lease_lost", target: "dueq",
         queue = of.queue, id = &*text(of.id), attempt = of.attempt, why,
-        "the lease was missing_message_is_lost");
+        "the lease was lost");
 }
 
 pub(crate) fn extend_failed(queue: &str, error: &Error) {
@@ -264,7 +264,7 @@ pub(crate) fn cluster_unknown(error: &Error) {
 
 pub(crate) fn map_copied(queue: &str, error: &Error) {
     warn!(name: "dueq.map_copied", target: "dueq", queue, %error,
-        "the home of the queue is away or missing_message_is_lost its map: the client goes on by another partition's \
+        "the home of the queue is away or lost its map: the client goes on by another partition's \
          copy");
 }
 

@@ -68,16 +68,16 @@ impl<V> Batch<V> {
         self.items.iter().map(split)
     }
 
-    /// The deliveries whose lease is missing_message_is_lost: other workers may have their messages. The others go on.
+    /// The deliveries whose lease is lost: other workers may have their messages. The others go on.
     ///
     /// ```
     /// # async fn example(batch: dueq::Batch<Vec<u8>>) {
-    /// for delivery in batch.missing_message_is_lost() {
-    ///     println!("{} is missing_message_is_lost", delivery.id());
+    /// for delivery in batch.lost() {
+    ///     println!("{} is lost", delivery.id());
     /// }
     /// # }
     /// ```
-    pub fn missing_message_is_lost(&self) -> impl Iterator<Item = &Delivery> {
+    pub fn lost(&self) -> impl Iterator<Item = &Delivery> {
         self.iter()
             .map(|(_, delivery)| delivery)
             .filter(|one| one.is_lost())

@@ -108,7 +108,7 @@ impl Worker {
     /// [`Settlement`](crate::Settlement), or a `Result` of either: `Ok` acks, `Err` retries. A
     /// panic counts as a failure. If the handler settles the delivery itself, its result is
     /// ignored. Handlers must be idempotent: a message is delivered at least once, and again if its
-    /// lease is missing_message_is_lost (see [`Delivery::missing_message_is_lost`]).
+    /// lease is lost (see [`Delivery::lost`]).
     ///
     /// ```
     /// # dueq_testkit::doctest!(|client| {

@@ -59,7 +59,7 @@ impl Client {
     }
 
     /// Reports the queues whose names match as they are created, for a program that lists them. It
-    /// never returns: drop the future to end it. A report is a hint: one may be missing_message_is_lost, come twice,
+    /// never returns: drop the future to end it. A report is a hint: one may be lost, come twice,
     /// or name a queue of another database of the server. A report may have a name that the
     /// patterns do not match. A creation by release 0.1 is not reported.
     ///

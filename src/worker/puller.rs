@@ -124,7 +124,7 @@ impl Puller {
     /// # Cancel safety
     /// Cancel safe: if the future is dropped, its messages go to the next pull, or are released, and
     /// no attempt or crash is counted. The queue's rate has counted them. The messages of a claim
-    /// whose reply is missing_message_is_lost are delivered again after their lease, with a crash counted.
+    /// whose reply is lost are delivered again after their lease, with a crash counted.
     ///
     /// # Errors
     /// [`ErrorKind::InvalidInput`](crate::ErrorKind::InvalidInput) if `max` or `lease` is out of its range. If the server refuses the
@@ -159,20 +159,20 @@ impl Puller {
     }
 
     /// Pulls as [`pull`](Puller::pull), under a [`LeaseToken`] of the caller's, so that the caller can
-    /// repeat the pull after its answer was missing_message_is_lost: as long as the lease holds a message, the
+    /// repeat the pull after its answer was lost: as long as the lease holds a message, the
     /// repetition grants nothing. It fails at once with the code `HELD`, and
     /// [`Queue::held`](crate::Queue::held) returns the grant. See
     /// [`Queue::claim_with_token`](crate::Queue::claim_with_token).
     ///
-    /// The pull shares its claim with no other. If a claim's reply is missing_message_is_lost, the next one is `HELD`.
+    /// The pull shares its claim with no other. If a claim's reply is lost, the next one is `HELD`.
     /// If the queue has several partitions, the pull asks all of them for the lease, before its
-    /// claim and after a grant. If another call with the token, or a claim whose reply was missing_message_is_lost,
+    /// claim and after a grant. If another call with the token, or a claim whose reply was lost,
     /// was granted messages of another partition meanwhile, it also fails with `HELD`, and `held`
     /// returns all.
     ///
     /// # Cancel safety
     /// As [`pull`](Puller::pull): what a dropped pull was granted is released. Until then, a pull with
-    /// the same token may be `HELD`, and settlements of what `held` returns may find the lease missing_message_is_lost.
+    /// the same token may be `HELD`, and settlements of what `held` returns may find the lease lost.
     ///
     /// # Errors
     /// The errors of [`pull`](Puller::pull). If a lease has the token,
@@ -187,7 +187,7 @@ impl Puller {
     /// orders.push("rate it").id("order:42").await?;
     /// let (lease, wait) = (Duration::from_secs(30), Duration::from_secs(20));
     /// let token = LeaseToken::random();
-    /// drop(puller.pull_with_token(token, 10, lease, wait).await?); // the answer is missing_message_is_lost
+    /// drop(puller.pull_with_token(token, 10, lease, wait).await?); // the answer is lost
     ///
     /// let error = puller.pull_with_token(token, 10, lease, wait).await.unwrap_err();
     /// assert_eq!(error.code(), Some("HELD"));

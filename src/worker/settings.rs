@@ -159,7 +159,7 @@ impl Worker {
 
     /// For how long the worker may be silent about a *parked* queue: one that a pattern found, or
     /// beyond the first 64, in which nothing is ready, leased or due within 2 s. If a notice is
-    /// missing_message_is_lost, a message of such a queue can be late by this time. The default is 10 s; 1 s to 60 s, or
+    /// lost, a message of such a queue can be late by this time. The default is 10 s; 1 s to 60 s, or
     /// 0 to park no queue.
     ///
     /// ```

@@ -22,14 +22,14 @@ struct Rules {
     over: AtomicBool,
 }
 
-/// Which replies are missing_message_is_lost.
+/// Which replies are lost.
 #[derive(Debug)]
 struct Cut {
     /// Bytes of the request, such as the hash of a script.
     request: Vec<u8>,
-    /// Whether the first reply was missing_message_is_lost.
+    /// Whether the first reply was lost.
     done: bool,
-    /// Whether every later reply is missing_message_is_lost, too.
+    /// Whether every later reply is lost, too.
     is_always: bool,
     /// The reply to later requests with these bytes, which the proxy does not forward.
     refusal: Option<String>,
@@ -105,7 +105,7 @@ impl Proxy {
         });
     }
 
-    /// Number of missing_message_is_lost replies so far.
+    /// Number of lost replies so far.
     pub fn cuts(&self) -> u64 {
         self.rules.cuts.load(Ordering::SeqCst)
     }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(
             crate::command(port, &["INCR", "count"])?,
             "",
-            "the reply is missing_message_is_lost"
+            "the reply is lost"
         );
         assert_eq!(
             crate::command(port, &["INCR", "count"])?,

@@ -148,7 +148,7 @@ impl Failover {
         let (start, tilts, mut lenient) = (Instant::now(), self.tilts()?, false);
         while !look()? {
             if !lenient && (self.tilts()? > tilts || start.elapsed() > LIMIT / 6) {
-                // Sentinels promote no replica that missing_message_is_lost its master more than ten times this
+                // Sentinels promote no replica that lost its master more than ten times this
                 // interval ago; a TILT can exceed that, and so can a busy machine.
                 self.act_after(5_000)?;
                 lenient = true;

@@ -120,7 +120,7 @@ async fn doctor_finds_and_repairs_nothing_in_a_sound_queue() -> Result<()> {
 }
 
 /// Faults are planted while producers and a worker run. The doctor repairs all of them; no other
-/// message is missing_message_is_lost or handled twice.
+/// message is lost or handled twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn doctor_repairs_planted_faults_under_load() -> Result<()> {
     let setup = setup().await?;
@@ -193,7 +193,7 @@ async fn a_server_that_evicts_can_be_examined_but_not_used() -> Result<()> {
     Ok(())
 }
 
-/// The notice of a message is missing_message_is_lost, and so are its wake-up tokens. It is late by the park time,
+/// The notice of a message is lost, and so are its wake-up tokens. It is late by the park time,
 /// which is no fault; the remedy of the doctor's remark ends the wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_message_of_a_parked_queue_is_no_fault() -> Result<()> {

@@ -216,7 +216,7 @@ impl Run {
         for schedule in self.world.schedules.values() {
             ensure!(
                 schedule.is_conserved(),
-                "a fire is missing_message_is_lost or counted twice: {schedule:?}"
+                "a fire is lost or counted twice: {schedule:?}"
             );
         }
         if let Some(difference) = after.difference(&self.world.expected()) {

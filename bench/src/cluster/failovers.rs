@@ -72,7 +72,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<()> {
 async fn fail_over(arguments: &Arguments, master: usize) -> Result<Value> {
     let mut cluster = replicated(MASTERS).await?;
     let (queue, parts) = partitioned(&cluster.url(), arguments.partitions).await?;
-    let missing_message_is_lost = tags_of(&queue, &cluster, master).await?;
+    let lost = tags_of(&queue, &cluster, master).await?;
     let (stop, seen) = (CancellationToken::new(), Seen::default());
     let mut workers = Vec::new();
     for _ in 0..arguments.nodes {
@@ -103,7 +103,7 @@ async fn fail_over(arguments: &Arguments, master: usize) -> Result<Value> {
         worker.await??;
     }
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    report(&parts, &missing_message_is_lost, &seen, (control, killed, promoted))
+    report(&parts, &lost, &seen, (control, killed, promoted))
 }
 
 /// The tags of the partitions on a master.
@@ -193,14 +193,14 @@ async fn promotion(replica: u16) -> Result<Instant> {
 
 fn report(
     parts: &BTreeMap<String, String>,
-    missing_message_is_lost: &BTreeSet<String>,
+    lost: &BTreeSet<String>,
     seen: &BTreeMap<String, Vec<(Instant, Instant)>>,
     (control, killed, promoted): (Instant, Instant, Instant),
 ) -> Result<Value> {
     let (mut firsts, mut calm, mut beside) = (Vec::new(), Longest::default(), Longest::default());
     for (tag, part) in parts {
         let handled = seen.get(part).context("a partition without a delivery")?;
-        if missing_message_is_lost.contains(tag) {
+        if lost.contains(tag) {
             let first = handled
                 .iter()
                 .map(|(_, at)| *at)

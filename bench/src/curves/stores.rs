@@ -89,7 +89,7 @@ impl Store for Queue {
             .collect();
         while let Some(settled) = acks.join_next().await {
             if settled?? != SettleOutcome::Done {
-                bail!("a delivery was missing_message_is_lost");
+                bail!("a delivery was lost");
             }
         }
         Ok(())

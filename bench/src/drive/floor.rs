@@ -1,7 +1,7 @@
 //! The floor: the least work of Redis for a delay queue, without any safety.
 //!
 //! One script ZADD + HSET; one ZRANGEBYSCORE LIMIT 100 + ZREM + HMGET; one HDEL; nothing else. A
-//! claimed message that is not acknowledged is missing_message_is_lost, a repeated push makes a second message, and
+//! claimed message that is not acknowledged is lost, a repeated push makes a second message, and
 //! the clock is the client's.
 
 use std::sync::{LazyLock, Mutex, PoisonError};

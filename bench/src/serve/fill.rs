@@ -114,7 +114,7 @@ async fn other_states(queue: &Queue) -> Result<()> {
         buried.spawn(async move { delivery.bury(&reason).await });
     }
     while let Some(settled) = buried.join_next().await {
-        ensure!(settled?? == SettleOutcome::Done, "a delivery was missing_message_is_lost");
+        ensure!(settled?? == SettleOutcome::Done, "a delivery was lost");
     }
     // The leases must outlive the deliveries.
     leased.into_iter().for_each(std::mem::forget);

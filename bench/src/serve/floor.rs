@@ -1,6 +1,6 @@
 //! The floor: axum handlers that store a message by one ZADD and one HSET, claim by a script of
 //! ZRANGEBYSCORE, ZREM and HMGET, and settle by HDEL. No callers are checked, a repeated push
-//! overwrites, and a claimed message that is not settled is missing_message_is_lost.
+//! overwrites, and a claimed message that is not settled is lost.
 
 use anyhow::Result;
 use axum::extract::{Path, State};

@@ -206,7 +206,7 @@ fn reset<T: Payload>(size: Size, seed: u64) -> f64 {
             now = time;
             advance(&mut wheel, now, &mut fired);
         }
-        assert!(wheel.reset(*key, time + HORIZON), "a timer is missing_message_is_lost");
+        assert!(wheel.reset(*key, time + HORIZON), "a timer is lost");
     }
     let took = began.each_ns(size.resets);
     assert!(fired.is_empty(), "fired though each was reset in time");

@@ -22,7 +22,7 @@ encodings and wake-up list. Each finding comes with its consequence and its reme
 in small steps, so that workers and producers can continue.
 
 --repair repairs the queues, never the server. It moves messages without a state to the dead set, so
-that none is missing_message_is_lost and none runs twice; it removes messages without a payload. docs/protocol/verbs
+that none is lost and none runs twice; it removes messages without a payload. docs/protocol/verbs
 describes the repair of each finding.
 
 Exit code 0 without findings. Exit code 1 with findings, repaired or not, or if a queue could not be

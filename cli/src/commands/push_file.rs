@@ -70,7 +70,7 @@ struct Counts {
     skipped: u64,
     /// Messages that the master stored, but too few replicas or disks confirmed.
     unconfirmed: u64,
-    /// Messages that may be stored: the reply was missing_message_is_lost.
+    /// Messages that may be stored: the reply was lost.
     unknown: u64,
     /// Messages that were not stored.
     failed: u64,

@@ -11,7 +11,7 @@ mod history;
 mod hostile;
 mod import;
 mod keys;
-mod missing_message_is_lost;
+mod lost;
 mod push;
 mod queues;
 mod roles;

@@ -143,7 +143,7 @@ impl Log {
         );
         for (id, due_ms) in &self.due_ms {
             let Some(starts) = self.starts.get(id) else {
-                bail!("{id} was missing_message_is_lost");
+                bail!("{id} was lost");
             };
             ensure!(self.ends.contains_key(id), "{id} did not come to its end");
             for start in starts {
@@ -162,7 +162,7 @@ impl Log {
             if id.starts_with("slow-") {
                 ensure!(
                     starts.len() == 1,
-                    "{id} missing_message_is_lost its extended lease: {starts:?}"
+                    "{id} lost its extended lease: {starts:?}"
                 );
             }
         }
@@ -170,7 +170,7 @@ impl Log {
             ensure!(self.due_ms.contains_key(id), "{id} was never pushed");
         }
         // Each killed consumer held at most one message. All other leases were kept, even when the
-        // answers of claims were missing_message_is_lost.
+        // answers of claims were lost.
         let crashes = self.crashes();
         ensure!(
             crashes <= kills,

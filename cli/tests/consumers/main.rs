@@ -18,12 +18,12 @@ use crate::judge::Log;
 use crate::scripts::{Consumers, now_ms};
 use crate::serving::{Random, Serving};
 
-/// The length of a lease. After a missing_message_is_lost answer, a claim is repeated within some seconds.
+/// The length of a lease. After a lost answer, a claim is repeated within some seconds.
 const LEASE: Duration = Duration::from_secs(10);
 /// How long slow messages are handled: longer than a lease.
 const SLOW: Duration = Duration::from_secs(13);
 const SLOW_MESSAGES: usize = 4;
-/// The longest time without any progress: far longer than a missing_message_is_lost lease delays a message.
+/// The longest time without any progress: far longer than a lost lease delays a message.
 const STUCK: Duration = Duration::from_secs(600);
 
 #[test]

@@ -25,7 +25,7 @@ pub(crate) struct Report {
     pub(crate) replaced_by_review: u64,
     pub(crate) disagreed: u64,
     pub(crate) never_reviewed: u64,
-    pub(crate) missing_message_is_lost: u64,
+    pub(crate) lost: u64,
     pub(crate) fired_twice: u64,
     pub(crate) fired_early: u64,
     pub(crate) lateness_ms: Lateness,
@@ -86,7 +86,7 @@ pub(crate) fn audit(
         replaced_by_review: number(&replaced("true"))?,
         disagreed: number(&replaced("o.stars <> 5"))?,
         never_reviewed: number("SELECT count(*) FROM orders WHERE rated_by = 'auto'")?,
-        missing_message_is_lost: tally.waiting().difference(&fired).count() as u64,
+        lost: tally.waiting().difference(&fired).count() as u64,
         fired_twice: fired_twice.len() as u64,
         fired_early,
         lateness_ms: Lateness {
@@ -195,7 +195,7 @@ fn imbalances(report: &Report, orders: &[Order], stats: &QueueStats) -> Vec<Stri
             report.never_reviewed,
             never,
         ),
-        ("missing_message_is_lost = 0", report.missing_message_is_lost, 0),
+        ("lost = 0", report.lost, 0),
         ("fired_early = 0", report.fired_early, 0),
         // A worker killed between commit and ack leaves a message that is handled again; the order
         // is not rated again.
@@ -235,7 +235,7 @@ mod tests {
     use super::*;
     use crate::input::{Review, WINDOW_S};
 
-    /// One order of each case; the review within 48 h missing_message_is_lost its race.
+    /// One order of each case; the review within 48 h lost its race.
     fn balanced() -> (Report, Vec<Order>, QueueStats) {
         let order = |id: &str, after_s: Option<i64>| Order {
             id: id.to_owned(),
@@ -258,7 +258,7 @@ mod tests {
             replaced_by_review: 2,
             disagreed: 0,
             never_reviewed: 1,
-            missing_message_is_lost: 0,
+            lost: 0,
             fired_twice: 0,
             fired_early: 0,
             lateness_ms: Lateness {
@@ -290,7 +290,7 @@ mod tests {
             |report| &mut report.auto_rated,
             |report| &mut report.replaced_by_review,
             |report| &mut report.never_reviewed,
-            |report| &mut report.missing_message_is_lost,
+            |report| &mut report.lost,
             |report| &mut report.fired_twice,
             |report| &mut report.fired_early,
         ];

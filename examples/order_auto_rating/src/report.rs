@@ -62,7 +62,7 @@ pub(crate) fn text(audit: &Audit) -> String {
             report.never_reviewed,
             "the automatic rating is in force",
         ),
-        ("missing_message_is_lost", report.missing_message_is_lost, "neither cancelled nor fired"),
+        ("lost", report.lost, "neither cancelled nor fired"),
         ("fired_twice", report.fired_twice, "handled more than once"),
         (
             "fired_early",

@@ -50,7 +50,7 @@ pub(super) struct Collection {
     pub(super) older: HashSet<u16>,
     /// Whether a worker started handlers without having written the shares of its queues.
     pub(super) has_starts_without_shares: bool,
-    /// Queue and token of the missing_message_is_lost claims that their workers have given up.
+    /// Queue and token of the lost claims that their workers have given up.
     pub(super) given_up: HashSet<(u16, u64)>,
     /// By id: the number of calls that may have cancelled it.
     pub(super) cancels: HashMap<u32, u32>,
@@ -172,9 +172,9 @@ impl Collection {
             }
         }
         for (number, queue) in (0..).zip(&mut self.queues) {
-            queue.missing_message_is_lost.sort_unstable_by_key(|missing_message_is_lost| missing_message_is_lost.asked_us);
-            for missing_message_is_lost in &mut queue.missing_message_is_lost {
-                missing_message_is_lost.given_up = self.given_up.contains(&(number, missing_message_is_lost.token));
+            queue.lost.sort_unstable_by_key(|lost| lost.asked_us);
+            for lost in &mut queue.lost {
+                lost.given_up = self.given_up.contains(&(number, lost.token));
             }
         }
         // If only one call cancels an id, the call is not a repetition, and so made the change. Not
@@ -243,7 +243,7 @@ impl Collection {
             ),
             (
                 self.verdict.http.proves_nothing(),
-                "consumers claimed over HTTP, and were handed nothing, or nothing again after a missing_message_is_lost answer",
+                "consumers claimed over HTTP, and were handed nothing, or nothing again after a lost answer",
             ),
             (
                 self.has_starts_without_shares,

@@ -36,8 +36,8 @@ pub(super) struct Queue {
     /// Whether dead letters may be trimmed by age.
     pub(super) ages: bool,
     pub(super) operators: Operators,
-    /// The missing_message_is_lost calls, in the order in which they were sent.
-    pub(super) missing_message_is_lost: Vec<Lost>,
+    /// The lost calls, in the order in which they were sent.
+    pub(super) lost: Vec<Lost>,
     pub(super) died: u64,
     /// Whether the remaining messages were recorded.
     pub(super) scanned: bool,

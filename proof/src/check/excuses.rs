@@ -4,8 +4,8 @@
 //! |---|---|---|
 //! | any call without an answer | from when it was sent until `UNDER_WAY_US` later | longer than a request can lie before a frozen server |
 //! | one change by it | a `seq` that no answered call made, seen in that window | every change has a `seq` of its own |
-//! | a message that a missing_message_is_lost claim took | due by then, and one of at most `n`; gone again when a lease could have run out | what a claim grants waited, and comes back at its deadline |
-//! | a missing_message_is_lost push, cancel, settle or move of an id | between the two answers about that id which it explains | it changed that message then, or nothing |
+//! | a message that a lost claim took | due by then, and one of at most `n`; gone again when a lease could have run out | what a claim grants waited, and comes back at its deadline |
+//! | a lost push, cancel, settle or move of an id | between the two answers about that id which it explains | it changed that message then, or nothing |
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub struct Excuse {
     pub used: u64,
 }
 
-/// A need: a missing_message_is_lost claim must have taken a message after the first `seq`, and at or before the
+/// A need: a lost claim must have taken a message after the first `seq`, and at or before the
 /// second.
 pub(super) type Need = (u64, u64);
 
@@ -95,13 +95,13 @@ fn name(record: &Record) -> &'static str {
 
 /// Counts the available excuses.
 pub(super) fn count(queues: &[Queue], unknown: &[Record], verdict: &mut Verdict) {
-    for missing_message_is_lost in queues
+    for lost in queues
         .iter()
-        .flat_map(|queue| &queue.missing_message_is_lost)
-        .filter(|missing_message_is_lost| missing_message_is_lost.most > 0)
+        .flat_map(|queue| &queue.lost)
+        .filter(|lost| lost.most > 0)
     {
         let claims = verdict.excuses.entry("claim").or_default();
-        (claims.calls, claims.available) = (claims.calls + 1, claims.available + missing_message_is_lost.most);
+        (claims.calls, claims.available) = (claims.calls + 1, claims.available + lost.most);
     }
     let mut calls = std::collections::HashSet::new();
     for record in unknown {
@@ -122,7 +122,7 @@ pub(super) fn use_up(unknown: &[Record], used: u64, verdict: &mut Verdict) {
     }
 }
 
-/// Judges whether the missing_message_is_lost claims of a queue can have taken all messages that the hypotheses assign
+/// Judges whether the lost claims of a queue can have taken all messages that the hypotheses assign
 /// to them.
 pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdict) {
     if needs.is_empty() {
@@ -130,10 +130,10 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
     }
     verdict.excuses.entry("claim").or_default().used += needs.len() as u64;
     let unmet = |is: fn(&Lost) -> bool| self::unmet(queue, needs, is);
-    let (none, excused) = (unmet(|_| true), unmet(|missing_message_is_lost| !missing_message_is_lost.given_up));
+    let (none, excused) = (unmet(|_| true), unmet(|lost| !lost.given_up));
     for _ in none..excused {
         verdict.found(Kind::ChargedUnseen, || {
-            let given_up = queue.missing_message_is_lost.iter().filter(|missing_message_is_lost| missing_message_is_lost.given_up).count();
+            let given_up = queue.lost.iter().filter(|lost| lost.given_up).count();
             format!(
                 "queue {}: of {} deliveries that no handler saw, {} were granted by {given_up} claims without an answer whose workers went on without them",
                 queue.name, needs.len(), excused - none
@@ -151,13 +151,13 @@ pub(super) fn judge(queue: &Queue, needs: &[(&Epoch, Need)], verdict: &mut Verdi
     }
 }
 
-/// The number of needs that no missing_message_is_lost claim can meet, if each claim took at most as many messages as
+/// The number of needs that no lost claim can meet, if each claim took at most as many messages as
 /// it asked for.
 fn unmet(queue: &Queue, needs: &[(&Epoch, Need)], counts: fn(&Lost) -> bool) -> u64 {
     let claims = queue
-        .missing_message_is_lost
+        .lost
         .iter()
-        .filter(|missing_message_is_lost| missing_message_is_lost.most > 0 && counts(missing_message_is_lost));
+        .filter(|lost| lost.most > 0 && counts(lost));
     let claims: Vec<_> = claims.collect();
     let room: u64 = claims.iter().map(|claim| claim.most).sum();
     if needs.len() as u64 > room {
@@ -240,9 +240,9 @@ mod tests {
             gaps: vec![gap(1), gap(5), gap(9)],
             ..Epoch::default()
         };
-        let unmet = |missing_message_is_lost: &[Lost], needs: &[Need]| {
+        let unmet = |lost: &[Lost], needs: &[Need]| {
             let queue = Queue {
-                missing_message_is_lost: missing_message_is_lost.to_vec(),
+                lost: lost.to_vec(),
                 ..Queue::default()
             };
             super::unmet(

@@ -18,7 +18,7 @@ pub(super) struct MissingChange {
     /// The bounds of its time by the server's clock.
     pub(super) after_ms: u64,
     pub(super) before_ms: u64,
-    /// The shortest lease of the missing_message_is_lost claims that can have made it; `None` if no claim can.
+    /// The shortest lease of the lost claims that can have made it; `None` if no claim can.
     pub(super) lease_ms: Option<u64>,
 }
 
@@ -85,9 +85,9 @@ pub(super) fn of(
     }
     // After the last answer, changes may follow that no process saw.
     let tail = queue
-        .missing_message_is_lost
+        .lost
         .iter()
-        .filter(|missing_message_is_lost| missing_message_is_lost.until_us > after_us)
+        .filter(|lost| lost.until_us > after_us)
         .count() as u64;
     let (before_us, before_ms) = (u64::MAX, u64::MAX);
     possible.extend(
@@ -104,10 +104,10 @@ pub(super) fn of(
     );
     for gap in &mut possible {
         let claims = queue
-            .missing_message_is_lost
+            .lost
             .iter()
-            .filter(|missing_message_is_lost| missing_message_is_lost.most > 0 && gap.fits(missing_message_is_lost.asked_us, missing_message_is_lost.until_us));
-        gap.lease_ms = claims.map(|missing_message_is_lost| missing_message_is_lost.lease_ms).min();
+            .filter(|lost| lost.most > 0 && gap.fits(lost.asked_us, lost.until_us));
+        gap.lease_ms = claims.map(|lost| lost.lease_ms).min();
     }
     (possible, sure)
 }
@@ -139,13 +139,13 @@ fn missing(epoch: &Epoch, after: u64, until: u64) -> Vec<u64> {
 }
 
 /// The number of changes that remain if each unanswered call made at most one of them, in its time.
-pub(super) fn unpaid(gaps: &[MissingChange], missing_message_is_lost: &[Lost]) -> u64 {
+pub(super) fn unpaid(gaps: &[MissingChange], lost: &[Lost]) -> u64 {
     // Both bounds grow with `seq`, so the call whose time ends first is used first.
     let mut waiting = std::collections::BinaryHeap::new();
-    let (mut next, mut left) = (missing_message_is_lost.iter().peekable(), 0);
+    let (mut next, mut left) = (lost.iter().peekable(), 0);
     for gap in gaps {
-        while let Some(missing_message_is_lost) = next.next_if(|missing_message_is_lost| missing_message_is_lost.asked_us < gap.before_us) {
-            waiting.push(std::cmp::Reverse(missing_message_is_lost.until_us));
+        while let Some(lost) = next.next_if(|lost| lost.asked_us < gap.before_us) {
+            waiting.push(std::cmp::Reverse(lost.until_us));
         }
         while waiting
             .peek()
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    fn missing_message_is_lost(asked_us: u64, until_us: u64) -> Lost {
+    fn lost(asked_us: u64, until_us: u64) -> Lost {
         Lost {
             asked_us,
             until_us,
@@ -188,14 +188,14 @@ mod tests {
     fn a_lost_call_explains_one_change_in_its_time() {
         let gaps = [gap(1, 10, 20), gap(2, 30, 40), gap(3, 30, 45)];
         assert_eq!(unpaid(&gaps, &[]), 3);
-        assert_eq!(unpaid(&gaps, &[missing_message_is_lost(5, 35), missing_message_is_lost(6, 50), missing_message_is_lost(31, 60)]), 0);
+        assert_eq!(unpaid(&gaps, &[lost(5, 35), lost(6, 50), lost(31, 60)]), 0);
         assert_eq!(
-            unpaid(&gaps, &[missing_message_is_lost(5, 9), missing_message_is_lost(6, 50), missing_message_is_lost(31, 60)]),
+            unpaid(&gaps, &[lost(5, 9), lost(6, 50), lost(31, 60)]),
             1,
             "one had ended"
         );
         assert_eq!(
-            unpaid(&gaps, &[missing_message_is_lost(50, 60), missing_message_is_lost(51, 60), missing_message_is_lost(52, 60)]),
+            unpaid(&gaps, &[lost(50, 60), lost(51, 60), lost(52, 60)]),
             3,
             "they came later"
         );
@@ -219,7 +219,7 @@ mod tests {
             ..Epoch::default()
         };
         let queue = Queue {
-            missing_message_is_lost: vec![missing_message_is_lost(1, 5_200)],
+            lost: vec![lost(1, 5_200)],
             ..Queue::default()
         };
         let replies = [

@@ -298,7 +298,7 @@ pub(super) fn settled(verdict: &str) -> Option<(Settled, u64)> {
 pub(super) fn changed(verdict: &str) -> Option<(Changed, u64)> {
     let (word, rest) = split(verdict);
     let changed = match word {
-        // An earlier try, whose reply was missing_message_is_lost, cancelled the message; this one left later changes
+        // An earlier try, whose reply was lost, cancelled the message; this one left later changes
         // alone.
         "CANCELLED" if rest == "earlier" => Changed::Refused,
         "CANCELLED" | "MOVED" | "REQUEUED" => Changed::Done,

@@ -53,7 +53,7 @@ impl Failover {
             Ok(self.new.is_master().await?.then_some(()))
         })
         .await?;
-        let (survived, mut missing_message_is_lost) = (found(&self.new, &self.queues).await?, 0);
+        let (survived, mut lost) = (found(&self.new, &self.queues).await?, 0);
         for (((queue, before), (incarnation, survived)), (_, known)) in self
             .queues
             .iter()
@@ -84,9 +84,9 @@ impl Failover {
                 survived: *survived,
                 master: format!("127.0.0.1:{}", self.old.proxy.port()),
             });
-            missing_message_is_lost += known.saturating_sub(*survived);
+            lost += known.saturating_sub(*survived);
         }
-        Ok(missing_message_is_lost)
+        Ok(lost)
     }
 
     fn words(&self) -> String {
@@ -138,14 +138,14 @@ pub(super) async fn kill(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Resul
     let Failover { old, new, .. } = &failover;
     new.proxy.set(Mode::Away);
     old.kill()?;
-    let missing_message_is_lost = failover.promoted(scene).await;
+    let lost = failover.promoted(scene).await;
     new.proxy.set(Mode::Pass);
-    let missing_message_is_lost = missing_message_is_lost?;
+    let lost = lost?;
     last(rng, 0..1_500).await;
     old.restart().await?;
     rejoined(old).await?;
     mark.trace(&format!(
-        "{} was promoted; {missing_message_is_lost} changes or more are missing_message_is_lost",
+        "{} was promoted; {lost} changes or more are lost",
         new.name
     ));
     scene.touched(failover.queues.clone(), failover.since_us);
@@ -162,21 +162,21 @@ pub(super) async fn freeze(scene: &Scene, rng: &mut Rng, mark: &Mark<'_>) -> Res
     new.proxy.set(Mode::Away);
     let pid = old.pid()?;
     old.signal(Signal::STOP)?;
-    let missing_message_is_lost = async {
+    let lost = async {
         until("a stopped server", async || {
             Ok((process_state(pid)? == 'T').then_some(()))
         })
         .await?;
         failover.promoted(scene).await
     };
-    let missing_message_is_lost = missing_message_is_lost.await;
+    let lost = lost.await;
     new.proxy.set(Mode::Pass);
     last(rng, 0..1_500).await;
     old.signal(Signal::CONT)?;
-    let missing_message_is_lost = missing_message_is_lost?;
+    let lost = lost?;
     rejoined(old).await?;
     mark.trace(&format!(
-        "{} was promoted; {missing_message_is_lost} changes or more are missing_message_is_lost",
+        "{} was promoted; {lost} changes or more are lost",
         new.name
     ));
     scene.touched(failover.queues.clone(), failover.since_us);

@@ -149,7 +149,7 @@ async fn map(home: &Arc<Node>) -> Result<Option<String>> {
 
 /// Empties a master. Returns the incarnation that each queue had; empty if it did not exist.
 async fn emptied(node: &Node, queues: &[String]) -> Result<Vec<String>> {
-    // A script reads and empties in one step: a queue that is created between the two would be missing_message_is_lost
+    // A script reads and empties in one step: a queue that is created between the two would be lost
     // unnoticed. A transaction may not name several slots; a script may, if it does not declare the
     // keys.
     const SCRIPT: &str = "local found = {} \

@@ -100,7 +100,7 @@ async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) 
 }
 
 /// Freezes the old master. When it resumes, it does not know that it was replaced, and still serves
-/// some processes. The replica always lags, so writes are certainly missing_message_is_lost. The harness raises the
+/// some processes. The replica always lags, so writes are certainly lost. The harness raises the
 /// new master's `seq` by a million, so that later answers of the old master are recognised by their
 /// `seq`.
 async fn freeze(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>, servers: &Servers) -> Result<()> {

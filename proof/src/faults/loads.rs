@@ -84,7 +84,7 @@ pub(super) async fn idle_connections(stage: &Stage, mark: &Mark<'_>) -> Result<(
     let wanted = IDLE.min(stage.file_limit.saturating_sub(OTHER_FILES));
     mark.begin(&format!("{wanted} connections"));
     let (mut open, mut port, many) = (Vec::new(), 0, usize::try_from(wanted)?);
-    // A busy server accepts slowly; a missing_message_is_lost SYN is sent again after 1 s, and after 2 s more.
+    // A busy server accepts slowly; a lost SYN is sent again after 1 s, and after 2 s more.
     let seen = super::until_within(3 * LIMIT, "so many clients", async || {
         // Replace connections that a restart has closed, or that lead to a replaced server. While
         // the server is unreachable, none can connect.

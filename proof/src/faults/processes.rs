@@ -115,7 +115,7 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
     ensure!(place.status().life == life, "did not stay stopped");
     place.signal(Signal::CONT)?;
     let seen = until(
-        "a refused settlement, or a handler that learned of its missing_message_is_lost lease",
+        "a refused settlement, or a handler that learned of its lost lease",
         async || late(&history, size),
     );
     tokio::time::timeout(FINDING_OUT, seen)
@@ -124,7 +124,7 @@ async fn wake(stage: &Stage, place: &Place, life: u32) -> Result<Option<&'static
         .transpose()
 }
 
-/// The first entry about a missing_message_is_lost lease in a history, after this number of bytes.
+/// The first entry about a lost lease in a history, after this number of bytes.
 fn late(history: &Path, from: u64) -> Result<Option<&'static str>> {
     let mut file = std::fs::File::open(history)?;
     file.seek(SeekFrom::Start(from))?;

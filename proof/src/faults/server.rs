@@ -36,7 +36,7 @@ pub(super) async fn kill(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> Resul
         });
         if !kept {
             stage.log.wrong(format!(
-                "kill -9 of the server missing_message_is_lost writes of {queue}: {before:?}, now {after:?}"
+                "kill -9 of the server lost writes of {queue}: {before:?}, now {after:?}"
             ));
         }
     }
@@ -98,7 +98,7 @@ pub(super) async fn truncate(stage: &Stage, rng: &mut Rng, mark: &Mark<'_>) -> R
     .await?;
     stage.away();
     let before = stage.settled().await?;
-    // The very last write: it is missing_message_is_lost, however few bytes are truncated.
+    // The very last write: it is lost, however few bytes are truncated.
     let mark_now = mark.number.to_string();
     let _: String = stage
         .store()

@@ -13,7 +13,7 @@ use super::{Mark, last, target, until};
 use crate::history::{Event, Http, Role};
 use crate::run::stage::Stage;
 
-/// How long a server stays frozen after a missing_message_is_lost claim, in ms: some leases expire in that time.
+/// How long a server stays frozen after a lost claim, in ms: some leases expire in that time.
 const FROZEN_MS: std::ops::Range<u64> = 500..4_000;
 
 /// Freezes a server until a claim that was sent to it gets no answer, and for some time longer.

@@ -129,7 +129,7 @@ mod tests {
         assert!(counts(2, 1).breach(3).is_none());
         assert!(counts(2, 2).breach(3).is_some(), "counted twice");
         assert!(counts(2, 1).breach_of_granted(2, 0, 0).is_none());
-        assert!(counts(3, 0).breach_of_granted(2, 0, 0).is_some(), "missing_message_is_lost");
+        assert!(counts(3, 0).breach_of_granted(2, 0, 0).is_some(), "lost");
         assert!(
             counts(1, 2).breach_of_granted(2, 0, 0).is_some(),
             "made twice"

@@ -19,7 +19,7 @@ pub(super) struct Claim {
     pub(super) void: bool,
 }
 
-/// When the last writes were missing_message_is_lost, of which `incarnation`, and the `seq` before and after.
+/// When the last writes were lost, of which `incarnation`, and the `seq` before and after.
 pub(super) struct Undone {
     pub(super) t_us: u64,
     /// Whether this entry is the first of its fault, which undid the writes of every queue.

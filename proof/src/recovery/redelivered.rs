@@ -23,7 +23,7 @@ const CREW_FAULTS: [&str; 7] = [
 /// How long a killed worker takes to run again, with a margin.
 const RESTART_US: u64 = 3_000_000;
 /// The times from the kill of each worker until the next claim of messages at their first attempt.
-/// A message without a next claim vanished with the store; if it is missing_message_is_lost, the checker reports that.
+/// A message without a next claim vanished with the store; if it is lost, the checker reports that.
 pub(super) fn redeliveries(
     folder: &Path,
     workers: &[PathBuf],

@@ -237,12 +237,12 @@ impl Notes {
         }
     }
 
-    /// Works for this time. If the lease is missing_message_is_lost, records that and goes on.
+    /// Works for this time. If the lease is lost, records that and goes on.
     async fn work(&self, id: &str, delivery: &Delivery, time: Duration) {
         let end = tokio::time::Instant::now() + time;
         tokio::select! {
             () = tokio::time::sleep_until(end) => {}
-            () = delivery.missing_message_is_lost() => {
+            () = delivery.lost() => {
                 self.diary.write(&Event::LostLease {
                     queue: self.queue.name().to_owned(),
                     id: id.to_owned(),
@@ -311,7 +311,7 @@ async fn handle(notes: &Notes, delivery: &Delivery) -> Result<Settlement> {
         }
         // Runs until the handler's time limit drops it.
         220..224 if first => notes.work(id, delivery, Duration::from_secs(3_600)).await,
-        // Runs for longer than a lease, so the lease must be extended. If it is missing_message_is_lost, the handler
+        // Runs for longer than a lease, so the lease must be extended. If it is lost, the handler
         // still works to its end.
         224..232 if first => {
             notes

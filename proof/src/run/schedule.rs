@@ -93,7 +93,7 @@ async fn count(stage: &Stage, begun: Instant, duration: Duration) -> u64 {
                 continue;
             };
             // The counter restarts in an emptied store, and goes back where the last writes were
-            // missing_message_is_lost.
+            // lost.
             pushed += if now_born == *incarnation {
                 now.saturating_sub(*last)
             } else {

@@ -33,7 +33,7 @@ const ARGUMENTS: [&str; 12] = [
     "--repl-diskless-sync-delay",
     "0",
 ];
-/// By how much `seq` is raised after the last writes were missing_message_is_lost: far more than their number.
+/// By how much `seq` is raised after the last writes were lost: far more than their number.
 const SEQ_STEP: u64 = 1_000_000;
 
 pub struct Store {

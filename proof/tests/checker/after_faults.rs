@@ -213,7 +213,7 @@ fn worker_must_start_grants_of_its_lost_claim() {
     found(false).has(Kind::NeverStarted);
 }
 
-/// An answer to `held`: the missing_message_is_lost claim has leased `a`.
+/// An answer to `held`: the lost claim has leased `a`.
 fn held(story: &mut Story, due_ms: u64) {
     let item = ClaimedItem("a".into(), 1, due_ms, 1, 100, String::new());
     let held = Call::Other {
@@ -228,7 +228,7 @@ fn held(story: &mut Story, due_ms: u64) {
     story.at(100).call(held, answer, false);
 }
 
-/// After a failover, a worker asks by `held` for the grants of its missing_message_is_lost claim, before any call
+/// After a failover, a worker asks by `held` for the grants of its lost claim, before any call
 /// changes the queue.
 #[test]
 fn held_after_a_failover_proves_that_the_claim_lasted() {
@@ -266,7 +266,7 @@ fn grant_of_a_lost_claim_keeps_its_due_time() {
     claimed_again(4).has(Kind::WrongDue);
 }
 
-/// The time of the missing_message_is_lost claim is not known, but `held` shows the deadline of its lease.
+/// The time of the lost claim is not known, but `held` shows the deadline of its lease.
 #[test]
 fn grant_of_a_lost_claim_keeps_its_deadline() {
     let extended = |deadline_ms| {

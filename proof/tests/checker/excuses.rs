@@ -106,7 +106,7 @@ fn a_lost_claim_explains_a_message_once() {
     attempt(3).has(Kind::Miscounted);
 }
 
-/// Either of two missing_message_is_lost claims may have taken the message. The lease of the first would last too
+/// Either of two lost claims may have taken the message. The lease of the first would last too
 /// long; that of the second does not.
 #[test]
 fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
@@ -120,7 +120,7 @@ fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
         story
             .at(100)
             .unanswered(claim_without_answer(second_lease_ms), true);
-        // The message is leased before it is claimed again, so one of the two missing_message_is_lost claims took it.
+        // The message is leased before it is claimed again, so one of the two lost claims took it.
         story.at(200).cancel("a", "LEASED");
         let token = story.at(3_000).claim("a", 0, 2);
         story
@@ -134,7 +134,7 @@ fn the_shorter_of_two_lost_leases_explains_an_early_crash() {
 
 #[test]
 fn a_lost_cancel_does_not_explain_a_later_push() {
-    // The missing_message_is_lost cancel was sent an hour before the push; or just before, when no change after the
+    // The lost cancel was sent an hour before the push; or just before, when no change after the
     // push is missing.
     for before_ms in [HOUR_MS, 10] {
         let mut story = Story::new();
@@ -172,7 +172,7 @@ fn lost_cancel_explains_only_one_message() {
 
 #[test]
 fn a_lost_call_does_not_explain_a_change_an_hour_later() {
-    // Something changes between two pushes. A call is missing_message_is_lost before, during or after that time.
+    // Something changes between two pushes. A call is lost before, during or after that time.
     let changed = |lost_ms: [Option<u64>; 2], changed_ms: u64| {
         let mut story = Story::new();
         let lose = |story: &mut Story, ms: Option<u64>| {

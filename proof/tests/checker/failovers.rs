@@ -50,7 +50,7 @@ fn an_unreplicated_push_may_be_undone_and_is_counted() {
     };
     clean(undone(|story| story), 0);
     clean(undone(|story| story.push("b", "+0", "CREATED")), 1);
-    // The caller knows that the message may be missing_message_is_lost.
+    // The caller knows that the message may be lost.
     clean(
         undone(|story| story.push_replicated("b", "CREATED", "?only 0 of 1 replicas confirmed it")),
         0,

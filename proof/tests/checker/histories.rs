@@ -25,7 +25,7 @@ fn an_acked_message_is_clean() {
 #[test]
 fn missing_message_is_lost() {
     Story::new().push("a", "+100", "CREATED").has(Kind::Lost);
-    // The id is stored again although its message should exist: it was missing_message_is_lost in between.
+    // The id is stored again although its message should exist: it was lost in between.
     let mut story = Story::new();
     story
         .push("a", "+100", "CREATED")

@@ -89,9 +89,9 @@ fn no_more_messages_are_leased_than_allowed() {
         story.ack("a", token);
     }))
     .is_clean();
-    let missing_message_is_lost = settle(Verb::Ack, "a", "0000000000000001", "");
+    let lost = settle(Verb::Ack, "a", "0000000000000001", "");
     left(then(900, &|story, _| {
-        story.unanswered(missing_message_is_lost.clone(), true);
+        story.unanswered(lost.clone(), true);
     }))
     .is_clean();
     // An extension moves the deadline.

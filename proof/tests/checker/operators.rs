@@ -5,7 +5,7 @@ use dueq_proof::history::{Call, Event, Phase, State, Verb};
 
 use crate::story::{Story, change, push};
 
-fn missing_message_is_lost(verb: &str, args: &[&str]) -> Call {
+fn lost(verb: &str, args: &[&str]) -> Call {
     Call::Other {
         verb: verb.into(),
         args: args.iter().map(|word| (*word).to_owned()).collect(),
@@ -42,7 +42,7 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
     })
     .is_clean();
     paused(&|story| {
-        story.unanswered(missing_message_is_lost("resume", &[]), false);
+        story.unanswered(lost("resume", &[]), false);
     })
     .is_clean();
     // The queue was already paused: such an answer has the `seq` of the earlier change.
@@ -77,7 +77,7 @@ fn nothing_is_granted_before_a_closed_queue_opens() {
     })
     .is_clean();
     closed("500", "500", &|story| {
-        story.unanswered(missing_message_is_lost("resume", &[]), false);
+        story.unanswered(lost("resume", &[]), false);
     })
     .is_clean();
     // A pause and its resume open the queue, too; a pause alone leaves it closed.
@@ -198,7 +198,7 @@ fn a_purge_explains_only_present_and_reported_messages() {
     two("1").has(Kind::Lost);
     let mut story = two("1");
     story
-        .unanswered(missing_message_is_lost("purge", &["ready", "1000"]), true)
+        .unanswered(lost("purge", &["ready", "1000"]), true)
         .is_clean();
 }
 

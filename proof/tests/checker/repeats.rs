@@ -82,7 +82,7 @@ fn a_new_push_that_is_taken_for_a_repetition_is_lost() {
 
 #[test]
 fn a_cancel_between_two_attempts_ends_both() {
-    // Either the first try found a message and its reply is missing_message_is_lost; or it was never applied.
+    // Either the first try found a message and its reply is lost; or it was never applied.
     let repeated = |cancelled_ms: u64, first_ms: u64, verdict: &str| {
         let mut story = Story::new();
         story.push_with("a", "+900", until(0), "", "CREATED");

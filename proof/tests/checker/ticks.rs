@@ -371,7 +371,7 @@ fn a_backfill_makes_a_tick_again_with_the_payload_of_its_time() {
     }
 }
 
-/// Only a missing_message_is_lost declaration, and no other missing_message_is_lost call, may have come in between.
+/// Only a lost declaration, and no other lost call, may have come in between.
 #[test]
 fn kept_answer_for_a_changed_schedule_is_a_violation() {
     let kept = |is_lost: bool| {

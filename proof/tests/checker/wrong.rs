@@ -248,10 +248,10 @@ fn a_retry_waits_for_the_requested_delay() {
 // Number 12.
 #[test]
 fn unknown_outcome_needs_a_call_without_an_answer() {
-    let told = |missing_message_is_lost, outcome: &str| {
+    let told = |lost, outcome: &str| {
         let mut story = Story::new();
         story.asked(1, Verb::Push, "a");
-        if missing_message_is_lost {
+        if lost {
             story.unanswered(push("a", "+0", 0, ""), false);
         }
         story
@@ -320,7 +320,7 @@ fn a_claims_deadline_is_its_lease() {
     story.ack("a", &token).has(Kind::WrongTimes);
 }
 
-// Number 9 of the review is in `excuses`; this is the opposite case: a missing_message_is_lost reschedule that expects
+// Number 9 of the review is in `excuses`; this is the opposite case: a lost reschedule that expects
 // another due time moved nothing.
 #[test]
 fn a_lost_reschedule_needs_the_expected_due_time() {

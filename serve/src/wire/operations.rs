@@ -90,7 +90,7 @@ pub(crate) struct Progress {
     pub(crate) done: u64,
     /// How many there are in all, as far as is known. Of an audit or a repair an estimate.
     pub(crate) of: Option<u64>,
-    /// How many more may have been done, because a reply of Redis was missing_message_is_lost.
+    /// How many more may have been done, because a reply of Redis was lost.
     pub(crate) unknown: u64,
     /// Of a cancel: messages that were left alone.
     #[serde(skip_serializing_if = "Option::is_none")]

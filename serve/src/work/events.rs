@@ -40,7 +40,7 @@ pub(crate) struct Streams {
 pub(crate) struct Stream {
     edge: Arc<Edge>,
     poller: Poller,
-    /// The request's head: it identifies the caller again later, who may have missing_message_is_lost access.
+    /// The request's head: it identifies the caller again later, who may have lost access.
     head: Parts,
     queues: Vec<String>,
     snapshots: watch::Receiver<Arc<Snapshot>>,

@@ -143,13 +143,13 @@ test("redis_away_shows_a_red_line_and_the_page_recovers", async () => {
     await queue.goto(`${away.url}/queues/live`);
     await list.goto(away.url);
     await own.end(own.redisProcess);
-    await queue.locator("#missing_message_is_lost, #redis").first().waitFor({ timeout: 60_000 });
-    await list.locator("#redis, #missing_message_is_lost").first().waitFor({ timeout: 60_000 });
+    await queue.locator("#lost, #redis").first().waitFor({ timeout: 60_000 });
+    await list.locator("#redis, #lost").first().waitFor({ timeout: 60_000 });
     const late = await context.newPage();
     await late.goto(`${away.url}/queues/live`);
     await late.locator("#states.alert").waitFor();
     await own.redis(own.port);
-    for (const page of [queue, list]) await page.locator("#missing_message_is_lost, #redis").first().waitFor({ state: "detached", timeout: 90_000 });
+    for (const page of [queue, list]) await page.locator("#lost, #redis").first().waitFor({ state: "detached", timeout: 90_000 });
     await late.locator("#figures").waitFor({ timeout: 90_000 });
   } finally {
     await own.close();
@@ -162,10 +162,10 @@ test("server_away_shows_a_red_line_and_the_page_recovers", async () => {
   await push("live");
   await page.goto(`${site.url}/queues/live`);
   await context.setOffline(true);
-  await page.locator("#missing_message_is_lost").waitFor({ timeout: 30_000 });
-  assert.match(await page.locator("#missing_message_is_lost").textContent(), /cannot be reached/);
+  await page.locator("#lost").waitFor({ timeout: 30_000 });
+  assert.match(await page.locator("#lost").textContent(), /cannot be reached/);
   await context.setOffline(false);
-  await page.locator("#missing_message_is_lost").waitFor({ state: "detached", timeout: 30_000 });
+  await page.locator("#lost").waitFor({ state: "detached", timeout: 30_000 });
   await push("live");
   await shows(page, "live");
   await context.close();
@@ -324,7 +324,7 @@ test("a_message_that_ends_while_somebody_looks_has_no_actions_left", async () =>
   // Before the second request the page has shown the first answer.
   await page.waitForResponse((response) => response.url() === absent);
   await page.waitForRequest((request) => request.url() === absent);
-  assert.equal(await page.locator("#missing_message_is_lost").count(), 0);
+  assert.equal(await page.locator("#lost").count(), 0);
   await context.close();
 });
 

@@ -84,7 +84,7 @@ pub(crate) struct HandlerContext {
 }
 
 impl HandlerContext {
-    /// Whether a settlement with this error was missing_message_is_lost in the node, and not on the way to Redis.
+    /// Whether a settlement with this error was lost in the node, and not on the way to Redis.
     pub(crate) fn has_lost(&self, error: ErrorKind) -> bool {
         let has_ended = self.thread.ended().is_cancelled();
         error == ErrorKind::Internal || error == ErrorKind::Unavailable && has_ended

@@ -88,11 +88,11 @@ impl ClaimLease {
     }
 
     /// Selects the leases to extend: those without an extension in flight. Each is checked every
-    /// third of a lease, and at its deadline. A delivery past its deadline is missing_message_is_lost, unless its
+    /// third of a lease, and at its deadline. A delivery past its deadline is lost, unless its
     /// settlement is in flight: then the reply decides.
     pub(crate) fn check(&self, now: Instant) -> LeaseCheck {
         let mut extend = Vec::new();
-        let mut missing_message_is_lost = Vec::new();
+        let mut lost = Vec::new();
         let mut next = None::<Instant>;
         let after_third = now + self.lease / 3;
         for (index, leased) in self.lock().deliveries.iter_mut().enumerate() {
@@ -101,7 +101,7 @@ impl ClaimLease {
             };
             let is_over = now >= leased.deadline;
             if is_over && !leased.delivery.is_settling() {
-                missing_message_is_lost.push(leased.delivery.clone());
+                lost.push(leased.delivery.clone());
                 continue;
             }
             let check_at = if is_over {
@@ -118,7 +118,7 @@ impl ClaimLease {
             }
         }
         // After the lock is released: handlers that wait for the loss wake up.
-        for delivery in missing_message_is_lost {
+        for delivery in lost {
             delivery.lose("it ran out before it could be extended");
         }
         LeaseCheck { extend, next }

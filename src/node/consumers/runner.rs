@@ -190,17 +190,17 @@ pub(crate) fn closes_queue(settlement: &Settlement) -> bool {
 
 /// Settles the delivery unless the handler has done so, and returns the outcome. While Redis is
 /// away it repeats the call until the worker stops. Meanwhile the lease is extended as soon as
-/// Redis is back, or the reply reports that it is missing_message_is_lost. After a refusal, such as of a right that was
+/// Redis is back, or the reply reports that it is lost. After a refusal, such as of a right that was
 /// taken away for a while, it repeats the call for the duration of a lease.
 pub(crate) async fn end(
     delivery: &Delivery,
     mut settlement: Settlement,
     context: &HandlerContext,
 ) -> &'static str {
-    // A missing_message_is_lost delivery may be released, too: if no node has taken it yet, that avoids a crash in
+    // A lost delivery may be released, too: if no node has taken it yet, that avoids a crash in
     // its count.
     if delivery.is_lost() && !matches!(settlement, Settlement::Release) {
-        return "missing_message_is_lost";
+        return "lost";
     }
     if delivery.is_settled() {
         return "by_handler";
@@ -278,7 +278,7 @@ async fn settle(
             return Ok(match delivery.ack_push(messages).await? {
                 AckPushOutcome::Done(_) => "acked",
                 AckPushOutcome::Gone => "gone",
-                AckPushOutcome::Lost => "missing_message_is_lost",
+                AckPushOutcome::Lost => "lost",
             });
         }
         Settlement::Again(due) => (delivery.again(due).await?, "repeated"),
@@ -299,7 +299,7 @@ async fn settle(
                     "dropped"
                 }
                 RetryOutcome::Gone => "gone",
-                RetryOutcome::Lost => "missing_message_is_lost",
+                RetryOutcome::Lost => "lost",
             });
         }
         Settlement::Snooze(due) => return snooze(delivery, due).await,
@@ -317,7 +317,7 @@ async fn settle(
         SettleOutcome::Done if outcome == "released" => events::released(subject),
         SettleOutcome::Done => {}
         SettleOutcome::Gone => return Ok("gone"),
-        SettleOutcome::Lost => return Ok("missing_message_is_lost"),
+        SettleOutcome::Lost => return Ok("lost"),
     }
     Ok(outcome)
 }
@@ -339,7 +339,7 @@ async fn snooze(delivery: &Delivery, due: Due) -> Result<&'static str, Error> {
             "dropped"
         }
         SnoozeOutcome::Gone => "gone",
-        SnoozeOutcome::Lost => "missing_message_is_lost",
+        SnoozeOutcome::Lost => "lost",
     })
 }
 
@@ -357,7 +357,7 @@ async fn throttle(delivery: &Delivery, duration: Duration) -> Result<&'static st
             "throttled"
         }
         ThrottleOutcome::Gone => "gone",
-        ThrottleOutcome::Lost => "missing_message_is_lost",
+        ThrottleOutcome::Lost => "lost",
     })
 }
 
@@ -376,9 +376,9 @@ mod tests {
         let runner = HandlerRunner { handler: Acks };
         let context = HandlerContext::here();
         let kept = Delivery::unconnected(1);
-        let missing_message_is_lost = Delivery::unconnected(2);
-        missing_message_is_lost.lose("its lease ran out");
-        for (delivery, expected) in [(&kept, Settlement::Ack), (&missing_message_is_lost, Settlement::Release)] {
+        let lost = Delivery::unconnected(2);
+        lost.lose("its lease ran out");
+        for (delivery, expected) in [(&kept, Settlement::Ack), (&lost, Settlement::Release)] {
             let settlement = runner
                 .run(delivery, &context, Instant::now(), &Span::none())
                 .await;

@@ -81,7 +81,7 @@ impl Coordinator {
         }
         partition.claim.sent(Instant::now());
         let node = bound.is_none().then_some(&*self.node);
-        let next = || partition.missing_message_is_lost.next(lease_ms, node, Instant::now());
+        let next = || partition.lost.next(lease_ms, node, Instant::now());
         let own = token.is_none().then(next);
         let partition = Arc::clone(&partition.remote);
         let sender = self.sender.clone();

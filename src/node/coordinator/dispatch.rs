@@ -28,7 +28,7 @@ impl Coordinator {
         {
             if !partition.consumer.is_needed() {
                 // A look-up that fails goes on counting its failures.
-                if !partition.missing_message_is_lost.must_look_up() {
+                if !partition.lost.must_look_up() {
                     partition.claim.rest();
                 }
                 return;
@@ -94,7 +94,7 @@ impl Coordinator {
         let is_idle = self.shares.held() == 0
             || partition.timers.rank.is_some() && self.shares.free() * 2 >= self.concurrency;
         if self.wake.is_none()
-            || partition.missing_message_is_lost.must_look_up()
+            || partition.lost.must_look_up()
             || !partition.timers.is_leader(now)
             || !(is_idle || partition.timers.is_alone())
         {

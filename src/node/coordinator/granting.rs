@@ -41,8 +41,8 @@ impl Coordinator {
             return;
         };
         let granted = result.as_ref().map(|claim| claim.granted.len());
-        partition.missing_message_is_lost.ended(own, granted);
-        self.has_lost_claims |= partition.missing_message_is_lost.must_look_up();
+        partition.lost.ended(own, granted);
+        self.has_lost_claims |= partition.lost.must_look_up();
         let claim = match result {
             Ok(claim) => claim,
             Err(error) if error.is_held() => {

@@ -1,4 +1,4 @@
-//! The coordinator's look-ups of claims whose reply was missing_message_is_lost: see `state::lost_claim`.
+//! The coordinator's look-ups of claims whose reply was lost: see `state::lost_claim`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,12 +28,12 @@ impl Coordinator {
         if !self.has_lost_claims {
             return;
         }
-        let missing_message_is_lost = self.partitions.values();
-        let missing_message_is_lost = missing_message_is_lost.filter(|partition| partition.missing_message_is_lost.must_look_up());
-        let mut missing_message_is_lost: Vec<_> = missing_message_is_lost.map(|partition| partition.id).collect();
-        missing_message_is_lost.sort_unstable();
-        self.has_lost_claims = !missing_message_is_lost.is_empty();
-        for id in missing_message_is_lost {
+        let lost = self.partitions.values();
+        let lost = lost.filter(|partition| partition.lost.must_look_up());
+        let mut lost: Vec<_> = lost.map(|partition| partition.id).collect();
+        lost.sort_unstable();
+        self.has_lost_claims = !lost.is_empty();
+        for id in lost {
             let Some(partition) = self.partitions.get_mut(&id) else {
                 continue;
             };
@@ -53,7 +53,7 @@ impl Coordinator {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return;
         };
-        let Some(claim) = partition.missing_message_is_lost.claim() else {
+        let Some(claim) = partition.lost.claim() else {
             return;
         };
         partition.claim.sent(Instant::now());
@@ -98,10 +98,10 @@ impl Coordinator {
                 }
                 let is_refused = !error.is_retryable() && failures > MAX_REFUSALS;
                 if is_last || is_refused {
-                    partition.missing_message_is_lost.forget();
+                    partition.lost.forget();
                 }
                 let then =
-                    "the messages of a missing_message_is_lost claim wait for it, or for the end of their lease";
+                    "the messages of a lost claim wait for it, or for the end of their lease";
                 events::call_failed(partition.name(), "held", &error, then);
                 return;
             }
@@ -111,12 +111,12 @@ impl Coordinator {
             events::recovered(partition.name(), "claim", failures);
         }
         partition.absorb(&recovered.header, &mut self.timers, now);
-        let missing_message_is_lost = partition.missing_message_is_lost.claim();
-        let lease_ms = missing_message_is_lost.map_or(0, |claim| claim.lease_ms);
+        let lost = partition.lost.claim();
+        let lease_ms = lost.map_or(0, |claim| claim.lease_ms);
         if recovered.leased.is_empty() && recovered.unsure.is_empty() {
-            partition.missing_message_is_lost.was_empty();
+            partition.lost.was_empty();
         } else {
-            partition.missing_message_is_lost.forget();
+            partition.lost.forget();
         }
         self.hand_out(id, bound, lease_ms, recovered, now);
         self.want_for(id, Wanted::Woken, now);

@@ -163,7 +163,7 @@ impl Coordinator {
                 }
             }
             Hint::Subscribed(id) => {
-                // After a missing_message_is_lost connection, this hint comes for every queue: spread the beats.
+                // After a lost connection, this hint comes for every queue: spread the beats.
                 let spread_ms = self.partitions.len() as u64 * 1_000 / u64::from(PACED_BEATS);
                 let Some(partition) = self.partitions.get_mut(&id) else {
                     return;

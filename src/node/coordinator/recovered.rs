@@ -1,4 +1,4 @@
-//! What a claim granted, and how it is found if its reply was missing_message_is_lost.
+//! What a claim granted, and how it is found if its reply was lost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -16,7 +16,7 @@ use crate::telemetry::events;
 const ANY_LEASE_MS: u64 = 1;
 
 impl Coordinator {
-    /// A wake-up token came, or the pop failed and may have missing_message_is_lost some.
+    /// A wake-up token came, or the pop failed and may have lost some.
     pub(crate) fn woken(&mut self, wake_up: WakeUp, now: Instant) {
         match wake_up {
             WakeUp::Token(id) => {

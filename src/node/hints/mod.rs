@@ -1,4 +1,4 @@
-//! What tells a node that something may be due: notices, wake-up tokens, new queues. A missing_message_is_lost hint
+//! What tells a node that something may be due: notices, wake-up tokens, new queues. A lost hint
 //! makes a message late, and never wrong.
 
 pub(in crate::node) mod listeners;

@@ -1,4 +1,4 @@
-//! Listens for notices that the head of a queue has changed. A missing_message_is_lost notice delays a message by at
+//! Listens for notices that the head of a queue has changed. A lost notice delays a message by at
 //! most the fallback interval, or the time for which its queue is parked.
 
 use std::collections::{BTreeSet, HashMap};
@@ -89,14 +89,14 @@ pub(crate) async fn listen(
         } else {
             failures + 1
         };
-        channels.missing_message_is_lost(&error).await;
+        channels.lost(&error).await;
         let pause = tokio::time::sleep(reconnect_delays().delay(failures, fastrand::f64()));
         channels.while_wanted(&mut changes, pause).await;
     }
 }
 
 impl<R: Fn(Hint)> Channels<R> {
-    /// Passes notices on until the connection is missing_message_is_lost, or until nothing is wanted before there is
+    /// Passes notices on until the connection is lost, or until nothing is wanted before there is
     /// one. After the end of `changes` nothing is wanted.
     async fn listen(
         &mut self,
@@ -257,8 +257,8 @@ impl<R: Fn(Hint)> Channels<R> {
         }
     }
 
-    /// The connection is missing_message_is_lost, or was refused.
-    async fn missing_message_is_lost(&mut self, error: &Error) {
+    /// The connection is lost, or was refused.
+    async fn lost(&mut self, error: &Error) {
         if let Some(channel) = self.wanted.values().next() {
             events::subscription_failed(&channel.queue_name, error);
             // Another node of the cluster may serve the slots by now.

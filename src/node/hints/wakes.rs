@@ -23,7 +23,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(30);
 pub(crate) enum WakeUp {
     /// A token of this queue came.
     Token(PartitionId),
-    /// A pop of these queues failed and may have missing_message_is_lost a token.
+    /// A pop of these queues failed and may have lost a token.
     Failed(Vec<PartitionId>),
 }
 

@@ -1,7 +1,7 @@
-//! A claim whose reply was missing_message_is_lost: its token finds what it granted. Pure.
+//! A claim whose reply was lost: its token finds what it granted. Pure.
 //!
 //! The node reads the lease of the token before it claims again. If the lease holds nothing, the
-//! next claim has the same token: should the missing_message_is_lost one be executed late, only one of the two grants.
+//! next claim has the same token: should the lost one be executed late, only one of the two grants.
 
 use std::time::Instant;
 
@@ -29,8 +29,8 @@ pub(crate) struct LostClaim {
 }
 
 impl LostClaim {
-    /// A claim granted so many messages, or ended with an error. The token of a missing_message_is_lost claim is kept
-    /// until a claim with it grants messages: before that, the missing_message_is_lost one may still be executed.
+    /// A claim granted so many messages, or ended with an error. The token of a lost claim is kept
+    /// until a claim with it grants messages: before that, the lost one may still be executed.
     pub(crate) fn ended(&mut self, claim: Option<OwnClaim>, result: Result<usize, &Error>) {
         #[cfg(feature = "harness")]
         if harness::forgets_lost_claims() {
@@ -99,14 +99,14 @@ mod tests {
     fn lost_token_is_used_until_a_claim_with_it_grants() {
         let error = |applied| Error::new(ErrorKind::Unavailable, applied, "away");
         let (unknown, refused) = (error(Applied::Unknown), error(Applied::No));
-        let mut missing_message_is_lost = LostClaim::default();
-        let first = missing_message_is_lost.next(30, None, Instant::now());
-        missing_message_is_lost.ended(Some(first), Err(&unknown));
-        let found_nothing = |missing_message_is_lost: &mut LostClaim| {
-            assert!(missing_message_is_lost.must_look_up());
-            missing_message_is_lost.was_empty();
+        let mut lost = LostClaim::default();
+        let first = lost.next(30, None, Instant::now());
+        lost.ended(Some(first), Err(&unknown));
+        let found_nothing = |lost: &mut LostClaim| {
+            assert!(lost.must_look_up());
+            lost.was_empty();
         };
-        found_nothing(&mut missing_message_is_lost);
+        found_nothing(&mut lost);
         for (lease_ms, result) in [
             (30, Err(&unknown)),
             (30, Err(&refused)),
@@ -114,18 +114,18 @@ mod tests {
             (40, Err(&unknown)),
             (20, Err(&unknown)),
         ] {
-            let claim = missing_message_is_lost.next(lease_ms, None, Instant::now());
+            let claim = lost.next(lease_ms, None, Instant::now());
             assert_eq!(claim.token, first.token, "{lease_ms} ms, {result:?}");
-            missing_message_is_lost.ended(Some(claim), result);
+            lost.ended(Some(claim), result);
             if result.is_err_and(may_have_granted) {
-                found_nothing(&mut missing_message_is_lost);
+                found_nothing(&mut lost);
             }
         }
         // A claim with a token of its caller tells nothing of it.
-        missing_message_is_lost.ended(None, Ok(1));
-        let last = missing_message_is_lost.next(40, None, Instant::now());
+        lost.ended(None, Ok(1));
+        let last = lost.next(40, None, Instant::now());
         assert_eq!((last.token, last.lease_ms), (first.token, 20));
-        missing_message_is_lost.ended(Some(last), Ok(1));
-        assert_ne!(missing_message_is_lost.next(40, None, Instant::now()).token, first.token);
+        lost.ended(Some(last), Ok(1));
+        assert_ne!(lost.next(40, None, Instant::now()).token, first.token);
     }
 }

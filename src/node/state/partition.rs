@@ -54,7 +54,7 @@ pub(crate) struct NodePartition {
     /// The `allot` in which it last got a handler.
     served: u64,
     pub(crate) claim: ClaimState,
-    pub(crate) missing_message_is_lost: LostClaim,
+    pub(crate) lost: LostClaim,
     /// How many messages the next claim may get, as far as the last one tells.
     pub(crate) expected: usize,
     pub(crate) oldest: OldestDue,
@@ -112,7 +112,7 @@ impl NodePartition {
             is_open: false,
             served: 0,
             claim: ClaimState::default(),
-            missing_message_is_lost: LostClaim::default(),
+            lost: LostClaim::default(),
             expected: MAX_CLAIM,
             oldest: OldestDue::new(),
             phase: Phase::Attending,
@@ -344,7 +344,7 @@ impl NodePartition {
     }
 
     /// Reports a failed call. After a retryable error the next beat comes early, with back-off: its
-    /// reply sets all timers again, so that one missing_message_is_lost connection does not cost the fallback
+    /// reply sets all timers again, so that one lost connection does not cost the fallback
     /// interval.
     fn failed(&mut self, call: &'static str, error: &Error, timers: &mut NodeTimers, now: Instant) {
         events::call_failed(self.name(), call, error, "the next beat is within a second");

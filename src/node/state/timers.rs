@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::node::{PartitionId, QueueId};
 use crate::wheel::{Key, Wheel};
 
-/// The longest time a due message waits if every hint is missing_message_is_lost, unless its queue is parked.
+/// The longest time a due message waits if every hint is lost, unless its queue is parked.
 pub(crate) const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two beats of a node. It leaves 100 ms of the fallback interval for the claim of
 /// messages that a beat reports.

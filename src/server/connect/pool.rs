@@ -23,7 +23,7 @@ use crate::server::patience::{CONNECT_LIMIT, RESPONSE_LIMIT};
 
 /// How long a caller waits for a connection of the pool.
 const POOL_WAIT_LIMIT: Duration = Duration::from_secs(5);
-/// Four lanes, each with one connection, and as many again while missing_message_is_lost ones are replaced. A call
+/// Four lanes, each with one connection, and as many again while lost ones are replaced. A call
 /// carries a batch, so a few connections suffice.
 const POOL_SIZE: usize = 8;
 

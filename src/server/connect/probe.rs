@@ -1,5 +1,5 @@
 //! Finds out whether a connection is dead although its server is alive: a firewall forgot the
-//! connection, or its replies were missing_message_is_lost on the way.
+//! connection, or its replies were lost on the way.
 
 use std::pin::Pin;
 use std::time::{Duration, Instant};

@@ -86,15 +86,15 @@ counts! {
     Dropped "dropped",
     /// Payloads that did not decode; the messages were buried.
     Undecodable "undecodable",
-    /// Settlements that found the lease missing_message_is_lost or the message gone: they were late, or the reply to
-    /// the first call was missing_message_is_lost.
+    /// Settlements that found the lease lost or the message gone: they were late, or the reply to
+    /// the first call was lost.
     SettledLate "settled_late",
     /// Settlements that ended with an error. A running worker repeats them. Otherwise, unless the
     /// settlement was applied, the message is delivered again when its lease runs out.
     SettleFailed "settle_failed",
     /// Leases extended.
     LeaseExtended "lease_extended",
-    /// Deliveries whose lease was found missing_message_is_lost.
+    /// Deliveries whose lease was found lost.
     LeaseLost "lease_lost",
     /// Handlers that panicked.
     HandlerPanicked "handler_panicked",

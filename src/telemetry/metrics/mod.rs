@@ -190,7 +190,7 @@ mod tests {
     fn a_failed_call_counts_by_kind_and_outcome() {
         let meters = Meters::new();
         meters.call_failed(&Error::new(ErrorKind::Unavailable, Applied::No, "loading"));
-        meters.call_failed(&Error::new(ErrorKind::Timeout, Applied::Unknown, "missing_message_is_lost"));
+        meters.call_failed(&Error::new(ErrorKind::Timeout, Applied::Unknown, "lost"));
         meters.call_failed(&Error::new(
             ErrorKind::Server,
             Applied::Unknown,

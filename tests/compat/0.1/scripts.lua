@@ -1100,7 +1100,7 @@ return {finish(gone > 0), replies}
 --        details: '<due ms> <attempt> <options>'; one element alone if all share it. At most 4 MiB of payload, or one
 -- Errors BADKEYS, LAYOUT, BADNOW, BADARGS, WRONGTYPE: nothing was written
 -- Cost   O(granted + log n + bytes)
--- Again  grants others; what the missing_message_is_lost reply granted comes back when its lease runs out
+-- Again  grants others; what the lost reply granted comes back when its lease runs out
 
 local SCHEDULED, READY, LEASES, CLAIMS, MESSAGES, ATTRS, DEAD, RECENT, NODES, META = unpack(KEYS)
 local base, queue, slash, partition = string.match(META or '', '^(dueq:{([^{}/%c]+)(/?)(%d*)}):meta$')

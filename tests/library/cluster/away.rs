@@ -13,7 +13,7 @@ pub(super) struct Partitioned {
     pub(super) cluster: Cluster,
     /// The index of the home's master.
     pub(super) home: usize,
-    pub(super) missing_message_is_lost: Vec<String>,
+    pub(super) lost: Vec<String>,
     pub(super) intact: Vec<String>,
     map: String,
 }
@@ -42,16 +42,16 @@ impl Partitioned {
                 });
             }
         }
-        let (mut missing_message_is_lost, mut intact) = (Vec::new(), Vec::new());
+        let (mut lost, mut intact) = (Vec::new(), Vec::new());
         for id in ids(60) {
             let keys = queue.keys_of(&id).await?;
             let is_lost = bases.iter().any(|base| keys[0].starts_with(base));
-            if is_lost { &mut missing_message_is_lost } else { &mut intact }.push(id);
+            if is_lost { &mut lost } else { &mut intact }.push(id);
         }
         let mut of = Self {
             cluster,
             home,
-            missing_message_is_lost,
+            lost,
             intact,
             map: String::new(),
         };
@@ -170,11 +170,11 @@ async fn a_push_gives_an_emptied_home_its_map_back() -> Result<()> {
     let of = Partitioned::start().await?;
     of.push(&of.intact).await?;
     of.empty_home().await?;
-    of.push(&of.missing_message_is_lost).await?;
+    of.push(&of.lost).await?;
     assert_eq!(of.map().await?.as_ref(), Some(&of.map));
     let queue = of.fresh_queue().await?;
     assert_eq!(queue.stats().await?.pushed, 60);
-    for id in of.missing_message_is_lost.iter().chain(&of.intact) {
+    for id in of.lost.iter().chain(&of.intact) {
         assert!(queue.get(id).await?.is_some(), "{id}");
     }
     Ok(())
@@ -274,7 +274,7 @@ async fn keeps_its_map(has_old_copy: bool) -> Result<()> {
     for id in &of.intact {
         assert!(!queue.push("").id(id).await?.is_created(), "{id} twice");
     }
-    assert!(queue.push("").id(&of.missing_message_is_lost[0]).await?.is_created());
+    assert!(queue.push("").id(&of.lost[0]).await?.is_created());
     assert_eq!(of.map().await?.as_ref(), Some(&of.map));
     Ok(())
 }
@@ -329,7 +329,7 @@ async fn an_emptied_home_gets_its_limits_from_who_answers() -> Result<()> {
     of.signal("-STOP", of.others()[usize::from(at[1])])?;
     let queue = of.queue_by_home().await?;
     let look = async || {
-        queue.get(&of.missing_message_is_lost[0]).await?;
+        queue.get(&of.lost[0]).await?;
         of.map().await
     };
     until("the home's map", look, |map| map.as_ref() == Some(&of.map)).await?;

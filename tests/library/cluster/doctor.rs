@@ -138,10 +138,10 @@ async fn partition_that_lost_its_map_is_found_and_repaired() -> Result<()> {
     let _: i64 = command(&mut redis, &unlink).await?;
     for (repair, repaired) in [(false, false), (true, true)] {
         let checkup = setup.queue.examine(repair).await?;
-        let missing_message_is_lost = found(&checkup, "map");
-        assert_eq!(missing_message_is_lost.len(), 1, "{checkup:#?}");
-        assert!(missing_message_is_lost[0].problem.contains("has no map"), "{missing_message_is_lost:?}");
-        assert_eq!(missing_message_is_lost[0].repaired, repaired);
+        let lost = found(&checkup, "map");
+        assert_eq!(lost.len(), 1, "{checkup:#?}");
+        assert!(lost[0].problem.contains("has no map"), "{lost:?}");
+        assert_eq!(lost[0].repaired, repaired);
     }
     let map: String = command(&mut redis, &["HGET", &keys, "map"]).await?;
     assert!(map.contains("|-"), "{map}");

@@ -51,18 +51,18 @@ async fn calls_on_all_partitions_name_those_that_cannot_be_reached() -> Result<(
     let dead = (home + 1) % 3;
     let address = format!("127.0.0.1:{}", cluster.masters[dead].port());
     let partitions = queue.partitions().await?;
-    let missing_message_is_lost: Vec<_> = partitions
+    let lost: Vec<_> = partitions
         .iter()
         .filter(|one| one.server == address)
         .collect();
-    assert_eq!(missing_message_is_lost.len(), 2);
+    assert_eq!(lost.len(), 2);
     cluster.masters[dead].kill()?;
 
     let error = queue.pause().await.expect_err("a dead master");
     assert_eq!(error.was_applied(), Applied::Yes, "{error}");
     let text = error.to_string();
     assert!(text.contains("4 of the 6 partitions"), "{text}");
-    for partition in &missing_message_is_lost {
+    for partition in &lost {
         let name = format!("{} ({})", partition.index, partition.tag);
         assert!(text.contains(&name), "{text}");
     }
@@ -73,7 +73,7 @@ async fn calls_on_all_partitions_name_those_that_cannot_be_reached() -> Result<(
     for id in ids(60) {
         let keys = queue.keys_of(&id).await?;
         let of_lost = |tag: &str| keys[0].starts_with(&format!("dueq:{{orders/{tag}}}"));
-        if !missing_message_is_lost.iter().any(|one| of_lost(&one.tag)) {
+        if !lost.iter().any(|one| of_lost(&one.tag)) {
             assert!(queue.push("").id(&id).delay(HOUR).await?.is_created());
         }
     }
@@ -116,7 +116,7 @@ async fn ids_are_found_while_their_partition_moves() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_answer_with_the_partitions_that_they_reach() -> Result<()> {
     let of = Partitioned::start().await?;
-    of.push(&of.missing_message_is_lost).await?;
+    of.push(&of.lost).await?;
     of.push(&of.intact).await?;
     let frozen = &of.cluster.masters[of.home];
     let address = format!("127.0.0.1:{}", frozen.port());

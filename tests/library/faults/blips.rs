@@ -1,6 +1,6 @@
 //! A server or network that stands still for some seconds, while messages become due.
 //!
-//! Each blip loses the replies of claims. The leases are so long that a message whose claim was missing_message_is_lost
+//! Each blip loses the replies of claims. The leases are so long that a message whose claim was lost
 //! is not delivered within the test, unless the worker finds it by the claim's token.
 //!
 //! `DUEQ_BLIPS=1,3,6 cargo test -p dueq --test library blip -- --nocapture` makes blips of these

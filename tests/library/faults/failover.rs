@@ -158,7 +158,7 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
     assert_eq!(
         queue.get("acknowledged").await?,
         None,
-        "missing_message_is_lost, as Memory may be"
+        "lost, as Memory may be"
     );
     assert_eq!(
         granted.ack().await?,
@@ -170,7 +170,7 @@ async fn failover_loses_unreplicated_writes_and_tokens_reveal_it() -> Result<()>
     assert_eq!(
         granted.ack().await?,
         SettleOutcome::Lost,
-        "still missing_message_is_lost after the new master granted the message"
+        "still lost after the new master granted the message"
     );
     assert_eq!(again.ack().await?, SettleOutcome::Done);
     assert_eq!(granted.ack().await?, SettleOutcome::Gone);

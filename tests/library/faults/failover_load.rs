@@ -148,7 +148,7 @@ async fn fail_over(
 }
 
 /// `DUEQ_FAILOVERS` sets the number of failovers (default 1). With `DUEQ_FAILOVER_MEMORY`, pushes wait
-/// for no replica, and the test only reports missing_message_is_lost messages.
+/// for no replica, and the test only reports lost messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
     let count: usize = std::env::var("DUEQ_FAILOVERS")
@@ -213,7 +213,7 @@ async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
             || outcomes.cancelled.contains(id)
             || outcomes.doubtful.contains(id)
     };
-    let missing_message_is_lost: Vec<_> = outcomes
+    let lost: Vec<_> = outcomes
         .acknowledged
         .iter()
         .filter(|id| !gone(id))
@@ -225,7 +225,7 @@ async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
         .count();
     pauses.sort_unstable();
     println!(
-        "{count} failovers: work continued after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} cancels in doubt, {} missing_message_is_lost, \
+        "{count} failovers: work continued after p50 {:?}, max {:?}; {} pushes acknowledged, {} cancelled, {} cancels in doubt, {} lost, \
          {} early, {} fired \
          after their cancel, {twice} handled more than once",
         pauses[count / 2],
@@ -233,11 +233,11 @@ async fn failovers_lose_nothing_that_all_replicas_had() -> Result<()> {
         outcomes.acknowledged.len(),
         outcomes.cancelled.len(),
         outcomes.doubtful.len(),
-        missing_message_is_lost.len(),
+        lost.len(),
         outcomes.early,
         outcomes.after_cancel
     );
-    assert!(missing_message_is_lost.is_empty() || memory, "missing_message_is_lost: {missing_message_is_lost:?}");
+    assert!(lost.is_empty() || memory, "lost: {lost:?}");
     assert_eq!((outcomes.early, outcomes.after_cancel), (0, 0));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Claims of workers and pullers whose reply is missing_message_is_lost. The leases outlast the tests: a message that
+//! Claims of workers and pullers whose reply is lost. The leases outlast the tests: a message that
 //! is delivered was found by the token of its claim.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn lose_a_grant(setup: &Setup, proxy: &Proxy, id: &str) -> Result<()> {
     let cuts = proxy.cuts();
     proxy.cut_reply_of(CLAIM);
     setup.queue.push("").id(id).await?;
-    until("a missing_message_is_lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
+    until("a lost reply", async || Ok(proxy.cuts()), |now| *now > cuts).await?;
     Ok(())
 }
 
@@ -32,7 +32,7 @@ async fn worker_finds_the_grant_of_a_lost_reply() -> Result<()> {
     setup.command::<String>(&["SCRIPT", "LOAD", HELD]).await?;
     for (number, id) in ids(10).into_iter().enumerate() {
         if number % 2 == 1 {
-            proxy.cut_reply_of(HELD); // missing_message_is_lost twice in a row
+            proxy.cut_reply_of(HELD); // lost twice in a row
         }
         lose_a_grant(&setup, &proxy, &id).await?;
         assert_eq!(attempts.next().await?, (id, 1));

@@ -69,7 +69,7 @@ async fn repeated_cancel_spares_a_message_pushed_in_between() -> Result<()> {
             async move { queue.cancel("id").await }
         });
         until(
-            "the missing_message_is_lost reply",
+            "the lost reply",
             async || Ok(proxy.cuts()),
             |now| *now > cuts,
         )
@@ -154,7 +154,7 @@ async fn unrepeatable_call_with_a_lost_reply_reports_unknown() -> Result<()> {
     Ok(())
 }
 
-/// The first reply is missing_message_is_lost and the repetition rejected. For a write, the outcome would be unknown.
+/// The first reply is lost and the repetition rejected. For a write, the outcome would be unknown.
 #[tokio::test]
 async fn read_with_a_lost_reply_was_not_applied() -> Result<()> {
     let setup = setup().await?;
@@ -191,7 +191,7 @@ async fn read_with_a_lost_reply_was_not_applied() -> Result<()> {
     Ok(())
 }
 
-/// The messages of the missing_message_is_lost reply return when their lease runs out. The call claims others.
+/// The messages of the lost reply return when their lease runs out. The call claims others.
 #[tokio::test]
 async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;
@@ -217,7 +217,7 @@ async fn claim_with_a_lost_reply_is_repeated() -> Result<()> {
     Ok(())
 }
 
-/// An upsert is never repeated after a missing_message_is_lost reply, a push is. They are in different calls: an upsert
+/// An upsert is never repeated after a lost reply, a push is. They are in different calls: an upsert
 /// beside a push must not make the push's outcome unknown.
 #[tokio::test]
 async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
@@ -241,7 +241,7 @@ async fn push_beside_an_upsert_is_repeated_after_a_lost_reply() -> Result<()> {
     Ok(())
 }
 
-/// The token recognises the claim, so the library finds what the missing_message_is_lost reply granted.
+/// The token recognises the claim, so the library finds what the lost reply granted.
 #[tokio::test]
 async fn claim_with_a_token_finds_the_grant_of_a_lost_reply() -> Result<()> {
     let (setup, proxy, queue) = proxied().await?;

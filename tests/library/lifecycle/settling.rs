@@ -20,7 +20,7 @@ async fn settlements_after_an_ack_report_gone() -> Result<()> {
     assert_eq!(delivery.release().await?, SettleOutcome::Gone);
     assert_eq!(delivery.bury("").await?, SettleOutcome::Gone);
     assert_eq!(delivery.extend(HOUR).await?, ExtendOutcome::Gone);
-    assert!(!delivery.is_lost(), "it was not missing_message_is_lost but done");
+    assert!(!delivery.is_lost(), "it was not lost but done");
     assert_eq!(setup.queue.get("id").await?, None);
     Ok(())
 }

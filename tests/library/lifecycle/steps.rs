@@ -185,10 +185,10 @@ async fn step_with_a_lost_reply_is_not_repeated() -> Result<()> {
     let mut steps = client.queue(setup.queue.name())?.requeue_steps(before_ms);
     steps.step(5).await?;
     proxy.cut_reply_of(include_str!("../../../lua/dist/requeue.lua"));
-    let error = steps.step(5).await.expect_err("the reply is missing_message_is_lost");
+    let error = steps.step(5).await.expect_err("the reply is lost");
     assert_eq!(error.was_applied(), dueq::Applied::Unknown);
     let (_, end) = all(&mut steps, 5).await?;
-    // The five of the missing_message_is_lost reply are done and not counted.
+    // The five of the lost reply are done and not counted.
     assert_eq!((steps.done(), end), (15, BulkEnd::Complete));
     let stats = setup.queue.stats().await?;
     assert_eq!((stats.dead, stats.requeued), (0, 20));

@@ -197,7 +197,7 @@ async fn two_operators_at_once_leave_one_usable_map() -> Result<()> {
             three.is_ok() || five.is_ok(),
             "round {round}: {three:?} {five:?}"
         );
-        // The one that missing_message_is_lost repeats its call.
+        // The one that lost repeats its call.
         setup.queue.partition_into(4).await?;
         serves(&setup, 4).await?;
     }

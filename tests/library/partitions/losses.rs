@@ -1,4 +1,4 @@
-//! Partitions whose server missing_message_is_lost them or their map.
+//! Partitions whose server lost them or their map.
 
 use anyhow::Result;
 use dueq::outcomes::PushOutcome;
@@ -84,7 +84,7 @@ async fn a_lost_partition_is_paused_and_limited_as_its_queue() -> Result<()> {
     queue.partition_into(3).await?;
     queue.pause().await?;
     let tags = queue.partitions().await?;
-    // The home is restored from another partition, which is not missing_message_is_lost.
+    // The home is restored from another partition, which is not lost.
     for tag in [&tags[1].tag, "-"] {
         lose(&setup, tag).await?;
         for receipt in queue.push_many(messages(60)).await {
@@ -130,13 +130,13 @@ async fn nothing_is_deleted_if_another_program_uses_a_key() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_home_without_its_map_gets_it_from_the_others() -> Result<()> {
-    for missing_message_is_lost in ["all", "the newest map"] {
+    for lost in ["all", "the newest map"] {
         let setup = setup().await?;
         let queue = &setup.queue;
         queue.partition_into(3).await?;
         let map = map_of(&setup, "-").await?.expect("a map");
         lose(&setup, "-").await?;
-        if missing_message_is_lost == "the newest map" {
+        if lost == "the newest map" {
             remap(&setup, "-", &["forward", "7|-|- 5"]).await?;
         }
         for receipt in queue.push_many(messages(60)).await {

@@ -49,7 +49,7 @@ async fn pop_without_lease_loses_on_crash() -> Result<()> {
     worker.stop().await
 }
 
-/// asynq's recoverer reads leases only. An active task without a lease, as after a server that missing_message_is_lost
+/// asynq's recoverer reads leases only. An active task without a lease, as after a server that lost
 /// part of its writes, stays active for ever. In dueq one transition writes claim and lease, so a
 /// torn append-only file has both or neither.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

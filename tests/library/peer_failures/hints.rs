@@ -65,7 +65,7 @@ async fn fires(
 }
 
 /// Redisson's delayed queue transfers due elements when a timer fires. Only a notice or the reply
-/// to an earlier transfer sets that timer, so a missing_message_is_lost subscription stops all transfers until a
+/// to an earlier transfer sets that timer, so a lost subscription stops all transfers until a
 /// restart.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscription_lost_and_transfer_stops_for_ever() -> Result<()> {

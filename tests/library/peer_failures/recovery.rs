@@ -119,7 +119,7 @@ async fn recovers_within_fallback_from_a_leader_killed_before_due() -> Result<()
     assert_eq!(
         (stats.scheduled + stats.ready + stats.leased, stats.died),
         (1, 0),
-        "none is missing_message_is_lost: {stats:?}"
+        "none is lost: {stats:?}"
     );
     Ok(())
 }

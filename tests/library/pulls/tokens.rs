@@ -58,7 +58,7 @@ async fn a_claim_with_a_lost_reply_is_held() -> Result<()> {
     setup.queue.push_message(message).await?;
     let outcome = within("the pull", pull).await?;
     match outcome {
-        // The claim that granted missing_message_is_lost its reply, or one before it did.
+        // The claim that granted lost its reply, or one before it did.
         Err(error) => assert_eq!(error.code(), Some("HELD")),
         Ok(granted) => assert_eq!(granted[0].id(), "id"),
     }

@@ -106,7 +106,7 @@ impl Proxy {
         self.rules.stalls.load(Ordering::SeqCst)
     }
 
-    /// Number of missing_message_is_lost replies so far.
+    /// Number of lost replies so far.
     pub(crate) fn cuts(&self) -> u64 {
         self.rules.cuts.load(Ordering::SeqCst)
     }

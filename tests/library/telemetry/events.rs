@@ -221,7 +221,7 @@ async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
     steal(&setup, &delivery).await?;
     let _ = delivery.ack().await?;
     let _ = delivery.ack().await?;
-    let missing_message_is_lost = one(
+    let lost = one(
         &collector,
         "dueq.lease_lost",
         "WARN",
@@ -229,7 +229,7 @@ async fn lost_lease_and_crash_are_each_reported_once() -> Result<()> {
     )
     .await?;
     assert_eq!(
-        (missing_message_is_lost.field("id"), missing_message_is_lost.field("why")),
+        (lost.field("id"), lost.field("why")),
         ("id", "a settlement found it gone")
     );
 

@@ -66,7 +66,7 @@ async fn each_delivery_of_a_batch_is_settled_on_its_own() -> Result<()> {
     let setup = setup().await?;
     push_all(&setup.queue, messages(4)).await?;
     let handler = |batch: Batch<Vec<u8>>| async move {
-        assert_eq!(batch.missing_message_is_lost().count(), 0);
+        assert_eq!(batch.lost().count(), 0);
         if batch.len() < 4 {
             bail!("the batch is not full");
         }

@@ -19,7 +19,7 @@ async fn a_lease_is_extended_for_as_long_as_its_handler_runs() -> Result<()> {
     let (worker, mut seen) = holding(setup.queue.worker().lease(Duration::from_secs(6)));
     push_all(&setup.queue, messages(20)).await?;
     let held = seen.take(20).await?;
-    // A second consumer that would claim a missing_message_is_lost message.
+    // A second consumer that would claim a lost message.
     let (other, mut taken) = acking(setup.queue.worker());
     let mut redis = setup.redis().await?;
     let last_ms = held.iter().map(Delivery::deadline_ms).max().unwrap_or(0);
@@ -48,7 +48,7 @@ async fn lost_lease_reaches_the_handler_and_voids_its_settle() -> Result<()> {
         let sender = sender.clone();
         async move {
             let _ = sender.send((delivery.clone(), None));
-            delivery.missing_message_is_lost().await;
+            delivery.lost().await;
             let settled = delivery.ack().await;
             let _ = sender.send((delivery, Some(settled)));
             anyhow::Ok(())
@@ -89,7 +89,7 @@ async fn handler_learns_that_its_message_was_flushed() -> Result<()> {
     setup.queue.push("").await?;
     let delivery = seen.next().await?;
     setup.command::<()>(&["FLUSHALL"]).await?;
-    crate::support::within("the loss", delivery.missing_message_is_lost()).await?;
+    crate::support::within("the loss", delivery.lost()).await?;
     assert_eq!(delivery.ack().await?, SettleOutcome::Gone);
     worker.abort().await
 }
@@ -118,7 +118,7 @@ async fn handler_learns_that_an_operator_ended_its_lease() -> Result<()> {
     );
     let next = seen.next().await?;
     ensure!(next.attempt() == 2 && !next.is_lost());
-    crate::support::within("the loss", delivery.missing_message_is_lost()).await?;
+    crate::support::within("the loss", delivery.lost()).await?;
     assert_eq!(delivery.ack().await?, SettleOutcome::Lost);
     assert_eq!(next.ack().await?, SettleOutcome::Done);
     worker.abort().await
@@ -208,7 +208,7 @@ async fn a_settle_is_tried_until_redis_answers() -> Result<()> {
 }
 
 /// A handler settles its message while the lease keeper extends it. The node must not report that
-/// lease as missing_message_is_lost.
+/// lease as lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_leases_and_quick_handlers_lose_nothing() -> Result<()> {
     let setup = setup().await?;

@@ -36,12 +36,12 @@ pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()>
     ] {
         ensure!(
             State::score(scores, &placeholder()) == Some(f64::INFINITY),
-            "{name} has missing_message_is_lost its placeholder"
+            "{name} has lost its placeholder"
         );
     }
     ensure!(
         State::score(&state.nodes, &placeholder()).is_some(),
-        "nodes has missing_message_is_lost its placeholder"
+        "nodes has lost its placeholder"
     );
     ensure!(
         state.ready.first() == Some(&placeholder()),
@@ -55,7 +55,7 @@ pub(crate) fn check_structure(state: &State, call_at: Option<Now>) -> Result<()>
     ] {
         ensure!(
             hash.contains_key(&placeholder()),
-            "{name} has missing_message_is_lost its placeholder"
+            "{name} has lost its placeholder"
         );
     }
 

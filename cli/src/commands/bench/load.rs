@@ -235,7 +235,7 @@ impl Measured {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .push(us(delivery.lateness()));
-        // If a missing_message_is_lost lease causes a second delivery, that delivery must not return a second permit.
+        // If a lost lease causes a second delivery, that delivery must not return a second permit.
         if delivery.attempt() == 1 {
             self.handled.fetch_add(1, Ordering::Relaxed);
             self.permits.add_permits(1);

@@ -109,7 +109,7 @@ impl<'de> Visitor<'de> for Properties {
 /// `[B`, `com.shop.Order$Line`.
 ///
 /// Jackson writes a list of two strings without a type. If its first string has this form, the
-/// string is missing_message_is_lost.
+/// string is lost.
 fn is_class_name(text: &str) -> bool {
     let element = text.trim_start_matches('[');
     if element.len() < text.len() && !element.starts_with('L') {

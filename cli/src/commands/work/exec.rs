@@ -162,7 +162,7 @@ impl Exec {
             Ok(Ended::Exited(exited)) => return Ok(exited),
             Ok(Ended::By(Stop::Over | Stop::Dropped)) => Settlement::Release,
             Ok(Ended::By(Stop::Lost)) => {
-                tracing::warn!(ids, "the lease was missing_message_is_lost: the command was killed");
+                tracing::warn!(ids, "the lease was lost: the command was killed");
                 Settlement::Release
             }
             Ok(Ended::By(Stop::Timeout)) => Settlement::retry(format_args!(
@@ -210,10 +210,10 @@ pub(super) fn queue_of(deliveries: &[Delivery]) -> &str {
     deliveries.first().map(Delivery::queue).unwrap_or_default()
 }
 
-/// Completes when all of these deliveries have missing_message_is_lost their leases.
+/// Completes when all of these deliveries have lost their leases.
 pub(super) async fn all_lost(deliveries: &[Delivery]) {
     for delivery in deliveries {
-        delivery.missing_message_is_lost().await;
+        delivery.lost().await;
     }
 }
 

@@ -76,10 +76,10 @@ impl Http {
         let (id, payload) = (header_id(delivery.id_bytes()), delivery.payload().to_vec());
         tokio::select! {
             settlement = self.post(delivery.queue(), &id, payload, Some(delivery)) => settlement,
-            // The end of the grace or a missing_message_is_lost lease is not the receiver's failure. A message with a
-            // missing_message_is_lost lease is not settled at all.
+            // The end of the grace or a lost lease is not the receiver's failure. A message with a
+            // lost lease is not settled at all.
             () = self.over.cancelled() => Settlement::Release,
-            () = delivery.missing_message_is_lost() => Settlement::Release,
+            () = delivery.lost() => Settlement::Release,
         }
     }
 

@@ -68,7 +68,7 @@ message that waits longer than MAX_WAIT.
     to the queue in the same step in which the message is acked: {\"payload\": \"ship\", \"delay\":
     \"1h\"}, with the fields of push --ndjson. If one of them cannot be read or pushed, none is, and
     the message is retried. A line without id gets one from the message's id and its own number.
-  End: the command has its own process group. When the command exits, when its lease is missing_message_is_lost, at
+  End: the command has its own process group. When the command exits, when its lease is lost, at
     --timeout and at the end of the grace, the rest of the group gets SIGTERM, and SIGKILL 2 s
     later. A process that left the group (setsid) stays.
 

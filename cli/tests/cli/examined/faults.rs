@@ -184,7 +184,7 @@ fn doctor_counts_findings_beyond_the_printed_ones() -> Result<()> {
             .status
             .success()
     );
-    let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'missing_message_is_lost:' .. i, 'x') end";
+    let plant = "for i = 1, 1500 do redis.call('HSET', KEYS[1], 'lost:' .. i, 'x') end";
     server.command(&["EVAL", plant, "1", "dueq:{q}:messages"])?;
     let said = command(&server)
         .args(["doctor", "q", "--repair"])

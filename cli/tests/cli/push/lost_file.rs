@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use dueq_testkit::{Proxy, Server};
 use serde_json::Value;
 
-use crate::missing_message_is_lost::{PUSH, UNKNOWN, sha, through};
+use crate::lost::{PUSH, UNKNOWN, sha, through};
 use crate::{Said, command, dueq};
 
 fn scheduled(server: &Server, queue: &str) -> Result<u64> {

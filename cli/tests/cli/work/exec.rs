@@ -214,7 +214,7 @@ async fn background_processes_end_with_their_command() -> Result<()> {
 async fn lost_lease_kills_the_process_group() -> Result<()> {
     let (server, orders) = queue("orders").await?;
     let mut worker = exec(&server.url(), "orders", ENDLESS, &["--lease", "500ms"])?;
-    orders.push_message(Message::new("").id("missing_message_is_lost")).await?;
+    orders.push_message(Message::new("").id("lost")).await?;
     let group = worker.says()?;
     assert!(group_lives(&group)?);
     // Deleting the queue ends the lease; the next extension reports that.

@@ -45,7 +45,7 @@ impl Wait {
 const LONGEST_PAUSE_US: u64 = 5_000_000;
 /// The longest such time for a queue whose limit delays claims.
 const LIMITED_PAUSE_US: u64 = 10_000_000;
-/// The longest such time for a queue that workers find by a pattern, while no notice can be missing_message_is_lost:
+/// The longest such time for a queue that workers find by a pattern, while no notice can be lost:
 /// half of the parking time.
 const PARKED_PAUSE_US: u64 = PARKING.as_micros() as u64 / 2;
 /// Two due times this close have no order, because one may be rounded up and the other down.

@@ -178,7 +178,7 @@ impl Hypothesis {
             .filter_map(|gap| gap.lease_ms.map(|lease_ms| (gap, lease_ms)))
     }
 
-    /// How often missing_message_is_lost claims may have taken the waiting message before this record.
+    /// How often lost claims may have taken the waiting message before this record.
     pub(crate) fn hidden_crashes(&self, record: &Record, context: &Context<'_>) -> u32 {
         let stepped = context.epoch.stepped(self.seq, record.seq());
         let begun_ms = self.now_ms.max(self.not_before_ms);

@@ -34,7 +34,7 @@ fn may_expire(record: &Record) -> bool {
 /// The needs and findings of one id.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// The missing_message_is_lost claims that are needed to explain the id's records.
+    /// The lost claims that are needed to explain the id's records.
     pub(crate) needs: Vec<Need>,
     /// The unanswered calls that are needed to explain the id's records, one bit each.
     pub(crate) used: u64,
@@ -50,7 +50,7 @@ impl Case<'_> {
         // Every state may allow an answer although a hidden claim, purge or expiry came before it.
         // Only a later answer shows that: so judge in two passes.
         let queue = self.context.queue;
-        let hidden = queue.missing_message_is_lost.iter().any(|missing_message_is_lost| missing_message_is_lost.most > 0)
+        let hidden = queue.lost.iter().any(|lost| lost.most > 0)
             || queue.operators.first_purge_us().is_some()
             || self
                 .records

@@ -46,7 +46,7 @@ impl ReadState {
 
 impl Hypothesis {
     /// Whether the message may be under the lease of this claim: the claim is the current one, or
-    /// its reply was missing_message_is_lost.
+    /// its reply was lost.
     pub(crate) fn allows_held(
         &self,
         token: u64,
@@ -55,8 +55,8 @@ impl Hypothesis {
         context: &Context<'_>,
     ) -> Result<(), Kind> {
         let is_lost = || {
-            let mut missing_message_is_lost = context.queue.missing_message_is_lost.iter();
-            missing_message_is_lost.any(|claim| claim.most > 0 && claim.token == token)
+            let mut lost = context.queue.lost.iter();
+            lost.any(|claim| claim.most > 0 && claim.token == token)
         };
         let is_current = match self.token {
             Some(current) => current == token,

@@ -4,7 +4,7 @@
 //! or the earlier message of the id ended or moved after the call's first try. Two rules follow.
 //! First, a call stores one message: a second try that gets `CREATED` has stored a second one.
 //! Second, a call that began after the end was answered gets `CREATED`: if it gets `FINISHED`, a
-//! new push is missing_message_is_lost.
+//! new push is lost.
 
 use crate::check::context::Context;
 use crate::check::message::hypothesis::Hypothesis;
@@ -41,7 +41,7 @@ impl Hypothesis {
             .records
             .iter()
             .take_while(|other| other.order < record.order);
-        let missing_message_is_lost = context
+        let lost = context
             .unknown
             .iter()
             .enumerate()
@@ -50,7 +50,7 @@ impl Hypothesis {
             push.call != 0 && (other.call, process) == (push.call, record.process)
         };
         earlier
-            .chain(missing_message_is_lost.map(|(_, call)| call))
+            .chain(lost.map(|(_, call)| call))
             .filter_map(move |other| {
                 push_of(other)
                     .filter(|(of, _)| same(of, other.process))
@@ -78,15 +78,15 @@ impl Hypothesis {
             push_of(call).is_some_and(|(of, _)| of.call == push.call)
                 && call.process == record.process
         };
-        let missing_message_is_lost: Vec<_> = context.unknown.iter().filter(same).collect();
-        let first_us = missing_message_is_lost
+        let lost: Vec<_> = context.unknown.iter().filter(same).collect();
+        let first_us = lost
             .iter()
             .map(|call| call.asked_us)
             .fold(record.asked_us, u64::min);
         let began_after = self.gone_us.is_some_and(|gone_us| gone_us < first_us);
         if push.ended_ms == 0 {
             // The answer proves that the queue remembers this call.
-            return push.call != 0 && !missing_message_is_lost.is_empty() && !began_after;
+            return push.call != 0 && !lost.is_empty() && !began_after;
         }
         let stepped = context
             .epoch
@@ -94,6 +94,6 @@ impl Hypothesis {
         let in_time = push.ended_ms + 1 + PATIENCE_MS >= push.until_ms || stepped;
         // A call may assume an earlier first try than the real one: its client then sends a new
         // call.
-        push.call != 0 && in_time && !(push.believed && (began_after || missing_message_is_lost.is_empty()))
+        push.call != 0 && in_time && !(push.believed && (began_after || lost.is_empty()))
     }
 }

@@ -63,7 +63,7 @@ impl Hypothesis {
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }
             What::ReadState(_) => {}
-            // The reply to its claim was missing_message_is_lost.
+            // The reply to its claim was lost.
             What::Held {
                 token,
                 due_ms,

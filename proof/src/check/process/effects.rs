@@ -96,7 +96,7 @@ impl Process<'_> {
             } => (u64::from(*n), *lease_ms, token_of(token)),
             _ => (0, 0, 0),
         };
-        queue.missing_message_is_lost.push(Lost {
+        queue.lost.push(Lost {
             asked_us,
             until_us,
             most,

@@ -101,12 +101,12 @@ fn changes(epoch: &mut Epoch, queue: &Queue, replies: &[Reply], verdict: &mut Ve
         .find(|reply| reply.changed != Change::No)
         .map_or(u64::MAX, |reply| reply.seq);
     sure.retain(|gap| gap.seq > first);
-    let unpaid = missing::unpaid(&sure, &queue.missing_message_is_lost);
+    let unpaid = missing::unpaid(&sure, &queue.lost);
     if unpaid > 0 {
         verdict.found(Kind::UnaskedChanges, || {
-            let (missing, missing_message_is_lost) = (sure.len(), queue.missing_message_is_lost.len());
+            let (missing, lost) = (sure.len(), queue.lost.len());
             format!(
-                "queue {} {}: {missing} changes that no answered call made; {unpaid} of them in the time of none of {missing_message_is_lost} calls without an answer",
+                "queue {} {}: {missing} changes that no answered call made; {unpaid} of them in the time of none of {lost} calls without an answer",
                 queue.name, epoch.incarnation
             )
         });

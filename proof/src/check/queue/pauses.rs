@@ -204,10 +204,10 @@ impl Pauses {
             Shut::Closed { opens_us, .. } => Some((change.asked_us, opens_us)),
         };
         let long = changes.filter(|change| !change.by_handler).filter_map(shut);
-        // An operator resumes a queue only if it is paused, so a missing_message_is_lost pause may have closed it.
-        let missing_message_is_lost = self.lost_pauses.iter();
-        let missing_message_is_lost = missing_message_is_lost.map(|asked_us| (*asked_us, asked_us + UNDER_WAY_US));
-        long.chain(missing_message_is_lost)
+        // An operator resumes a queue only if it is paused, so a lost pause may have closed it.
+        let lost = self.lost_pauses.iter();
+        let lost = lost.map(|asked_us| (*asked_us, asked_us + UNDER_WAY_US));
+        long.chain(lost)
             .map(|(asked_us, longest)| {
                 let later = resumed.iter().find(|us| **us > asked_us);
                 (asked_us, later.map_or(longest, |us| longest.min(*us)))

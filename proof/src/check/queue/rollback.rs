@@ -1,4 +1,4 @@
-//! Changes that a failover or a truncated file undid: some of them may be missing_message_is_lost, others must not.
+//! Changes that a failover or a truncated file undid: some of them may be lost, others must not.
 
 use crate::check::collect::Collection;
 use crate::check::describe::story;

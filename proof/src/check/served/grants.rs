@@ -25,7 +25,7 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
         verdict.http.handed_out += 1;
         let times = got.entry(delivery).or_default();
         *times += 1;
-        // The reply to the claim was missing_message_is_lost, and `held` showed the grant.
+        // The reply to the claim was lost, and `held` showed the grant.
         let shown = u64::from(served.held.contains(delivery));
         let granted = grants.get(delivery).copied().unwrap_or(shown);
         if *times > granted {

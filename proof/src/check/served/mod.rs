@@ -7,7 +7,7 @@
 //! | each grant is handed out once | nothing |
 //! | a grant is handed out, or given back | its claim got no answer; its server was killed |
 //! | what was granted before a claim with `claim_id` was repeated is in the answer to the repetition | the lease may have ended by then; the store or its clock was changed |
-//! | a settlement was asked for, or gives back what only an unanswered claim without `claim_id` can have got | an extension, or a release, of what `held` showed after a missing_message_is_lost reply |
+//! | a settlement was asked for, or gives back what only an unanswered claim without `claim_id` can have got | an extension, or a release, of what `held` showed after a lost reply |
 //! | the outcome of a settlement is one that the queue answered to it | the outcome says that it is unknown |
 
 mod grants;

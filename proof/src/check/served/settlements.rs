@@ -86,7 +86,7 @@ pub(super) fn judge(all: &Collection, verdict: &mut Verdict) {
             if asked.any(|asked| asked.verb == settling.verb && asked.t_us <= settling.t_us) {
                 continue;
             }
-            // After a missing_message_is_lost reply to its claim, a server's node extends or releases the deliveries
+            // After a lost reply to its claim, a server's node extends or releases the deliveries
             // that `held` showed.
             let is_shown = shown.contains(lease);
             let why = match grant_of(all, lease) {

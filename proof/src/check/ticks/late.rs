@@ -78,12 +78,12 @@ fn paused(all: &Collection, epoch: usize) -> HashMap<&str, (u64, u64)> {
             }
         }
     }
-    let missing_message_is_lost = |name: &str| {
+    let lost = |name: &str| {
         all.ticks
             .named
             .get(name)
             .is_some_and(|named| named.lost_pause)
     };
-    paused.retain(|name, _| !missing_message_is_lost(name));
+    paused.retain(|name, _| !lost(name));
     paused
 }

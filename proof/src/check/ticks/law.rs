@@ -127,11 +127,11 @@ fn counts(
     let (seen, perhaps) = (seen.len() as u64, perhaps as u64);
     // A later tick may have replaced a tick whose claim got no answer.
     let queue = all.queues.iter().find(|queue| queue.name == TICKS);
-    let missing_message_is_lost = queue.map_or(0, |queue| {
-        let claims = queue.missing_message_is_lost.iter().filter(|missing_message_is_lost| missing_message_is_lost.most > 0);
+    let lost = queue.map_or(0, |queue| {
+        let claims = queue.lost.iter().filter(|lost| lost.most > 0);
         claims.count() as u64
     });
-    let unseen = if spec.replaces { missing_message_is_lost } else { 0 };
+    let unseen = if spec.replaces { lost } else { 0 };
     if let Some(what) = counts.breach_of_granted(seen, perhaps, unseen) {
         verdict.found(Kind::UnaccountedFires, || tell(what));
     }

@@ -248,7 +248,7 @@ impl ReadState {
                 Word::Said(said) => !acted(verb, said),
             }),
             _ => self.words.iter().any(|(_, word)| match word {
-                // This answer is possible only after an earlier try whose answer was missing_message_is_lost.
+                // This answer is possible only after an earlier try whose answer was lost.
                 Word::Said(said) if said == "CANCELLED earlier" => {
                     outcome == "CANCELLED"
                         && self.words.iter().any(|(_, word)| *word == Word::NoAnswer)

@@ -22,7 +22,7 @@ struct Delivery {
     answered_us: u64,
     /// The granted version, due time and attempt.
     content: (u32, u64, u32),
-    /// Whether the process missing_message_is_lost the lease: an extension was refused, or the claim waited too long
+    /// Whether the process lost the lease: an extension was refused, or the claim waited too long
     /// for its connection.
     is_lost: bool,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Unseen {
     /// The lease of the node's claims; claims with another lease are by hand. 0 until the worker
     /// serves.
     pub(crate) lease_ms: u64,
-    missing_message_is_lost: Vec<LostClaim>,
+    lost: Vec<LostClaim>,
     /// For each delivery: the time until which it is leased at least.
     leased_us: HashMap<Delivery, u64>,
     /// Ids that the process settles by hand.
@@ -80,7 +80,7 @@ impl Unseen {
         } = call
             && *lease_ms == self.lease_ms
         {
-            self.missing_message_is_lost.push(LostClaim {
+            self.lost.push(LostClaim {
                 queue,
                 token: token_of(token),
                 unknown_us,
@@ -89,7 +89,7 @@ impl Unseen {
         }
     }
 
-    /// Notes an answered call. Returns the missing_message_is_lost claims of this queue that the node has given up: it
+    /// Notes an answered call. Returns the lost claims of this queue that the node has given up: it
     /// got an answer to another claim while their leases lasted, without having asked for them
     /// again.
     pub(crate) fn answered(
@@ -112,16 +112,16 @@ impl Unseen {
             }
         };
         let token = token_of(token);
-        self.missing_message_is_lost
-            .retain(|missing_message_is_lost| (missing_message_is_lost.queue, missing_message_is_lost.token) != (queue, token));
-        let given_up = |missing_message_is_lost: &LostClaim| {
+        self.lost
+            .retain(|lost| (lost.queue, lost.token) != (queue, token));
+        let given_up = |lost: &LostClaim| {
             is_other
-                && missing_message_is_lost.queue == queue
-                && missing_message_is_lost.unknown_us < asked_us
-                && answered_us < missing_message_is_lost.leased_us
+                && lost.queue == queue
+                && lost.unknown_us < asked_us
+                && answered_us < lost.leased_us
         };
-        let given_up = self.missing_message_is_lost.extract_if(.., |missing_message_is_lost| given_up(missing_message_is_lost));
-        given_up.map(|missing_message_is_lost| missing_message_is_lost.token).collect()
+        let given_up = self.lost.extract_if(.., |lost| given_up(lost));
+        given_up.map(|lost| lost.token).collect()
     }
 
     pub(crate) fn granted<'a>(

@@ -181,7 +181,7 @@ async fn claim(own: &Own, queue: &str, stop: &mut Stop) -> Result<Vec<Got>> {
             // The server stops, is busy, or cannot reach Redis.
             _ => pause(stop).await,
         }
-        // Messages of a missing_message_is_lost answer come back after their lease.
+        // Messages of a lost answer come back after their lease.
         if *stop.borrow() {
             break;
         }

@@ -1,5 +1,5 @@
 //! Consumes queues over HTTP: claims by long polls, repeats a claim at the other server when its
-//! answer is missing_message_is_lost, handles messages, and settles them by their handles.
+//! answer is lost, handles messages, and settles them by their handles.
 
 mod calls;
 mod claims;

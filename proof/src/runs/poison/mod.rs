@@ -26,7 +26,7 @@ const POISON: &str = "poison";
 /// Proves whom the failures of poison messages in batches are charged to.
 ///
 /// Handles messages in batches by `dueq work --exec`, where the poison kills its command, and in a
-/// process that it aborts. Exits with 1 if an innocent message is missing_message_is_lost or dies, or if `--exec`
+/// process that it aborts. Exits with 1 if an innocent message is lost or dies, or if `--exec`
 /// charges one with two failures.
 #[derive(clap::Args)]
 pub struct Arguments {

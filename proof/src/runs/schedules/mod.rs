@@ -1,4 +1,4 @@
-//! Recurring schedules: proves that no tick is missing_message_is_lost or doubled.
+//! Recurring schedules: proves that no tick is lost or doubled.
 
 mod idle;
 mod law;

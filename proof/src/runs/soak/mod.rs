@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// Runs a worker and a producer at half their maximum rate for a long time: do memory, descriptors
 /// and lateness stay flat?
 ///
-/// Exits with 1 if one of them does not, if the producer cannot keep the pace, or if a message was early or missing_message_is_lost.
+/// Exits with 1 if one of them does not, if the producer cannot keep the pace, or if a message was early or lost.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// How long the counted part takes: 3600s, 90m, 2h

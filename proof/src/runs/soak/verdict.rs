@@ -102,7 +102,7 @@ const PROCESSES: [Of; 3] = [
 ];
 
 /// Adds all figures and rules: memory, descriptors and lateness stay flat, the pace is kept, and no
-/// message is early, missing_message_is_lost or delivered after its cancel.
+/// message is early, lost or delivered after its cancel.
 pub(super) fn judge(report: &mut Report, seen: &Seen<'_>) {
     let Seen {
         length,

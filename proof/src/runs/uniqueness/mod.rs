@@ -22,7 +22,7 @@ const QUEUE: &str = "uniqueness";
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(5);
 
-/// Proves uniqueness windows, debounces, next messages and follow-ups with missing_message_is_lost replies and killed
+/// Proves uniqueness windows, debounces, next messages and follow-ups with lost replies and killed
 /// workers.
 ///
 /// Each scenario has a private server, whose append-only file is the record that it is judged by.

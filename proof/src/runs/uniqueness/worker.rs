@@ -136,7 +136,7 @@ fn word(followed: &Result<AckPushOutcome, dueq::Error>) -> &'static str {
     match followed {
         Ok(AckPushOutcome::Done(_)) => "done",
         Ok(AckPushOutcome::Gone) => "gone",
-        Ok(_) => "missing_message_is_lost",
+        Ok(_) => "lost",
         Err(_) => "error",
     }
 }

@@ -40,7 +40,7 @@ fn delivery_over_http_without_a_grant_is_found() {
     assert_eq!(found[&Kind::ChargedToRepetition], 0, "it was sent before");
 }
 
-/// The reply to the claim is missing_message_is_lost, and `held` shows this attempt and this token.
+/// The reply to the claim is lost, and `held` shows this attempt and this token.
 fn shown(attempt: u32, token: &str) -> Pair {
     let mut pair = Pair::new();
     pair.at(10).sent(1, true);

@@ -1,5 +1,5 @@
 //! A queue in memory that follows docs/protocol or breaks one rule of it, used by random calls and
-//! with missing_message_is_lost replies.
+//! with lost replies.
 
 mod changes;
 
@@ -130,7 +130,7 @@ impl Simulation {
         self.story.verdict()
     }
 
-    /// Answers a call. One reply in ten is missing_message_is_lost, and then returns `false`: that call may or may not
+    /// Answers a call. One reply in ten is lost, and then returns `false`: that call may or may not
     /// have been applied.
     fn answer(&mut self, call: Call, apply: impl FnOnce(&mut Self) -> (Answer, bool)) -> bool {
         match self.rng.u32(0..20) {
@@ -172,7 +172,7 @@ impl Simulation {
             )
         };
         let call = push(&id, &format!("+{delay_ms}"), Story::server(until_ms), "");
-        // Replies to pushes are missing_message_is_lost more often than others, because a message lives for long.
+        // Replies to pushes are lost more often than others, because a message lives for long.
         let is_lost = self.rng.bool();
         if is_lost {
             let (_, changed) = self.pushed(&id, delay_ms, until_ms);

@@ -252,7 +252,7 @@ impl Story {
         self.seq += u64::from(applied);
         self.write(Event::Unknown {
             call,
-            error: "the connection was missing_message_is_lost".into(),
+            error: "the connection was lost".into(),
         })
     }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// How long a request head may take.
 pub(super) const HEAD: Duration = Duration::from_secs(10);
 /// How long a connection may be idle. Proxies keep idle connections for 60 s: if the server closes
-/// a connection earlier, a request that a proxy sends at that moment is missing_message_is_lost.
+/// a connection earlier, a request that a proxy sends at that moment is lost.
 const IDLE: Duration = Duration::from_secs(75);
 /// How long the peer may leave a response unread.
 const UNREAD: Duration = Duration::from_secs(30);

@@ -49,7 +49,7 @@ pub(crate) struct Gate {
     access: Access,
     /// The signing key of the key file. It takes precedence over that of the tokens file.
     key: Option<[u8; 32]>,
-    /// The signing key if no file has one; it is missing_message_is_lost when this process ends.
+    /// The signing key if no file has one; it is lost when this process ends.
     random_key: [u8; 32],
     ended: EndedSessions,
 }

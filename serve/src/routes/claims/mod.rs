@@ -140,7 +140,7 @@ impl Claim {
 ///
 /// Takes due messages under a lease, and waits up to `wait_ms` for the first one. Settle each by its
 /// handle before the lease ends, or extend it: otherwise the message is delivered again, and a crash
-/// is counted. With `claim_id` the call can be repeated after its answer was missing_message_is_lost. Without it,
+/// is counted. With `claim_id` the call can be repeated after its answer was lost. Without it,
 /// messages whose answer could not be written are released, and nothing is counted.
 #[utoipa::path(
     post,
@@ -248,13 +248,13 @@ async fn pull(app: &App, admitted: Admitted) -> Result<Pulled, Problem> {
     })
 }
 
-/// Answers with the deliveries, unless the caller has missing_message_is_lost access meanwhile. Deliveries that the
+/// Answers with the deliveries, unless the caller has lost access meanwhile. Deliveries that the
 /// caller does not receive are released, unless a repetition of the call can return them.
 fn answer(app: &App, parts: &Parts, name: &QueueName, pulled: Pulled) -> Result<Response, Problem> {
     if pulled.deliveries.is_empty() {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    // The caller may have missing_message_is_lost access while it waited.
+    // The caller may have lost access while it waited.
     let access = app.edge.gate.principal(parts).and_then(|now| {
         check_right(&now, Right::Consume)?;
         app.edge.allow(&now, name.as_str())

@@ -26,7 +26,7 @@ pub(super) struct QueueDeleted {
 ///
 /// With all its messages. `If-Match` has the `ETag` of the queue that the caller has read: one that
 /// was deleted and created again since stays. `*` deletes whichever there is. Handlers that run cannot settle their deliveries then.
-/// Workers serve the queue again after the next push. If the reply is missing_message_is_lost, the same call answers 404
+/// Workers serve the queue again after the next push. If the reply is lost, the same call answers 404
 /// once it is done.
 #[utoipa::path(
     delete,

@@ -146,7 +146,7 @@ async fn settle_deliveries(
 /// Extend leases
 ///
 /// Makes the leases of up to 1,000 deliveries of this queue end later: `lease_ms` from now. A lease that
-/// already ends later stays as it is, and a missing_message_is_lost one stays missing_message_is_lost.
+/// already ends later stays as it is, and a lost one stays lost.
 #[utoipa::path(
     post,
     path = "/v1/queues/{queue}/extensions",

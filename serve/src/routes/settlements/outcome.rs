@@ -16,8 +16,8 @@ use crate::wire::messages::PushedMessage;
 pub(crate) struct Settlements {
     /// How many were settled or extended.
     done: u64,
-    /// How many leases were missing_message_is_lost, or had ended: nothing was changed. See `gone` and `missing_message_is_lost`.
-    missing_message_is_lost: u64,
+    /// How many leases were lost, or had ended: nothing was changed. See `gone` and `lost`.
+    lost: u64,
     /// How many items were wrong: nothing was changed.
     refused: u64,
     /// How many Redis did not settle, or perhaps did not.
@@ -33,7 +33,7 @@ pub(super) struct Outcome {
     /// `done`: as asked. `scheduled`: the message is due again. `dead`: that was its last attempt, or
     /// it expires before the next one. `dropped`: it expires before, and was to be dropped then.
     /// `closed`: the message waits, and the queue is closed. `extended`: the lease goes on. `gone`: the
-    /// message is not in the queue any more; after a repeated `ack` the first one acted. `missing_message_is_lost`: the
+    /// message is not in the queue any more; after a repeated `ack` the first one acted. `lost`: the
     /// message is there, and this lease of it has ended. `refused`: the item is wrong. `failed`: Redis
     /// failed.
     outcome: &'static str,
@@ -106,7 +106,7 @@ impl From<SettleOutcome> for Outcome {
         Self::word(match settled {
             SettleOutcome::Done => "done",
             SettleOutcome::Gone => "gone",
-            SettleOutcome::Lost => "missing_message_is_lost",
+            SettleOutcome::Lost => "lost",
             _ => "unknown",
         })
     }
@@ -121,7 +121,7 @@ impl From<AckPushOutcome> for Outcome {
                 ..Self::word("done")
             },
             AckPushOutcome::Gone => Self::word("gone"),
-            AckPushOutcome::Lost => Self::word("missing_message_is_lost"),
+            AckPushOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
@@ -134,7 +134,7 @@ impl From<RetryOutcome> for Outcome {
             RetryOutcome::Dead => Self::word("dead"),
             RetryOutcome::Dropped => Self::word("dropped"),
             RetryOutcome::Gone => Self::word("gone"),
-            RetryOutcome::Lost => Self::word("missing_message_is_lost"),
+            RetryOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
@@ -147,7 +147,7 @@ impl From<SnoozeOutcome> for Outcome {
             SnoozeOutcome::Dead => Self::word("dead"),
             SnoozeOutcome::Dropped => Self::word("dropped"),
             SnoozeOutcome::Gone => Self::word("gone"),
-            SnoozeOutcome::Lost => Self::word("missing_message_is_lost"),
+            SnoozeOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
@@ -161,7 +161,7 @@ impl From<ThrottleOutcome> for Outcome {
                 ..Self::word("closed")
             },
             ThrottleOutcome::Gone => Self::word("gone"),
-            ThrottleOutcome::Lost => Self::word("missing_message_is_lost"),
+            ThrottleOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
@@ -175,7 +175,7 @@ impl From<ExtendOutcome> for Outcome {
                 ..Self::word("extended")
             },
             ExtendOutcome::Gone => Self::word("gone"),
-            ExtendOutcome::Lost => Self::word("missing_message_is_lost"),
+            ExtendOutcome::Lost => Self::word("lost"),
             _ => Self::word("unknown"),
         }
     }
@@ -229,7 +229,7 @@ impl Tally {
             }
             Ended::Done(outcome) => {
                 match outcome.outcome {
-                    "gone" | "missing_message_is_lost" => settlements.missing_message_is_lost += 1,
+                    "gone" | "lost" => settlements.lost += 1,
                     _ => settlements.done += 1,
                 }
                 outcome

@@ -54,9 +54,9 @@ enum Fate {
 /// Requeues the messages of the canary.
 pub(super) struct Release {
     messages: usize,
-    /// The most messages that steps with a missing_message_is_lost reply may have requeued. They count as requeued, so
+    /// The most messages that steps with a lost reply may have requeued. They count as requeued, so
     /// that never more than the canary's number are.
-    missing_message_is_lost: usize,
+    lost: usize,
     ids: Vec<Vec<u8>>,
 }
 
@@ -64,13 +64,13 @@ impl Release {
     pub(super) fn new(messages: usize) -> Self {
         Self {
             messages,
-            missing_message_is_lost: 0,
+            lost: 0,
             ids: Vec::new(),
         }
     }
 
     /// Requeues further messages of the canary. Returns whether all are requeued. May be called
-    /// again after an error: the messages of a step with a missing_message_is_lost reply are watched too.
+    /// again after an error: the messages of a step with a lost reply are watched too.
     pub(super) async fn step(&mut self, steps: &mut Steps) -> Result<bool, Error> {
         let left = self.left(steps);
         if left == 0 {
@@ -82,7 +82,7 @@ impl Release {
             Ok(stepped) => Ok(self.left(steps) == 0 || stepped.end.is_some()),
             Err(error) => {
                 if error.was_applied() == Applied::Unknown {
-                    self.missing_message_is_lost += left;
+                    self.lost += left;
                 }
                 Err(error)
             }
@@ -93,12 +93,12 @@ impl Release {
     /// fail.
     fn left(&self, steps: &Steps) -> usize {
         let done = usize::try_from(steps.done()).unwrap_or(usize::MAX);
-        self.messages.saturating_sub(done.saturating_add(self.missing_message_is_lost))
+        self.messages.saturating_sub(done.saturating_add(self.lost))
     }
 
     /// The number of messages that may have been requeued, but are not counted.
-    pub(super) fn missing_message_is_lost(&self) -> usize {
-        self.missing_message_is_lost
+    pub(super) fn lost(&self) -> usize {
+        self.lost
     }
 
     pub(super) fn watched(mut self, queue: &Queue, before_ms: u64, wait_ms: u64) -> Watched {

@@ -61,7 +61,7 @@ impl GroupSteps {
     }
 
     /// Requeues messages that are already read, or reads a page. If a call did not reach Redis, a
-    /// later step repeats it. If its reply was missing_message_is_lost, it is not repeated: the message may have died
+    /// later step repeats it. If its reply was lost, it is not repeated: the message may have died
     /// again.
     pub(super) async fn step(&mut self, limit: usize) -> Result<Stepped, Error> {
         if self.found.is_empty() {

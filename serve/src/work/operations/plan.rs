@@ -259,7 +259,7 @@ impl Plan {
 
     /// Whether an operation with this plan is what the request `wish` asks for. A request without
     /// `before_ms` means the running operation: it may be a repetition, because the answer was
-    /// missing_message_is_lost.
+    /// lost.
     pub(crate) fn is_wished_by(&self, wish: &Self) -> bool {
         let mut wish = wish.clone();
         if !wish.has_before {

@@ -101,8 +101,8 @@ async fn all(queue: Queue, operation: Arc<Operation>) -> Ended<()> {
                     .await?;
             }
             Err(error) => {
-                let missing_message_is_lost = if work.can_lose_count() { limit } else { 0 };
-                operation.wait_for_redis(&mut patience, error, missing_message_is_lost).await?;
+                let lost = if work.can_lose_count() { limit } else { 0 };
+                operation.wait_for_redis(&mut patience, error, lost).await?;
             }
         }
     }
@@ -114,15 +114,15 @@ impl Operation {
         let mut patience = Patience::default();
         let mut release = Release::new(canary.messages);
         loop {
-            let before = release.missing_message_is_lost();
+            let before = release.lost();
             let stepped = release.step(steps).await;
             self.update(|progress| progress.done = steps.done());
             match stepped {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) => {
-                    let missing_message_is_lost = release.missing_message_is_lost() - before;
-                    self.wait_for_redis(&mut patience, error, missing_message_is_lost).await?
+                    let lost = release.lost() - before;
+                    self.wait_for_redis(&mut patience, error, lost).await?
                 }
             }
             self.until(Instant::now()).await?;
@@ -154,14 +154,14 @@ impl Operation {
         &self,
         patience: &mut Patience,
         error: Error,
-        missing_message_is_lost: usize,
+        lost: usize,
     ) -> Ended<()> {
         let is_unknown = error.was_applied() == Applied::Unknown;
         let is_retryable = error.is_retryable();
         let mut problem = Problem::from(error);
         let has_done = self.update(|progress| {
             if is_unknown {
-                progress.unknown += missing_message_is_lost as u64;
+                progress.unknown += lost as u64;
             }
             progress.done > 0 && !self.plan().only_reads()
         });

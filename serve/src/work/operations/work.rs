@@ -102,7 +102,7 @@ impl Work {
         }
     }
 
-    /// Whether a missing_message_is_lost reply may hide changes that a step made.
+    /// Whether a lost reply may hide changes that a step made.
     pub(super) fn can_lose_count(&self) -> bool {
         matches!(self, Self::Bulk(_))
     }

@@ -270,10 +270,10 @@ fn parts_and_counts_are_read_while_redis_answers() {
 /// If one master of a cluster is away, the details of the other queues are still read.
 #[test]
 fn parts_are_read_while_some_queues_cannot_be_asked() {
-    let mut run = Run::new(Some(&["missing_message_is_lost"]), Vec::new());
+    let mut run = Run::new(Some(&["lost"]), Vec::new());
     run.look(&[]);
     assert!(matches!(run.plan.next(run.now), Step::Ask(_)));
-    run.plan.asked(&"missing_message_is_lost".into(), Answer::Failed, run.now);
+    run.plan.asked(&"lost".into(), Answer::Failed, run.now);
     run.plan.parts.look(View::Workers, "a", run.now);
     assert!(matches!(run.plan.next(run.now), Step::Read(..)));
 }

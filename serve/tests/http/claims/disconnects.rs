@@ -33,7 +33,7 @@ async fn claim_ends_when_its_caller_disconnects() -> Result<()> {
             .ask(CLAIM, &[JSON], r#"{"lease_ms": 600000}"#)
             .await?;
         assert_eq!(none.status, 204, "{none:?}");
-        // After a half-close the caller could still read. But a proxy that missing_message_is_lost its caller sends a
+        // After a half-close the caller could still read. But a proxy that lost its caller sends a
         // half-close too.
         if is_half {
             stream.shutdown().await?;

@@ -265,13 +265,13 @@ async fn messages_page_escapes_hostile_ids_and_errors() -> Result<()> {
         format!("/queues/{segment}/dead"),
         "/search?id=1".to_owned(),
     ] {
-        let missing_message_is_lost = look(&instance, &address).await?;
+        let lost = look(&instance, &address).await?;
         assert!(
-            matches!(missing_message_is_lost.status, 503 | 504),
+            matches!(lost.status, 503 | 504),
             "{address}: {}",
-            missing_message_is_lost.status
+            lost.status
         );
-        assert!(missing_message_is_lost.body.starts_with("<!DOCTYPE html>"), "{}", missing_message_is_lost.body);
+        assert!(lost.body.starts_with("<!DOCTYPE html>"), "{}", lost.body);
     }
     Ok(())
 }

@@ -377,7 +377,7 @@ async fn call_whose_every_reply_is_lost_is_unknown() -> Result<()> {
             });
         }
         match call.needs {
-            // A declaration first reads which workers live. If that reply was missing_message_is_lost, nothing was
+            // A declaration first reads which workers live. If that reply was lost, nothing was
             // applied.
             _ if declares(&call) => check(&call, &answer, &["no", "unknown"])?,
             Needs::Change | Needs::Memory => check(&call, &answer, &["unknown"])?,

@@ -1,4 +1,4 @@
-//! Operations under faults: Redis goes away, a reply is missing_message_is_lost, the queue is damaged or deleted.
+//! Operations under faults: Redis goes away, a reply is lost, the queue is damaged or deleted.
 
 use anyhow::Result;
 use serde_json::json;
@@ -59,7 +59,7 @@ async fn lost_reply_does_not_make_a_canary_larger() -> Result<()> {
     let (queue, before_ms) = dead(&instance, 100).await?;
     let proxy = dueq_testkit::Proxy::start(instance.redis.port())?;
     let other = Instance::before(&proxy.url()).await?;
-    // From now on Redis has the script: the missing_message_is_lost reply is that of the step, not that of loading the
+    // From now on Redis has the script: the lost reply is that of the step, not that of loading the
     // script.
     queue.requeue_steps(0).step(1).await?;
     proxy.cut_reply_of("oldest");

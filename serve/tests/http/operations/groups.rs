@@ -125,7 +125,7 @@ async fn canary_of_a_group_takes_messages_of_the_group_only() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn group_requeue_is_not_repeated_after_a_lost_reply() -> Result<()> {
-    // The server repeats the read before a requeue, but not a requeue whose reply was missing_message_is_lost.
+    // The server repeats the read before a requeue, but not a requeue whose reply was lost.
     for is_unknown in [false, true] {
         let instance = Instance::open().await?;
         let queue = dead(&instance, 30).await?;

@@ -115,14 +115,14 @@ async fn queue_runs_one_operation_of_a_kind_at_a_time() -> Result<()> {
     let (queue, before_ms) = dead(&instance, 60).await?;
     let slow = requeue(before_ms, 1);
     let (address, shown) = begun(&instance, slow.clone()).await?;
-    // The repeated call joins the running operation: its first answer may have been missing_message_is_lost.
+    // The repeated call joins the running operation: its first answer may have been lost.
     let same = begin(&instance, slow).await?;
     assert_eq!(same.status, 200, "{same:?}");
     assert_eq!(same.json()?["id"], shown["id"]);
     let other = begin(&instance, requeue(before_ms, 2)).await?;
     assert_refused!(&other, 409, "operation_running");
     assert_eq!(other.json()?["operation"], shown["id"], "{other:?}");
-    // A request without `before_ms` means the running operation, too: its missing_message_is_lost answer contained the
+    // A request without `before_ms` means the running operation, too: its lost answer contained the
     // time.
     let same = begin(&instance, json!({ "kind": "requeue", "pace": 1 })).await?;
     assert_eq!((same.status, &same.json()?["id"]), (200, &shown["id"]));

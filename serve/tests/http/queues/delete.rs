@@ -33,7 +33,7 @@ async fn deletion_with_the_entity_tag_deletes_the_queue() -> Result<()> {
         (200, json!({ "queue": "orders", "outcome": "deleted" }))
     );
     assert!(!queue.exists().await?);
-    // A repeated deletion after a missing_message_is_lost reply finds no queue.
+    // A repeated deletion after a lost reply finds no queue.
     assert_refused!(delete(&instance, &first).await?, 404, "no_such_queue");
     let lines = instance.audit()?;
     assert_eq!(

@@ -75,7 +75,7 @@ async fn trigger_with_a_lost_reply_is_unknown_and_acts_once() -> Result<()> {
     instance
         .send(&format!("PUT {AT}/nightly"), &json!({ "every": "1h" }))
         .await?;
-    // These calls load the scripts into Redis, so that the missing_message_is_lost reply below is not that of loading
+    // These calls load the scripts into Redis, so that the lost reply below is not that of loading
     // one.
     for line in ["POST {}/trigger", "PUT {}/pause", "DELETE {}/pause"] {
         let line = line.replace("{}", &format!("{AT}/nightly"));

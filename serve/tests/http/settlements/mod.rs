@@ -99,9 +99,9 @@ async fn every_action_of_a_settlement_takes_effect() -> Result<()> {
     assert_eq!(stored("{push}/1").await?.payload, b"ship");
     // Repeated settlements change nothing, and their results say so.
     let (counts, results) = settle(&instance, items).await?;
-    assert_has!(counts, { "done": 0, "missing_message_is_lost": 7 });
+    assert_has!(counts, { "done": 0, "lost": 7 });
     assert_eq!(results[0]["outcome"], "gone");
-    assert_eq!(results[1]["outcome"], "missing_message_is_lost");
+    assert_eq!(results[1]["outcome"], "lost");
     assert_eq!(stored("retry").await?.failures, 1);
     Ok(())
 }
@@ -222,7 +222,7 @@ async fn extension_makes_a_lease_end_later() -> Result<()> {
     let answer = instance.ask(EXTEND, &[JSON], &body.to_string()).await?;
     assert_eq!(answer.status, 200, "{answer:?}");
     let (counts, results) = results(&answer)?;
-    assert_has!(counts, { "done": 1, "missing_message_is_lost": 1, "refused": 6 });
+    assert_has!(counts, { "done": 1, "lost": 1, "refused": 6 });
     assert_eq!(
         (&results[0]["outcome"], &results[1]["outcome"]),
         (&json!("extended"), &json!("gone"))

@@ -266,9 +266,9 @@ async fn failed_look_ups_without_pulls_pause_longer_each_time() {
     let mut node = Node::new(4, 4, Some(Consumer::Pulls(Arc::default())));
     let (id, node) = (node.id, &mut node);
     let partition = node.coordinator.partitions.get_mut(&id).expect("attended");
-    let own = partition.missing_message_is_lost.next(30_000, None, Instant::now());
-    let missing_message_is_lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "missing_message_is_lost");
-    partition.missing_message_is_lost.ended(Some(own), Err(&missing_message_is_lost));
+    let own = partition.lost.next(30_000, None, Instant::now());
+    let lost = Error::new(ErrorKind::Unavailable, Applied::Unknown, "lost");
+    partition.lost.ended(Some(own), Err(&lost));
     node.coordinator.has_lost_claims = true;
     let (mut now, mut pause) = (Instant::now(), Duration::ZERO);
     for _ in 0..8 {

@@ -16,7 +16,7 @@ impl NodePartition {
     /// Whether nothing is left to wait for before the node leaves it.
     pub(crate) fn is_drained(&self) -> bool {
         !self.claim.is_in_flight()
-            && !self.missing_message_is_lost.must_look_up()
+            && !self.lost.must_look_up()
             && !self.is_busy()
             && self.slots.unsettled() == 0
     }

@@ -1,5 +1,5 @@
 //! A seeded random client. It chooses times and operations, and repeats some calls as if their
-//! replies were missing_message_is_lost.
+//! replies were lost.
 
 use fastrand::Rng;
 

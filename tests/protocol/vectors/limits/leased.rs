@@ -54,9 +54,9 @@ fn parked_nodes_learn_that_a_full_queue_opens() -> Result<()> {
 fn a_repair_opens_a_queue_that_a_lost_message_filled() -> Result<()> {
     let mut queue = Queue::start()?;
     queue.ok("configure", T0, words!["max_leased", 1])?;
-    queue.push(T0, "missing_message_is_lost", T0 - 1, "")?;
+    queue.push(T0, "lost", T0 - 1, "")?;
     queue.push(T0, "b", T0, "")?;
-    queue.command(words!["ZREM", "dueq:{q}:scheduled", "missing_message_is_lost"])?;
+    queue.command(words!["ZREM", "dueq:{q}:scheduled", "lost"])?;
     ensure!(claimed(&mut queue, T0, 9)?.is_empty());
     queue.command(words!["DEL", "dueq:{q}:wake"])?;
     queue.ok("audit", T0, words!["messages", 0, 100, "1"])?;

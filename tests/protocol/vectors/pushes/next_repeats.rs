@@ -7,7 +7,7 @@ use crate::reply::words;
 use crate::vectors::pushes::debounce::layout_3;
 use crate::vectors::pushes::next::{NEXT, leased, push, run};
 
-/// The reply to a push is missing_message_is_lost, and the same call comes again at every point of the life of the
+/// The reply to a push is lost, and the same call comes again at every point of the life of the
 /// messages.
 #[test]
 fn a_repeated_next_push_runs_once() -> Result<()> {

@@ -149,7 +149,7 @@ fn a_cancel_is_recognised_in_every_state() -> Result<()> {
         );
         ensure!(
             queue.items("cancel", T0 + 1, words!["1", id])? == ["CANCELLED"],
-            "{id}, the reply was missing_message_is_lost"
+            "{id}, the reply was lost"
         );
     }
     Ok(())

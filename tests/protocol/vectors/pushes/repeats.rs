@@ -1,4 +1,4 @@
-//! A client repeats a call whose reply was missing_message_is_lost: both have the effect of one.
+//! A client repeats a call whose reply was lost: both have the effect of one.
 
 use anyhow::{Result, ensure};
 

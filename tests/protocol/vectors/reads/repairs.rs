@@ -189,7 +189,7 @@ fn a_lease_and_its_claim_belong_together() -> Result<()> {
         words!["HSET", claims, "l", "short"],
         words!["HSET", claims, "l", "x".repeat(20)],
     ] {
-        // The claim is unreadable: its handler has missing_message_is_lost the message, and the reap takes it back as
+        // The claim is unreadable: its handler has lost the message, and the reap takes it back as
         // a crash.
         let finds = [
             ["claim", CLAIM, "counts 1, holds 0"],

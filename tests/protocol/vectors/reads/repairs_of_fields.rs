@@ -79,7 +79,7 @@ fn a_lost_placeholder_is_restored() -> Result<()> {
         &[["placeholder", "dueq:{q}:dead", ""]],
         &KEPT,
     )?;
-    // The whole key is missing_message_is_lost: the payload of its message is in no state.
+    // The whole key is lost: the payload of its message is in no state.
     check_repair(
         &[words!["DEL", "dueq:{q}:scheduled"]],
         &[

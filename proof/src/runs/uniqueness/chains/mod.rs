@@ -96,7 +96,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.figure("messages stored", history.stored.len());
     report.figure("runs of handlers", history.runs.len());
     report.figure("acks accepted", history.answered(Answer::Done));
-    report.figure("acks refused as missing_message_is_lost", history.answered(Answer::Lost));
+    report.figure("acks refused as lost", history.answered(Answer::Lost));
     report.figure("acks refused as gone", history.answered(Answer::Gone));
     report.figure("acks with an error", history.answered(Answer::Unknown));
     report.figure("acks tried after a release", history.stale.len());
@@ -108,7 +108,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
 }
 
 /// Keeps `IN_FLIGHT` chains in the queue until all were pushed. They are few, so that a message
-/// that was given back or whose lease was missing_message_is_lost soon has another run, while its earlier run tries to
+/// that was given back or whose lease was lost soon has another run, while its earlier run tries to
 /// ack it.
 async fn push(queue: &Queue, chains: u32, progress: &Progress) -> Result<()> {
     let mut next = 0;
@@ -208,7 +208,7 @@ fn take(line: &Line, history: &mut History) -> Result<()> {
     let answer = match word {
         "done" => Answer::Done,
         "gone" => Answer::Gone,
-        "missing_message_is_lost" => Answer::Lost,
+        "lost" => Answer::Lost,
         _ => Answer::Unknown,
     };
     match kind {

@@ -82,7 +82,7 @@ fn chain_with_a_killed_run_is_sound() {
     assert!(texts_of(&sound()).is_empty());
     let mut history = sound();
     answer(&mut history, KILLED, Answer::Lost);
-    // The reply was missing_message_is_lost, and the repeated call found that the delivery had ended.
+    // The reply was lost, and the repeated call found that the delivery had ended.
     answer(&mut history, uid(2), Answer::Gone);
     assert!(texts_of(&history).is_empty());
 }

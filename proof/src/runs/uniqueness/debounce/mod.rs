@@ -80,7 +80,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.figure("pushes", count);
     report.figure("fired 5 s after their first push", verdict.full);
     report.figure("fired earlier, after a pause of the pushes", verdict.paused);
-    report.figure("deliveries after a missing_message_is_lost lease", verdict.repeated);
+    report.figure("deliveries after a lost lease", verdict.repeated);
     let late_us = seen.late_us.lock().unwrap_or_else(PoisonError::into_inner);
     let ms = |us: u64| us as f64 / 1_000.0;
     report.figure("lateness p50 ms", ms(late_us.value_at_quantile(0.5)));

@@ -83,7 +83,7 @@ pub(super) async fn run(arguments: &Arguments, report: &mut Report) -> Result<()
     report.figure("windows", windows);
     report.figure("deliveries", first);
     report.figure(
-        "deliveries after a missing_message_is_lost lease",
+        "deliveries after a lost lease",
         history.delivered.len() - first,
     );
     report.figure("connections cut before a reply", cuts);
@@ -150,7 +150,7 @@ async fn produced(
     Ok((pushes, proxies.iter().map(|proxy| proxy.cuts()).sum()))
 }
 
-/// Pushes one id. The library repeats a call whose reply is missing_message_is_lost, with one idempotency key. Once
+/// Pushes one id. The library repeats a call whose reply is lost, with one idempotency key. Once
 /// the library gives up, this function repeats the push by a new call.
 async fn pushed(queue: &Queue, progress: &Progress) -> Push {
     let (id, sent_ms) = (fastrand::u32(..IDS), now_ms());

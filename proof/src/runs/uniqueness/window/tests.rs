@@ -33,7 +33,7 @@ fn sound() -> History {
         pushes: vec![
             push(10_000, 10_000, true),
             push(10_001, 10_900, false),
-            // The first reply to this push was missing_message_is_lost, so another answer is equally correct.
+            // The first reply to this push was lost, so another answer is equally correct.
             push(10_990, 11_200, false),
         ],
     }

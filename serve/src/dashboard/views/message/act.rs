@@ -101,7 +101,7 @@ fn new_due(page: &Page, form: &Form) -> Result<Value, Problem> {
     Ok(body)
 }
 
-/// Cancels the message, and keeps it for an undo. A change between the read and the cancel is missing_message_is_lost:
+/// Cancels the message, and keeps it for an undo. A change between the read and the cancel is lost:
 /// a cancel cannot say which version of the message it means.
 async fn cancel(
     app: &App,

@@ -42,7 +42,7 @@ pub(super) struct Taken {
 pub(super) struct Round {
     pub(super) from_ms: u64,
     pub(super) until_ms: u64,
-    /// Whether no report about the round can be missing_message_is_lost.
+    /// Whether no report about the round can be lost.
     pub(super) is_quiet: bool,
     pub(super) lateness: Vec<Taken>,
     pub(super) handling: Vec<Taken>,
@@ -69,7 +69,7 @@ pub(super) struct Compared {
     pub(super) percentiles: usize,
     /// The largest ratio of a reported percentile to the true one.
     pub(super) largest_factor: f64,
-    /// The number of durations that the history lacks, because the reply to their report was missing_message_is_lost.
+    /// The number of durations that the history lacks, because the reply to their report was lost.
     pub(super) missing_times: u64,
 }
 

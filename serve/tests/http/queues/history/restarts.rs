@@ -100,7 +100,7 @@ async fn handle(notes: Notes, delivery: Delivery) -> Result<(), String> {
 enum Kind {
     /// Nothing is restarted until the history has all events.
     Quiet,
-    /// Redis is killed while messages are handled: a report of durations may be missing_message_is_lost, but no count.
+    /// Redis is killed while messages are handled: a report of durations may be lost, but no count.
     Killed,
 }
 
@@ -288,7 +288,7 @@ async fn history_equals_the_counted_events_after_restarts() -> Result<()> {
     let start_ms = now_ms();
     let compared = loop {
         let number = truth.rounds.len();
-        // In one of four rough rounds, so that in the others no report is missing_message_is_lost.
+        // In one of four rough rounds, so that in the others no report is lost.
         let kind = match minutes.is_some() && is_rough(now_ms()) && number % 4 == 3 {
             true => Kind::Killed,
             false => Kind::Quiet,
