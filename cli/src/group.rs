@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 
-/// How long a group may take to end after SIGTERM.
+/// How long a process group may take to end after SIGTERM.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How long the kernel may take to remove killed processes. The wait is bounded because a parent
 /// may never reap its zombie.

@@ -21,7 +21,7 @@ pub struct Defaults {
     pub now: Clock,
     /// The present time by the server's clock.
     pub server_now_ms: ServerClock,
-    /// The due time.
+    /// The default due time.
     pub when: When,
     /// The parsed form of `when`.
     pub timing: Timing,

@@ -22,7 +22,7 @@ pub const MAX_BYTES: usize = 100 * 1024 * 1024;
     expecting = "an object such as {\"payload\": \"...\"}"
 )]
 struct Fields<'a> {
-    /// A string, or any other JSON value.
+    /// The payload: a string, or any other JSON value.
     #[serde(borrow)]
     payload: Option<&'a RawValue>,
     #[serde(borrow)]

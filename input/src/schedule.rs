@@ -33,7 +33,7 @@ pub enum Notation {
 pub struct DeclaredSchedule {
     /// The schedule. [`Schedule::check`] accepts it.
     pub schedule: Schedule,
-    /// Its name.
+    /// The name of the schedule.
     pub name: String,
     /// The place of the name in the declaration.
     pub place: usize,

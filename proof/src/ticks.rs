@@ -47,7 +47,7 @@ pub fn is_removed(number: usize) -> bool {
     number % 4 == 3
 }
 
-/// Whether the schedule ends after some ticks. A change of it begins anew.
+/// Whether the schedule ends after some ticks. A changed schedule restarts its count.
 pub fn is_limited(number: usize) -> bool {
     number % 8 == 6
 }

@@ -10,9 +10,9 @@ const DIGITS: usize = 13;
 /// A message to push.
 #[derive(Debug, Clone)]
 pub struct Message {
-    /// When it is due, in Unix milliseconds; `None` for at once.
+    /// The due time in Unix milliseconds; `None` for at once.
     pub due_ms: Option<u64>,
-    /// Its payload.
+    /// The payload of the message.
     pub payload: Vec<u8>,
 }
 

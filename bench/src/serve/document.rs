@@ -29,7 +29,7 @@ pub(super) const KNOWN: [(&str, &str); 14] = [
 pub(super) struct Read {
     /// The path in the document, with placeholders.
     pub(super) route: String,
-    /// The address of the read; for a second page, that of the first page.
+    /// The address of the read. A read of a second page has the address of the first page here.
     pub(super) target: String,
     pub(super) is_second_page: bool,
 }

@@ -1,6 +1,5 @@
 //! Files for other programs: `dueq functions` prints or loads the Redis Functions library, which
 //! other languages call by FCALL; `dueq completions` prints the completion scripts of shells.
-//! by FCALL, and `dueq completions`, the completion scripts of shells.
 
 use std::io;
 

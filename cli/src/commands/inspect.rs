@@ -319,7 +319,7 @@ fn expiry(stored: &StoredMessage) -> String {
     }
 }
 
-/// The name of the time that a message in this state has.
+/// The label of a message's time, by the state of the message.
 fn time_name(state: MessageState) -> &'static str {
     match state {
         MessageState::Scheduled | MessageState::Ready => "due",

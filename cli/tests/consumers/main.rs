@@ -4,7 +4,6 @@
 //!
 //! `DUEQ_CONSUMERS_MESSAGES` sets the number of messages: 200 by default, and 10,000 by `make proof
 //! NAME=consumers`. Without nginx the scripts use one instance directly.
-//! `make proof NAME=consumers`. Without nginx the scripts use one instance directly.
 
 mod judge;
 mod scripts;

@@ -233,7 +233,7 @@ pub(super) enum Settled {
     /// OK, SCHEDULED
     Done,
     Dead,
-    /// It expires before its next attempt.
+    /// The message expires before its next attempt.
     Dropped,
     Gone,
     Lost,

@@ -60,7 +60,7 @@ pub(super) async fn run(
             throttles: throttles(planned),
             follows: !options.url.contains("cluster://"),
         });
-        // Not there: a claim by hand would take messages that the nodes of a parked queue must
+        // Not in queues found by a pattern: a claim by hand would take messages that their nodes must
         // find.
         if !planned.is_found {
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
@@ -92,7 +92,7 @@ pub(super) async fn run(
             ended = worker.wait() => return Ok(ended?),
             _ = changes.recv() => {}
         }
-        // Not the queue with a reserve: other queues could take its handlers meanwhile.
+        // Never the queue with a reserve: other queues could take its handlers meanwhile.
         let some: Vec<_> = served
             .iter()
             .filter(|(planned, ..)| planned.reserve == 0)

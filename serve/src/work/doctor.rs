@@ -77,7 +77,7 @@ impl Doctor {
         let doctor = self.clone();
         tokio::spawn(async move {
             let _running = Running(&doctor.last.is_running);
-            // It may fail while Redis is unreachable: then the age of the counts tells the reader.
+            // The examination may fail while Redis is unreachable: then the age of the counts tells the reader.
             let _ = doctor.server().await;
         });
     }

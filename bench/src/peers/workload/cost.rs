@@ -14,7 +14,7 @@ use crate::peers::systems::System;
 const BATCH: usize = 100;
 /// How far ahead messages are due: more than the 10 s for which dueq remembers a push.
 const AHEAD: Duration = Duration::from_secs(12);
-/// How long before the due time the worker starts, and the count with it.
+/// The worker and the count start this long before the due time.
 const WORKER_BEFORE_MS: u64 = 600;
 const COUNT_BEFORE_MS: u64 = 20;
 

@@ -70,7 +70,7 @@ const BURST: u64 = 50_000;
 /// A system that needs longer than this to push or deliver the burst gets only one round.
 const LONG_S: f64 = 10.0;
 const BURST_PATIENCE: Duration = Duration::from_secs(120);
-/// How long before the burst is due the worker starts.
+/// The worker starts this long before the burst is due.
 const WORKER_BEFORE_MS: u64 = 600;
 /// The factors on the expected time of pushing: at the first try, and at further ones.
 const MARGINS: [f64; 3] = [2.0, 4.0, 8.0];

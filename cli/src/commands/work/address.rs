@@ -3,7 +3,6 @@
 //!
 //! Otherwise the person who sets the URL of a receiver could reach services that only this machine
 //! can reach.
-//! this machine can reach.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -16,7 +15,6 @@ use crate::output::Usage;
 
 /// Whether an address is public: not one of this machine, of a private network or of a special
 /// range, in any notation.
-/// notation.
 pub(super) fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

@@ -22,11 +22,11 @@ pub(crate) enum Gone {
     NeverPushed,
     Acked,
     Cancelled,
-    /// A purge or a trim took it.
+    /// A purge or a trim took the message.
     Purged,
-    /// It was dropped because it expired.
+    /// The message was dropped because it expired.
     Expired,
-    /// It should exist. The violation is already counted.
+    /// The message should exist. The violation is already counted.
     Vanished,
 }
 

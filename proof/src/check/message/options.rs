@@ -56,7 +56,7 @@ const DROPS: u64 = 1;
 const RELATIVE: u64 = 2;
 
 impl Expiry {
-    /// It never expires.
+    /// The message never expires.
     pub(crate) const NONE: Self = Self(0);
 
     fn read(words: &str) -> Self {

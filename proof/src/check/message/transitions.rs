@@ -57,8 +57,8 @@ impl Hypothesis {
                 answered_ms,
                 ..
             } => {
-                // It certainly moved the message, if nothing else can have made the change that it
-                // saw.
+                // The call certainly moved the message, if no other call can have made the change
+                // that its answer shows.
                 let sure = alone && !context.epoch.is_made_by_another(record.seq());
                 life.after_change(verb, verdict, (time, answered_ms, sure), record);
             }

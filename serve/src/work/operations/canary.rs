@@ -195,7 +195,7 @@ fn fate(stored: Option<StoredMessage>, before_ms: u64, now_ms: u64) -> Fate {
         MessageState::Dead if stored.time_ms <= before_ms => Fate::NotRequeued,
         MessageState::Dead => Fate::Died(stored.error),
         _ if stored.failures > 0 || stored.crashes > 0 => Fate::Failed,
-        // Its handler made it due again later. A snooze does not count as settled.
+        // The handler called `again`: the message is due later. A snooze does not count as settled.
         MessageState::Scheduled if stored.time_ms > now_ms && stored.snoozes == 0 => Fate::Settled,
         _ => Fate::Waits,
     }

@@ -3,7 +3,6 @@
 //!
 //! An operation lives in the process that began it. Redis decides what each step does, so no
 //! message is changed twice if two instances run one, or if it is begun again after a crash.
-//! instances, or a crash and the same call again, do nothing twice.
 
 mod canary;
 mod cancel;

@@ -1,6 +1,5 @@
-//! Makes every call while Redis is unreachable, full, loading, failing over, or loses a reply. The
-//! answer is a problem that says whether the call was applied, and the queue is otherwise
-//! unchanged.
+//! Makes every call while Redis is unreachable, full, loading, failing over, or loses a reply. Each
+//! problem says whether the call was applied, and nothing else has changed.
 
 use std::sync::Arc;
 
@@ -12,8 +11,7 @@ use crate::calls::{Call, Needs, calls, prepare};
 use crate::captured::Captured;
 use crate::instance::{Answer, Instance};
 
-/// A script that prints each key with a hash of its value. `DUMP` alone will not do: it has the
-/// fields of a hash in any order.
+/// Prints each key with a hash of its value. `DUMP` has the fields of a hash in any order.
 const STATE: &str = "
     local function value(key)
         local kind = redis.call('TYPE', key).ok
@@ -89,8 +87,7 @@ fn alone(instance: &mut Arc<Instance>) -> Result<&mut Instance> {
     Arc::get_mut(instance).context("calls are running")
 }
 
-/// Checks the answer to a call that needs Redis, while Redis is unreachable: its `applied` is one
-/// of these words.
+/// Checks the answer to a call that needs an unreachable Redis: its `applied` is one of these words.
 fn check(call: &Call, answer: &Answer, applied: &[&str]) -> Result<()> {
     let said = applied_of(call, answer)?;
     let is_fit = said.as_deref().is_none_or(|said| applied.contains(&said));
@@ -201,9 +198,8 @@ impl Stage {
     }
 
     /// Asserts that every call fails with a problem, and was not applied. On a connection that
-    /// broke meanwhile, a call may have been sent, and its outcome is unknown; the server then
-    /// closes the connection. So a call that is repeated once for each connection is certain in the
-    /// end.
+    /// broke meanwhile a call may have been sent, and its outcome is unknown; the server then closes
+    /// that connection. So a call that is repeated once for each connection is certain in the end.
     async fn fails_unapplied(&self, connections: usize) -> Result<()> {
         self.unready().await?;
         let mut calls = self.calls.clone();
@@ -298,8 +294,7 @@ async fn every_call_fails_unapplied_while_redis_loads() -> Result<()> {
 #[tokio::test]
 async fn every_change_fails_while_redis_is_a_replica() -> Result<()> {
     let stage = Stage::of(Instance::with_tokens().await?).await?;
-    // No master listens at this address: the replica keeps its data, and answers READONLY to
-    // writes.
+    // No master listens there: the replica keeps its data, and answers writes with READONLY.
     stage
         .instance
         .redis

@@ -5,7 +5,6 @@
 //! `delay` after the last one, if the pushes paused for that long. The due time of the first push
 //! gives its time: it was due `delay` after that. The time of the last push is known only to lie
 //! between call and answer, so on a slow machine that bound is wide and not violated.
-//! push is only known to lie there, so a slow machine widens that bound and violates none.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

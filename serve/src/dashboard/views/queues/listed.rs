@@ -143,7 +143,7 @@ pub(super) struct Shown {
     pub(super) nodes: Markup,
 }
 
-/// What happened in the last minute and the last hour.
+/// What happened in a queue in the last minute and the last hour.
 pub(super) struct Lately {
     pub(super) p50: String,
     pub(super) p99: String,

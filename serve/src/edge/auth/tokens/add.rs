@@ -61,7 +61,7 @@ pub fn add_token(
         with_line_end(&old),
         entry(name, roles, queues, &token)
     );
-    // It fails if the name is wrong or in use, or if the file was wrong before.
+    // The check fails if the name is wrong or in use, or if the file was wrong before.
     TokensFile::parse(&text)
         .map_err(|error| Error::Config(format!("{}: {error}", path.display())))?;
     replace(path, &text, mode).map_err(unwritten)?;
