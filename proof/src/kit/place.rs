@@ -278,7 +278,7 @@ impl Place {
         Ok(())
     }
 
-    /// Waits until a process that ends without a signal has ended.
+    /// Waits for the end of a process that ends without being asked to.
     pub async fn done(&self, limit: Duration) -> Result<()> {
         let mut statuses = self.status.subscribe();
         let Ok(status) = timeout(limit, statuses.wait_for(|status| status.over)).await else {

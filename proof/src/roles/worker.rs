@@ -60,8 +60,8 @@ pub(super) async fn run(
             throttles: throttles(planned),
             follows: !options.url.contains("cluster://"),
         });
-        // Not in queues found by a pattern: a claim by hand would take messages that their nodes must
-        // find.
+        // Not in queues found by a pattern: a claim by hand would take messages that their nodes
+        // must find.
         if !planned.is_found {
             let (queue, notes, stop) = (queue.clone(), Arc::clone(&notes), stop.clone());
             // A claim by hand holds its messages for long, so a few of them fill this queue.

@@ -77,7 +77,8 @@ impl Doctor {
         let doctor = self.clone();
         tokio::spawn(async move {
             let _running = Running(&doctor.last.is_running);
-            // The examination may fail while Redis is unreachable: then the age of the counts tells the reader.
+            // The examination may fail while Redis is unreachable: then readers see the age of the
+            // counts.
             let _ = doctor.server().await;
         });
     }

@@ -61,8 +61,8 @@ impl Run {
         }
     }
 
-    /// Reads Redisson's list, which contains the elements of the ZSET, too. Reports elements without a due time, and
-    /// imports those that Redisson added during the scan of the ZSET.
+    /// Reads Redisson's list, which contains the elements of the ZSET, too. Reports elements
+    /// without a due time, and imports those that Redisson added during the scan of the ZSET.
     async fn list(&mut self, json: bool, shown: &mut Instant) -> Result<()> {
         let mut start = 0;
         loop {

@@ -40,7 +40,7 @@ pub(super) struct Sample {
     pub(super) behind_max_ms: Option<f64>,
     /// The memory of Redis's data, without buffers of clients.
     pub(super) redis_data_kib: f64,
-    /// CPU time that the host withheld from this machine, per time: 1 is a core.
+    /// The number of cores that the host withheld from this machine on average.
     pub(super) stolen_cores: f64,
     pub(super) node: Process,
     pub(super) producer: Process,
@@ -51,7 +51,7 @@ pub(super) struct Sample {
 pub(super) struct Process {
     pub(super) resident_kib: f64,
     pub(super) descriptors: u64,
-    /// CPU time per time: 1 is a core.
+    /// The number of cores that the process used on average.
     pub(super) cores: f64,
 }
 

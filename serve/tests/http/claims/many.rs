@@ -115,7 +115,7 @@ async fn reaches_the_most(instance: &Instance, queue: &Queue) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_claims_leave_every_handler_free() -> Result<()> {
+async fn every_handler_is_free_after_many_claims() -> Result<()> {
     let number = |name, usual| match std::env::var(name) {
         Ok(given) => given.parse(),
         Err(_) => Ok(usual),

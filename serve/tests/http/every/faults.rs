@@ -87,7 +87,7 @@ fn alone(instance: &mut Arc<Instance>) -> Result<&mut Instance> {
     Arc::get_mut(instance).context("calls are running")
 }
 
-/// Checks the answer to a call that needs an unreachable Redis: its `applied` is one of these words.
+/// Checks the answer to a call that needs Redis, which is away: its `applied` is one of these.
 fn check(call: &Call, answer: &Answer, applied: &[&str]) -> Result<()> {
     let said = applied_of(call, answer)?;
     let is_fit = said.as_deref().is_none_or(|said| applied.contains(&said));
@@ -198,8 +198,8 @@ impl Stage {
     }
 
     /// Asserts that every call fails with a problem, and was not applied. On a connection that
-    /// broke meanwhile a call may have been sent, and its outcome is unknown; the server then closes
-    /// that connection. So a call that is repeated once for each connection is certain in the end.
+    /// broke meanwhile a call may have been sent, and its outcome is unknown; then it is closed. So
+    /// a call that is repeated once for each connection is certain in the end.
     async fn fails_unapplied(&self, connections: usize) -> Result<()> {
         self.unready().await?;
         let mut calls = self.calls.clone();
@@ -294,7 +294,7 @@ async fn every_call_fails_unapplied_while_redis_loads() -> Result<()> {
 #[tokio::test]
 async fn every_change_fails_while_redis_is_a_replica() -> Result<()> {
     let stage = Stage::of(Instance::with_tokens().await?).await?;
-    // No master listens there: the replica keeps its data, and answers writes with READONLY.
+    // No master listens on port 1: the replica keeps its data, and refuses writes by READONLY.
     stage
         .instance
         .redis
