@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_is_found_in_the_first_line() {
+    fn address_is_read_from_the_line_that_a_server_prints() {
         let line = "listening on http://127.0.0.1:8377; Ctrl-C stops";
         assert_eq!(address(line), "127.0.0.1:8377".parse().ok());
         assert_eq!(address("http://127.0.0.1:1"), "127.0.0.1:1".parse().ok());

@@ -63,7 +63,7 @@ pub(super) struct Ticks {
     /// Ids of ticks that a trigger or backfill made, or that an unanswered one may have made.
     triggered: HashSet<String>,
     backfilled: u64,
-    /// The number of lists that were refilled; and of those that had run dry before.
+    /// The number of lists that were refilled; below, of those that had run dry before.
     refilled: u64,
     dry: u64,
     has_crons: bool,
