@@ -233,7 +233,7 @@ fn answered_by(master: &'static str, is_replaced: bool) -> Story {
 }
 
 #[test]
-fn only_a_replaced_master_answers_from_the_past() {
+fn only_a_replaced_master_may_answer_with_an_old_seq() {
     answered_by("old", true).is_clean();
     answered_by("new", true).has(Kind::RolledBack);
     answered_by("old", false).has(Kind::RolledBack);

@@ -104,7 +104,7 @@ fn no_more_messages_are_leased_than_allowed() {
 }
 
 #[test]
-fn nothing_is_granted_after_its_deadline() {
+fn grant_after_the_deadline_is_a_violation() {
     let claimed_at = |ms, expires: &str| {
         let mut story = Story::new();
         story.push_with("a", "+10", 0, expires, "CREATED");
@@ -220,7 +220,7 @@ fn a_snooze_and_a_throttle_charge_no_attempt() {
 }
 
 #[test]
-fn nothing_is_granted_before_a_throttle_ends() {
+fn grant_before_a_throttle_ends_is_a_violation() {
     let claimed_at = |ms, then: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED").push("b", "+0", "CREATED");

@@ -25,7 +25,7 @@ fn a_fault_that_was_not_applied_leaves_a_run_valid() {
 }
 
 #[test]
-fn nothing_is_granted_between_a_pause_and_its_resume() {
+fn grant_between_a_pause_and_its_resume_is_a_violation() {
     let paused = |resume: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story
@@ -57,7 +57,7 @@ fn nothing_is_granted_between_a_pause_and_its_resume() {
 }
 
 #[test]
-fn nothing_is_granted_before_a_closed_queue_opens() {
+fn grant_before_a_closed_queue_opens_is_a_violation() {
     let closed = |period_ms: &str, opens: &str, then: &dyn Fn(&mut Story)| {
         let mut story = Story::new();
         story.push("a", "+0", "CREATED");

@@ -313,7 +313,7 @@ fn a_delivery_has_the_length_and_the_options_of_the_push() {
 }
 
 #[test]
-fn a_claims_deadline_is_its_lease() {
+fn claim_whose_deadline_is_not_its_lease_is_found() {
     let mut story = Story::new();
     story.push("a", "+0", "CREATED").at(5).lease_ms = 1_001;
     let token = story.claim("a", 0, 1);

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_equal_times_and_the_largest_numbers() {
+    fn bands_draw_no_data_equal_times_and_u64_max() {
         for times in [&[][..], &[None, None]] {
             let chart = chart(times);
             assert!(chart.contains("Nothing was recorded"), "{chart}");

@@ -159,7 +159,7 @@ fn signal(signal: &str, server: &Server) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn node_that_does_not_leave_is_replaced() -> Result<()> {
+async fn node_that_does_not_leave_its_queue_in_time_is_replaced() -> Result<()> {
     let (server, client) = client().await?;
     let (idle, limit) = (Duration::from_millis(50), Duration::from_secs(3));
     let attended = Attended::with_limits(client.clone(), idle, 10, limit);

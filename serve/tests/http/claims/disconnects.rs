@@ -70,7 +70,7 @@ async fn unwritten_answer_releases_its_messages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unwritten_answer_to_a_claim_id_stays_leased() -> Result<()> {
+async fn messages_of_an_unwritten_repeatable_answer_stay_leased() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, stream) = unread(&instance, REPEATABLE).await?;
     drop(stream);
@@ -85,7 +85,7 @@ async fn unwritten_answer_to_a_claim_id_stays_leased() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answer_that_was_read_stays_leased() -> Result<()> {
+async fn messages_of_an_answer_that_was_read_stay_leased() -> Result<()> {
     let instance = Instance::open().await?;
     let (queue, mut stream) = unread(&instance, WAITS).await?;
     to_end(&mut stream).await?;
