@@ -47,8 +47,8 @@ impl Case<'_> {
     pub(crate) fn judge(&self, verdict: &mut Verdict, name: &dyn Fn(&Record) -> String) -> Found {
         let mut wrong = Verdict::default();
         let mut found = self.pass(false, &mut wrong, name);
-        // Every state may allow an answer although a hidden claim, purge or expiry came before it.
-        // Only a later answer shows that: so judge in two passes.
+        // An answer that every state allows may still follow a hidden claim, purge or expiry, which
+        // only a later answer reveals: so judge in two passes.
         let queue = self.context.queue;
         let hidden = queue.lost.iter().any(|lost| lost.most > 0)
             || queue.operators.first_purge_us().is_some()

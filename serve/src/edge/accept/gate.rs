@@ -63,7 +63,7 @@ enum Next {
 /// The steps at the end of a connection.
 #[derive(Debug)]
 enum Closing {
-    /// Send what is left of the responses, and close the own side.
+    /// Send the rest of the responses, and close the server's side of the connection.
     Shutdown,
     Linger(Linger),
     Done,
