@@ -129,7 +129,7 @@ impl History {
                 is_created,
             } = *push;
             let messages = ids.get(&id).unwrap_or(&nothing);
-            // The due time is rounded up: a push that was answered at N ms may have a due time of N + 1.
+            // Due times are rounded up: a push that was answered at N ms may have the due time N + 1.
             let before = messages
                 .at_ms
                 .partition_point(|at_ms| *at_ms <= answered_ms + 1);
