@@ -1,7 +1,8 @@
-//! The counted calls: each by EVALSHA, one after the other on one connection, at a time that the
-//! call names.
+//! The calls whose instructions are counted: each is an EVALSHA, one after the other on one
+//! connection, with the time as an argument.
 //!
-//! The queue has `meta.test`, so that neither the speed of callgrind nor that of the machine changes what a script does.
+//! The queue has `meta.test`, which allows that argument: so neither callgrind's speed nor the
+//! machine's changes what a script does.
 
 use std::path::Path;
 
@@ -26,19 +27,19 @@ const KEYS: [&str; 10] = [
 ];
 const VERBS: [&str; 3] = ["push", "claim", "ack"];
 const PAYLOAD: usize = 100;
-/// Of the map, as calls that name ids have it.
+/// The epoch of the map, as calls that name ids carry it.
 const EPOCH: &str = "1800000000000";
 const LEASE_MS: &str = "30000";
-/// Waiting messages beside the counted ones: no table of Redis changes its size while those come
-/// and go.
+/// The number of waiting messages beside the counted ones: enough that no table of Redis changes
+/// its size while those come and go.
 const WAITING: usize = 15_000;
 const WAITING_DELAY_MS: &str = "+31536000000";
 const LATER_MS: &str = "+3600000";
 const DAY_MS: u64 = 86_400_000;
-/// Size of a call, and how many calls are counted together: many, because Lua's garbage collector
-/// and the server's tasks each second work in large steps.
+/// The size of a call, and how many calls are counted together. They are many, because Lua's
+/// garbage collector and the server's tasks each second do their work in large steps.
 const SIZES: [(usize, usize); 2] = [(1, 400), (100, 100)];
-/// Time between two calls: an entry that a push remembers for 10 s is forgotten 50 calls later.
+/// The time between two calls: what a push remembers for 10 s is forgotten 50 calls later.
 const STEP_MS: u64 = 200;
 
 /// The form of push's argument `until`.
@@ -53,7 +54,7 @@ pub(super) enum Until {
 pub(super) struct Scripts {
     sources: Vec<String>,
     until: Until,
-    /// Whether claim has an argument that asks for due messages.
+    /// Whether this claim script has an argument that asks for due messages.
     claim_due: bool,
 }
 
@@ -86,20 +87,20 @@ pub(super) struct Calls {
     parts: Vec<(&'static str, String)>,
     until: Until,
     claim_due: bool,
-    /// Whether the queues have a map, and pushes its epoch.
+    /// Whether the queues have a partition map, whose epoch pushes carry.
     has_map: bool,
-    /// Prefix of all keys of the present queue.
+    /// The prefix of all keys of the present queue.
     base: String,
     now_ms: u64,
-    /// Makes unique ids, tokens and nonces.
+    /// A counter for unique ids, tokens and nonces.
     made: u64,
-    /// Options of each pushed message.
+    /// The options of each pushed message.
     options: String,
-    /// Fields of meta, and their values.
+    /// Further fields of meta, with their values.
     settings: Vec<(String, String)>,
 }
 
-/// Ids as the library makes them, or as an application chooses them.
+/// Whether ids are like the library's, or like those of an application.
 #[derive(Clone, Copy)]
 enum Ids {
     Made,
@@ -140,7 +141,7 @@ impl Calls {
         })
     }
 
-    /// Lets all messages have these options, and all queues these settings, each NAME=VALUE.
+    /// Gives all messages these options, and all queues these settings, each as NAME=VALUE.
     pub(super) fn use_features(&mut self, options: &str, settings: &[String]) -> Result<()> {
         options.clone_into(&mut self.options);
         for setting in settings {
@@ -152,7 +153,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Name and version of the server.
+    /// The name and version of the server.
     pub(super) fn server(&mut self) -> Result<String> {
         let info: String = redis::cmd("INFO")
             .arg("server")
@@ -168,13 +169,13 @@ impl Calls {
             .context("INFO names no version")
     }
 
-    /// Fills the queues and makes half of the calls: then tables, buffers and remembered ids have
-    /// their final size.
+    /// Fills the queues, and makes half of the calls: after that, tables, buffers and remembered
+    /// ids have their final size.
     pub(super) fn warm_up(&mut self, counter: &mut Counter) -> Result<()> {
         self.lives_of(counter, 2).map(drop)
     }
 
-    /// Counts every figure once: its name, and instructions for each message.
+    /// Counts every figure once. Returns each name with its instructions per message.
     pub(super) fn round(&mut self, counter: &mut Counter) -> Result<Vec<(String, u64)>> {
         self.lives_of(counter, 1)
     }
@@ -195,8 +196,8 @@ impl Calls {
         Ok(figures)
     }
 
-    /// Each kind of ids and size of call has its own queue, so that a push finds only remembered
-    /// ids of its own kind.
+    /// Counts each kind of ids and each size of call in its own queue, so that a push finds only
+    /// remembered ids of its kind.
     fn lives_of(&mut self, counter: &mut Counter, divisor: usize) -> Result<Vec<(String, u64)>> {
         let mut figures = Vec::new();
         for (ids, kind) in [(Ids::Made, "made"), (Ids::Chosen, "chosen")] {
@@ -220,7 +221,7 @@ impl Calls {
         Ok(figures)
     }
 
-    /// Continues with this queue; a new queue gets the waiting messages.
+    /// Switches to this queue. A new queue first gets the waiting messages.
     fn open(&mut self, base: String) -> Result<()> {
         self.base = base;
         let mut allow = redis::cmd("HSETNX");
@@ -238,7 +239,7 @@ impl Calls {
         for (name, value) in self.settings.iter().filter(|_| new) {
             let mut set = redis::cmd("HSET");
             set.arg(format!("{}:meta", self.base)).arg(name).arg(value);
-            // As configure does it: claims look for limits.
+            // Set the field as `configure` does: claims then look for limits.
             let () = set.arg("selective").arg("1").query(&mut self.connection)?;
         }
         for _ in 0..if new { WAITING / 1_000 } else { 0 } {
@@ -247,7 +248,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Instructions of so many calls: push due in an hour, push due at once, claim, ack.
+    /// The instructions of these calls: push due in an hour, push due at once, claim, ack.
     fn lives(
         &mut self,
         counter: &mut Counter,
@@ -281,7 +282,7 @@ impl Calls {
         Ok([later, at_once, claim, counter.count()?])
     }
 
-    /// `until` as the library sends it.
+    /// The argument `until`, as the library sends it.
     fn until(&mut self, ids: Ids, size: usize) -> String {
         let ms = self.now_ms + 10_000;
         match (self.until, ids) {
@@ -317,7 +318,7 @@ impl Calls {
         Ok(())
     }
 
-    /// The arguments that acknowledge its grant.
+    /// Claims, and returns the arguments that acknowledge the grant.
     fn claim(&mut self, size: usize) -> Result<Vec<String>> {
         self.made += 1;
         let token = format!("{:016}", self.made);
@@ -365,7 +366,8 @@ impl Calls {
         Ok(call.arg(now).arg(words).query(&mut self.connection)?)
     }
 
-    /// 22 characters like the library's ids; the first ones change seldom, as in a UUIDv7.
+    /// A unique id of 22 characters like the library's: its first characters change rarely, as in a
+    /// UUIDv7.
     fn unique(&mut self) -> String {
         self.made += 1;
         let mixed = self.made.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -1,8 +1,8 @@
-//! Schedules: which ticks there may be, and whether every fire is accounted for.
+//! Schedules: which ticks may exist, and whether every fire is accounted for.
 //!
 //! No process pushes a tick: the claim that reaches a schedule's timer makes it. So an id of a tick
 //! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
-//! may have triggered it. After that it is judged like every other message.
+//! may have triggered it. From then on it is judged like every other message.
 
 mod late;
 mod law;
@@ -21,17 +21,17 @@ use crate::queues::TICKS;
 use crate::kit::law::{Spec, tick as parts};
 pub(super) use law::judge;
 
-/// The calls about schedules of one name.
+/// The calls about schedules with one name.
 #[derive(Debug, Default)]
 struct Named {
     specs: BTreeSet<Spec>,
-    /// A call that may have removed it was made.
+    /// Whether a call was made that may have removed the schedule.
     removed: bool,
-    /// When a trigger of the present time without an answer was sent, by the clock of the processes.
+    /// When unanswered triggers for the present time were sent, by the clock of the processes.
     lost_triggers_us: Vec<u64>,
-    /// Whether a call without an answer may have paused it.
+    /// Whether an unanswered call may have paused the schedule.
     lost_pause: bool,
-    /// When a tick of it was made, or granted for the first time: the epoch, and the `seq`.
+    /// When a tick of the schedule was made, or granted for the first time: epoch and `seq`.
     births: Vec<(u16, u64)>,
 }
 
@@ -42,11 +42,11 @@ struct Told {
     seq: u64,
     call: Call,
     words: Vec<String>,
-    /// By the server's clock in ms, and by that of the processes in us.
+    /// The time of the call: by the server's clock in ms, and by that of the processes in us.
     at: (u64, u64),
 }
 
-/// A schedule that remains.
+/// A schedule that remains at the end of the run.
 #[derive(Debug)]
 pub(super) struct Stored {
     pub(super) name: String,
@@ -60,39 +60,39 @@ pub(super) struct Stored {
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     named: HashMap<String, Named>,
-    /// Ids that an answered call made by hand, or that one without an answer may have made.
+    /// Ids of ticks that a trigger or backfill made, or that an unanswered one may have made.
     triggered: HashSet<String>,
     backfilled: u64,
-    /// Lists that got fires, and of these the ones whose last fire was over before.
+    /// The number of lists that were refilled; below, of those that had run dry before.
     refilled: u64,
     dry: u64,
     has_crons: bool,
-    /// When a refill listed a fire of a schedule, by the clock of the processes; never if it got no
-    /// answer.
+    /// When a refill listed a fire of a schedule, by the clock of the processes; `u64::MAX` if it
+    /// was not answered.
     listed_us: HashMap<(String, u64), u64>,
     told: Vec<Told>,
-    /// When calls that declare, pause or remove schedules were sent that got no answer.
+    /// When unanswered calls that declare, pause or remove schedules were sent.
     lost_us: Vec<u64>,
     pub(super) stored: Vec<Stored>,
 }
 
-/// What the checker knows of an id before its first record.
+/// What the checker knows of a tick's id before its first record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick<'a> {
     start: Hypothesis,
-    /// Another message may have the same id after it.
+    /// Whether another message may have this id later.
     again: Again,
-    /// The ticks of a schedule that removes those that wait.
+    /// The ticks of the schedule, if it removes waiting ticks when it makes another.
     replaced_by: &'a [(u16, u64)],
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Again {
     Never,
-    /// The schedule was removed, and created again after a step back of the server's clock.
+    /// The schedule was removed, and was created again after the server's clock had gone back.
     AfterStep,
-    /// A trigger or a backfill made the tick with this id, or may have made it. It makes the tick
-    /// again once the former message is gone.
+    /// A trigger or backfill made the tick with this id, or may have. The schedule makes it again
+    /// once the earlier message is gone.
     Once,
 }
 
@@ -102,7 +102,7 @@ fn declared(args: &[String]) -> impl Iterator<Item = (&str, &str, &[String])> {
     items.map(|item| (&*item[0], &*item[1], item))
 }
 
-/// Whether a call of `schedule` only judges: a large set is judged before it is declared.
+/// Whether a call of `schedule` only checks: a large set is checked before it is declared.
 pub(super) fn is_dry_run(args: &[String]) -> bool {
     args.get(2).is_some_and(|words| words.contains("dry_run"))
 }
@@ -137,8 +137,8 @@ impl Ticks {
         }
     }
 
-    /// `place` has the epoch and the `seq`; `at` is the server's time in ms, and that of the processes in
-    /// us.
+    /// Notes an answered call. `place` has the epoch and the `seq`; `at` has the server's time in
+    /// ms, and that of the processes in us.
     pub(super) fn answered(
         &mut self,
         call: &Call,
@@ -147,7 +147,7 @@ impl Ticks {
         at: (u64, u64),
     ) {
         match (call, answer) {
-            // Also what held shows: the claim that made it got no answer.
+            // Also counts ticks that `held` shows: their claim got no answer.
             (_, Answer::Claimed { items, .. }) => {
                 for ClaimedItem(id, _, _, attempt, ..) in items {
                     if let (Some((name, _)), 1) = (parts(id), *attempt) {
@@ -237,14 +237,14 @@ impl Ticks {
         named.births.push(place);
     }
 
-    /// After the last history.
+    /// Called after the last history has been read.
     pub(super) fn settle(&mut self) {
         for named in self.named.values_mut() {
             named.births.sort_unstable();
         }
     }
 
-    /// None if no call can have made this tick.
+    /// What is known of this tick; `None` if no call can have made it.
     pub(super) fn tick(&self, id: &str, records: &[Record]) -> Option<Tick<'_>> {
         let (name, nominal_ms) = parts(id)?;
         let named = self.named.get(name)?;
@@ -270,7 +270,7 @@ impl Ticks {
         let mut start = Hypothesis::NONE;
         start.wait_at_least(earliest_ms);
         start.due_ms = (dues.len() == 1 && !may_be_triggered).then_some(earliest_ms);
-        // The payload and the options are those of its first delivery: all others must be alike.
+        // The first delivery gives the payload and the options: all others must equal them.
         let of_claim = records.iter().find_map(|record| match record.what {
             What::Claim {
                 version,
@@ -281,7 +281,7 @@ impl Ticks {
             } => Some((version, bytes, options, expiry)),
             _ => None,
         });
-        // What held shows has no options.
+        // `held` does not show the options.
         let of_held = || {
             records.iter().find_map(|record| match record.what {
                 What::Held { version, bytes, .. } => Some((version, bytes, 0, Expiry::NONE)),
@@ -308,7 +308,7 @@ impl Ticks {
 }
 
 impl Tick<'_> {
-    /// The states before the first record: after a FLUSHALL a tick may be settled that is not made
+    /// The states before the first record. After a FLUSHALL a tick may be settled that is not made
     /// again.
     pub(super) fn starts(tick: Option<Self>) -> Vec<Hypothesis> {
         let made = tick.map(|tick| tick.start);
@@ -317,7 +317,7 @@ impl Tick<'_> {
 }
 
 impl Hypothesis {
-    /// A later tick of the same schedule may have removed it while it waited.
+    /// Whether a later tick of the schedule may have removed this one while it waited.
     pub(super) fn may_be_replaced(&self, record: &Record, context: &Context<'_>) -> bool {
         let Some(tick) = context.tick.filter(|_| self.is_waiting()) else {
             return false;
@@ -333,12 +333,13 @@ impl Hypothesis {
                 || !context.epoch.gaps(self.seq, record.seq()).is_empty())
     }
 
-    /// The same id once more, if a correct queue may make it.
+    /// The state if a correct queue may make this id once more.
     pub(super) fn made_again(&self, record: &Record, context: &Context<'_>) -> Option<Self> {
         let tick = context.tick.filter(|_| !self.is_there())?;
         let first = context.records.first().map_or(0, Record::seq);
         let may = match tick.again {
-            // A settlement with a token that a failover voided came before the claim that makes it.
+            // A settlement with a token that a failover made void came before the claim that makes
+            // the tick.
             _ if self.status == Status::Absent(Gone::NeverPushed) => {
                 context.epoch.undone_before(record.seq())
             }
@@ -350,7 +351,7 @@ impl Hypothesis {
         (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
         (life.swept, life.expired) = (self.swept, self.expired);
         (life.seq, life.now_ms) = (self.seq, self.now_ms);
-        // The schedule, or a new one of its name, may have another payload since.
+        // The schedule, or a new one with its name, may have another payload by now.
         if let (
             Again::Once | Again::AfterStep,
             What::Claim {

@@ -1,5 +1,5 @@
-//! The checker on hand-made histories: for each violation a history with it, and a near miss
-//! without it.
+//! Tests the checker on hand-made histories: for each violation a history that has it, and a near
+//! miss that does not.
 
 mod after_faults;
 mod counts;
