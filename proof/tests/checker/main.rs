@@ -2,6 +2,7 @@
 //! without it.
 
 mod after_faults;
+mod backfills;
 mod counts;
 mod excuses;
 mod failovers;
