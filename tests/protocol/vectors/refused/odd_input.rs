@@ -137,6 +137,29 @@ fn every_answer_to_odd_arguments_is_documented() -> Result<()> {
     Ok(())
 }
 
+/// An id that no other key holds is new, whatever the keys hold that only other states have. A push of several judges
+/// them one by one if an id is given twice: so it reads these keys first.
+#[test]
+fn a_push_of_one_new_message_reads_no_other_state() -> Result<()> {
+    let mut queue = Queue::start()?;
+    for key in ["claims", "attrs", "dead"] {
+        queue.empty()?;
+        seed(&mut queue)?;
+        let key = queue.key(key);
+        queue.command(words!["SET", &key, "somebody else's"])?;
+        let lone = words![attempt(T0, 1), "one", "+0", "payload", ""];
+        let reply = queue.ok("push", T0, lone)?;
+        ensure!(
+            reply.part(1)?.part(0)?.text()? == "CREATED",
+            "{key}: {reply:?}"
+        );
+        let several = words![attempt(T0, 2), "two", "+0", "", "", "three", "+0", "", ""];
+        let reply = queue.call("push", T0, several)?;
+        ensure!(reply.code() == Some("WRONGTYPE"), "{key}: {reply:?}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_wrong_type_under_any_key_leaves_every_key_unchanged() -> Result<()> {
     let mut queue = Queue::start()?;

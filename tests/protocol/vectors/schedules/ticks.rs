@@ -29,6 +29,20 @@ fn every_counts_from_its_anchor_not_from_the_deploy() -> Result<()> {
     Ok(())
 }
 
+/// A claim of one due member knows the member behind it, but its own timer may return before that.
+#[test]
+fn a_claim_of_the_only_tick_tells_the_next_fire() -> Result<()> {
+    let mut queue = with("every=10000")?;
+    queue.ok("push", T0, words!["", "far", T0 + HOUR, "", ""])?;
+    let claim = words![1, token('t'), SECOND];
+    let reply = queue.ok("claim", T0 + 10_000, claim)?;
+    ensure!(
+        reply.part(0)?.part(3)?.int()? == (T0 + 20_000) as i64,
+        "{reply:?}"
+    );
+    Ok(())
+}
+
 #[test]
 fn a_tick_that_would_have_expired_is_missed() -> Result<()> {
     let mut queue = Queue::start()?;
