@@ -4,6 +4,7 @@
 //! begins as a message that waits from its fire on, if a call declared a schedule with that fire or
 //! may have triggered it. From then on it is judged like every other message.
 
+mod again;
 mod late;
 mod law;
 
@@ -60,8 +61,8 @@ pub(super) struct Stored {
 #[derive(Debug, Default)]
 pub(super) struct Ticks {
     named: HashMap<String, Named>,
-    /// Ids of ticks that a trigger or backfill made, or that an unanswered one may have made.
-    triggered: HashSet<String>,
+    /// By id of a tick: the calls that made it by hand, or may have.
+    triggered: HashMap<String, Vec<ByHand>>,
     backfilled: u64,
     /// The number of lists that were refilled; below, of those that had run dry before.
     refilled: u64,
@@ -76,12 +77,22 @@ pub(super) struct Ticks {
     pub(super) stored: Vec<Stored>,
 }
 
+/// A trigger that made a certain tick, or may have.
+#[derive(Debug, Clone, Copy)]
+enum ByHand {
+    /// Where its answer was, and the server's time: the tick was due then.
+    Made { epoch: u16, seq: u64, now_ms: u64 },
+    /// It got no answer.
+    Perhaps { asked_us: u64 },
+}
+
 /// What the checker knows of a tick's id before its first record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tick<'a> {
     start: Hypothesis,
     /// Whether another message may have this id later.
     again: Again,
+    by_hand: &'a [ByHand],
     /// The ticks of the schedule, if it removes waiting ticks when it makes another.
     replaced_by: &'a [(u16, u64)],
 }
@@ -157,11 +168,16 @@ impl Ticks {
             }
             (Call::Other { verb, args }, Answer::Other(words)) => match verb.as_str() {
                 "trigger" => {
+                    let made = ByHand::Made {
+                        epoch: place.0,
+                        seq: place.1,
+                        now_ms: at.0,
+                    };
                     for id in words
                         .iter()
                         .filter_map(|word| word.strip_prefix("CREATED "))
                     {
-                        self.triggered.insert(id.to_owned());
+                        self.triggered.entry(id.to_owned()).or_default().push(made);
                         self.backfilled += u64::from(args[1] != "now");
                         self.born(&args[0], place);
                     }
@@ -212,8 +228,10 @@ impl Ticks {
                 }
             }
             ("trigger", [name, times @ ..]) => {
-                let ids = times.iter().map(|time| format!("{name}@{time}"));
-                self.triggered.extend(ids);
+                for id in times.iter().map(|time| format!("{name}@{time}")) {
+                    let calls = self.triggered.entry(id).or_default();
+                    calls.push(ByHand::Perhaps { asked_us });
+                }
             }
             _ => {}
         }
@@ -257,7 +275,8 @@ impl Ticks {
         let known_us = records
             .first()
             .map_or(u64::MAX, |record| record.answered_us);
-        let may_be_triggered = self.triggered.contains(id)
+        let by_hand = self.triggered.get(id).map_or(&[][..], |calls| calls);
+        let may_be_triggered = !by_hand.is_empty()
             || named
                 .lost_triggers_us
                 .iter()
@@ -302,6 +321,7 @@ impl Ticks {
         Some(Tick {
             start,
             again,
+            by_hand,
             replaced_by,
         })
     }
@@ -313,60 +333,6 @@ impl Tick<'_> {
     pub(super) fn starts(tick: Option<Self>) -> Vec<Hypothesis> {
         let made = tick.map(|tick| tick.start);
         made.into_iter().chain([Hypothesis::NONE]).collect()
-    }
-}
-
-impl Hypothesis {
-    /// Whether a later tick of the schedule may have removed this one while it waited.
-    pub(super) fn may_be_replaced(&self, record: &Record, context: &Context<'_>) -> bool {
-        let Some(tick) = context.tick.filter(|_| self.is_waiting()) else {
-            return false;
-        };
-        let is_later = |(epoch, seq): &&(u16, u64)| {
-            *epoch == record.epoch
-                && self.seq < *seq
-                && *seq <= record.seq()
-                && !context.epoch.is_void(*seq)
-        };
-        !tick.replaced_by.is_empty()
-            && (tick.replaced_by.iter().any(|birth| is_later(&birth))
-                || !context.epoch.gaps(self.seq, record.seq()).is_empty())
-    }
-
-    /// The state if a correct queue may make this id once more.
-    pub(super) fn made_again(&self, record: &Record, context: &Context<'_>) -> Option<Self> {
-        let tick = context.tick.filter(|_| !self.is_there())?;
-        let first = context.records.first().map_or(0, Record::seq);
-        let may = match tick.again {
-            // A settlement with a token that a failover made void came before the claim that makes
-            // the tick.
-            _ if self.status == Status::Absent(Gone::NeverPushed) => {
-                context.epoch.undone_before(record.seq())
-            }
-            Again::Never => false,
-            Again::AfterStep => context.epoch.stepped(first, record.seq()),
-            Again::Once => true,
-        };
-        let mut life = tick.start;
-        (life.used, life.hidden, life.chain) = (self.used, self.hidden, self.chain);
-        (life.swept, life.expired) = (self.swept, self.expired);
-        (life.seq, life.now_ms) = (self.seq, self.now_ms);
-        // The schedule, or a new one with its name, may have another payload by now.
-        if let (
-            Again::Once | Again::AfterStep,
-            What::Claim {
-                version,
-                bytes,
-                options,
-                expiry,
-                ..
-            },
-        ) = (tick.again, record.what)
-        {
-            life.version = u16::try_from(version).unwrap_or(u16::MAX);
-            (life.bytes, life.options, life.expiry) = (bytes, options, expiry);
-        }
-        (may && self.status != Status::Absent(Gone::Vanished)).then_some(life)
     }
 }
 

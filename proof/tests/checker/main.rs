@@ -2,6 +2,7 @@
 //! miss that does not.
 
 mod after_faults;
+mod backfills;
 mod counts;
 mod excuses;
 mod failovers;

@@ -14,7 +14,7 @@ pub(crate) fn declared(more: &str) -> Story {
     story
 }
 
-fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
+pub(crate) fn apply(story: &mut Story, revision: &str, more: &str, answer: &[&str]) {
     let spec = format!("every=1000{more}");
     let args = ["chaos", revision, "", "t", &spec, "", "", "", "-"];
     let strings = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -348,30 +348,7 @@ fn a_schedule_ends_at_its_limit() {
     }
 }
 
-#[test]
-fn a_backfill_makes_a_tick_again_with_the_payload_of_its_time() {
-    let fire = Story::server(1_000).to_string();
-    for (by_hand, is_clean) in [
-        (Some("CREATED"), true),
-        (Some("EXISTS"), false),
-        (None, false),
-    ] {
-        let mut story = declared("");
-        let token = tick(story.at(1_005), 1_000, 1);
-        story.at(1_010).ack(&id(1_000), &token);
-        if let Some(word) = by_hand {
-            let answer = format!("{word} {}", id(1_000));
-            story.at(5_000).other("trigger", &["t", &fire], &[&answer]);
-        }
-        let again = ClaimedItem(id(1_000), 0, Story::server(5_000), 1, 9, "tick".into());
-        let token = story.at(5_005).grant(&[again]);
-        story.at(5_010).ack(&id(1_000), &token);
-        let verdict = story.verdict();
-        assert_eq!(verdict.is_clean(), is_clean, "{:#?}", verdict.examples);
-    }
-}
-
-/// Only a lost declaration, and no other lost call, may have come in between.
+/// Only a lost declaration may have come between, and no other lost call.
 #[test]
 fn kept_answer_for_a_changed_schedule_is_a_violation() {
     let kept = |is_lost: bool| {

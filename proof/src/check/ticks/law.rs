@@ -121,7 +121,7 @@ fn counts(
     let by_hand = |ms: &&&u64| {
         all.ticks
             .triggered
-            .contains(&format!("{}@{ms}", stored.name))
+            .contains_key(&format!("{}@{ms}", stored.name))
     };
     let perhaps = seen.iter().filter(by_hand).count() + named.lost_triggers_us.len();
     let (seen, perhaps) = (seen.len() as u64, perhaps as u64);
