@@ -30,14 +30,12 @@ const PAYLOAD: usize = 100;
 /// The epoch of the map, as calls that name ids carry it.
 const EPOCH: &str = "1800000000000";
 const LEASE_MS: &str = "30000";
-/// The number of waiting messages beside the counted ones: enough that no table of Redis changes
-/// its size while those come and go.
+/// How many messages wait beside the counted ones: Redis resizes no table while those come and go.
 const WAITING: usize = 15_000;
 const WAITING_DELAY_MS: &str = "+31536000000";
 const LATER_MS: &str = "+3600000";
 const DAY_MS: u64 = 86_400_000;
-/// The size of a call, and how many calls are counted together. They are many, because Lua's
-/// garbage collector and the server's tasks each second do their work in large steps.
+/// Messages of a call, and how many calls are counted: Lua's collector works in large steps.
 const SIZES: [(usize, usize); 2] = [(1, 400), (100, 100)];
 /// The time between two calls: what a push remembers for 10 s is forgotten 50 calls later.
 const STEP_MS: u64 = 200;
