@@ -143,11 +143,12 @@ impl Checkup {
 
 /// Whether the user lacks a right: for the call or for a command within the script.
 pub(super) fn is_denied(error: &Error) -> bool {
+    let text = error.to_string();
     match error.kind() {
         // But not a refused password.
         ErrorKind::Denied => matches!(error.code(), Some("NOPERM" | "ERR")),
         // Some hosting providers rename or remove CONFIG.
-        ErrorKind::Server => error.to_string().contains("unknown command"),
+        ErrorKind::Server => text.contains("unknown command"),
         _ => false,
     }
 }
