@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     /// The hash of the library with the version `VERSION`. A test compares it.
-    const HASH: u64 = ;
+    const HASH: u64 = 0x70b89a0cea8b2ef3;
 
     /// The hash FNV-1a.
     fn hash(text: &str) -> u64 {
