@@ -9,11 +9,14 @@ local function state_of(id)
   return redis.call('HEXISTS', MESSAGES, id) == 1 and 'ready' or 'absent'
 end
 
---- block: attrs
+--- block: parse_attrs
 local function parse_attrs(text) -- failures, crashes, original due or nil, options, last error
   local failures, crashes, due, options, reason = string.match(text or '', '^(%d+) (%d+) ([%d-]+) ([^\n]*)\n(.*)$')
   return tonumber(failures or 0), tonumber(crashes or 0), tonumber(due), options or '', reason or ''
 end
+
+--- block: attrs
+--- use: parse_attrs
 local function attrs_of(id) return parse_attrs(redis.call('HGET', ATTRS, id)) end
 local function set_attrs(id, failures, crashes, due, options, reason)
   if failures + crashes == 0 and not due and options == '' and reason == '' then

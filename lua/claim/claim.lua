@@ -39,9 +39,8 @@ local old_head, second = tonumber(first[2] or 'inf'), tonumber(first[4] or 'inf'
 -- run, last           index of the next run in dues; index of the present run's last id
 -- due, claim, fresh   of the present run: due; what CLAIMS gets; details of a first attempt
 -- seen                the attrs of the message before, of the same run; seen_held, seen_detail: what they made
--- fire, place_timers  nil if the queue has no schedules; the first turns a timer into its tick
--- few_timers          cuts the candidates where there are more timers than one call takes
--- is_enough           whether the claim has looked at as many fires as one call may
+-- fire, place_timers  nil if no candidate is a timer; the first turns a timer into its tick
+-- looked              how many fires and earlier ticks the claim has looked at
 -- alike               true if the next message can be granted just as the one before it
 local count, token, lease_ms = tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
 if #ARGV ~= 4 or not count or count < 0 or count > 1000 or count % 1 ~= 0 or #token ~= 16
@@ -70,7 +69,7 @@ end
 local share = math.min(count, math.max(1, math.floor((ready + due) / nodes)))
 local read_attrs
 if redis.call('HLEN', ATTRS) > 1 then -- making functions costs as much as a command
-  --- use: attrs
+  --- use: parse_attrs
   read_attrs, share = parse_attrs, math.min(share, 500)
 end
 local limits
@@ -85,9 +84,8 @@ if selective then
     return {finish(true, false, head), 0, -1, {}, {}, {}}
   end
 end
-local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
-  --- use: fire
+  --- use: may_make_ticks
 end
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
@@ -107,8 +105,9 @@ repeat -- once more with more room, if some of these have expired
     ids, dues, room = limits.choose(ids, dues, room, read_attrs)
   end
 until room == before
-if fire then
-  few_timers(ids)
+local fire, place_timers, looked = nil, nil, 0
+if (layout or '') > '3' then
+  --- use: fire
 end
 
 -- No payload is read in vain: each HMGET reads as many as are sure to fit into the rest of 4 MiB. If that is none,
@@ -123,7 +122,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
     if n > 0 and bytes + redis.call('HSTRLEN', MESSAGES, ids[from]) > 4194304 then break end
     to = from
   end
-  local attrs = read_attrs and redis.call('HMGET', ATTRS, unpack(ids, from, to)) or {}
+  local attrs = not read_attrs and {} or from == 1 and limits and limits.attrs
+    or redis.call('HMGET', ATTRS, unpack(ids, from, to))
   local found = redis.call('HMGET', MESSAGES, unpack(ids, from, to))
   for i = 1, #found do
     local payload, at = found[i], taken + 1
@@ -137,7 +137,7 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
       seen = nil
       alike = not read_attrs and not fire and due <= now and n > 0 and (details or fresh == shared)
     end
-    if payload and n > 0 and bytes + #payload > 4194304 or fire and is_enough() and string.byte(id) == 4 then
+    if payload and n > 0 and bytes + #payload > 4194304 or looked >= 1000 and string.byte(id) == 4 then
       bytes = 4194304
       break
     end

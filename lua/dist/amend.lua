@@ -143,72 +143,27 @@ redis.call('HLEN', MESSAGES)
 --                  pattern
 --   fires:NAME     '<tzdata version> <last listed> <1: there are no more>', LF, fires in ms
 -- A timer that waits for nothing (paused, dry, ended) stands at NEVER, so that lengths count each member of MESSAGES.
+-- What a claim needs of each schedule whose timer it reaches.
 local TIMER = '\4'
 local function spec_ms(s, name) return tonumber(s.words[name] or '') end
 local function parse_schedule(name, text, fires)
-  local s = {name = name, fires = fires, words = {}}
-  s.state, s.next, s.last, s.since, s.made, s.missed, s.overlapped, s.paused, s.triggered, s.resumed, s.version, s.live,
-    s.spec, s.options, s.pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) '
-    .. '(%d+)\n([%d ]*)\n([^\n]*)\n([^\n]*)\n(.*)$')
-  if not s.state then return nil end
-  s.next, s.last, s.since, s.made, s.missed = s.next + 0, s.last + 0, s.since + 0, s.made + 0, s.missed + 0
-  s.overlapped, s.paused, s.triggered = s.overlapped + 0, s.paused + 0, s.triggered + 0
-  s.resumed, s.version = s.resumed + 0, s.version + 0
-  for word, value in string.gmatch(s.spec, '(%l+)=([^ ]+)') do
-    s.words[word] = value
+  local state, next, last, since, made, missed, overlapped, paused, triggered, resumed, version, live, spec, options,
+    pattern = string.match(text, '^(%a+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)\n([%d ]*)\n'
+    .. '([^\n]*)\n([^\n]*)\n(.*)$')
+  if not state then return nil end
+  local words = {}
+  for word, value in string.gmatch(spec, '(%l+)=([^ ]+)') do
+    words[word] = value
   end
-  if s.words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
-    s.fires = '0 0 0\n' -- the list is lost: a refill brings another
+  if words.zone and not string.find(fires or '', '^%S+ %d+ [01]\n%d*') then
+    fires = '0 0 0\n' -- the list is lost: a refill brings another
   end
-  s.every, s.last_fire, s.limit = spec_ms(s, 'every'), spec_ms(s, 'end') or math.huge, spec_ms(s, 'limit') or math.huge
-  s.jitter, s.overlap = spec_ms(s, 'jitter') or 0, s.words.overlap or 'allow'
-  return s
-end
--- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
--- n-th is found by its place; any other list is read.
-local function open_list(text)
-  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
-  list.width = #string.match(text, '^%d*', list.from) + 1
-  local length = #text + 2 - list.from
-  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
-    list.n = length / list.width
-  elseif length > 1 then
-    list.starts = {}
-    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
-      list.n = list.n + 1
-      list.starts[list.n] = list.from + start - 1
-    end
-  end
-  return list
-end
-local function start_of(list, n)
-  if not list.starts then return list.from + (n - 1) * list.width end
-  return list.starts[n] or #list.text + 1
-end
-local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
-local function count_until(list, time) -- how many fires are at or before this time
-  local low, high = 0, list.n
-  while low < high do
-    local middle = math.ceil((low + high) / 2)
-    if fire_at(list, middle) <= time then
-      low = middle
-    else
-      high = middle - 1
-    end
-  end
-  return low
-end
-local function drop_fires(list, n) -- the text without the first n fires
-  if n == 0 then return list.text end
-  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
-end
-local function read_schedule(name)
-  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
-  local s = text and parse_schedule(name, text, fires)
-  if s then
-    s.stored = fires
-  end
-  return s
+  return {name = name, fires = fires, words = words, state = state, next = next + 0, last = last + 0,
+    since = since + 0, made = made + 0, missed = missed + 0, overlapped = overlapped + 0, paused = paused + 0,
+    triggered = triggered + 0, resumed = resumed + 0, version = version + 0, live = live, spec = spec,
+    options = options, pattern = pattern, every = tonumber(words.every or ''),
+    last_fire = tonumber(words['end'] or '') or math.huge, limit = tonumber(words.limit or '') or math.huge,
+    jitter = tonumber(words.jitter or '') or 0, overlap = words.overlap or 'allow'}
 end
 local function write_schedule(s)
   -- %d costs a fifth of %.0f.
@@ -243,11 +198,49 @@ local function move_on(s)
     s.state, s.next = 'dry', 0
   end
 end
--- Whether a list of fires needs more soon, and META's counts of such lists and of dry ones.
-local LOW = 256
+-- The list of a cron: ascending fires with a blank between. All of 2001 to 2286 have 13 digits. In such a list the
+-- n-th is found by its place; any other list is read.
+local function open_list(text)
+  local list = {text = text, from = string.find(text, '\n', 1, true) + 1, n = 0}
+  list.width = #string.match(text, '^%d*', list.from) + 1
+  local length = #text + 2 - list.from
+  if length % list.width == 0 and string.find(text, '^[\n ]%d', #text + 1 - list.width) then
+    list.n = length / list.width
+  elseif length > 1 then
+    list.starts = {}
+    for start in string.gmatch(string.sub(text, list.from), '()%d+') do
+      list.n = list.n + 1
+      list.starts[list.n] = list.from + start - 1
+    end
+  end
+  return list
+end
+local function start_of(list, n)
+  if not list.starts then return list.from + (n - 1) * list.width end
+  return list.starts[n] or #list.text + 1
+end
+local function fire_at(list, n) return tonumber(string.match(list.text, '^%d+', start_of(list, n)) or 'inf') end
+local function count_until(list, time) -- how many fires are at or before this time
+  local low, high = 0, fire_at(list, 2) > time and 1 or list.n -- mostly few are
+  while low < high do
+    local middle = math.ceil((low + high) / 2)
+    if fire_at(list, middle) <= time then
+      low = middle
+    else
+      high = middle - 1
+    end
+  end
+  return low
+end
+local function drop_fires(list, n) -- the text without the first n fires
+  if n == 0 then return list.text end
+  return string.sub(list.text, 1, list.from - 1) .. string.sub(list.text, start_of(list, n + 1))
+end
+-- Whether a list has fewer than 256 fires and needs more soon, and META's counts of such lists and of dry ones.
+local LOW_BYTES = 256 * 14 - 1 -- of 13 digits and a blank
 local function is_low(s)
   if s.every or s.state == 'ended' or string.find(s.fires, '^%S+ %d+ 1\n') then return false end
-  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW * 14 - 1 -- of 13 digits and a blank
+  return #s.fires - string.find(s.fires, '\n', 1, true) < LOW_BYTES
 end
 local function count_lists(s, was_low, was_dry)
   local low, dry = s and is_low(s) or false, s and s.state == 'dry' or false
@@ -257,6 +250,14 @@ local function count_lists(s, was_low, was_dry)
   if dry ~= was_dry then
     redis.call('HINCRBY', META, 'dry_lists', dry and 1 or -1)
   end
+end
+local function read_schedule(name)
+  local text, fires = unpack(redis.call('HMGET', META, 'schedule:' .. name, 'fires:' .. name))
+  local s = text and parse_schedule(name, text, fires)
+  if s then
+    s.stored = fires
+  end
+  return s
 end
 -- META's schedule_sets has the names of all sets; schedules:SET the set's revision and the names of its schedules. Both
 -- are sorted, one name a line. A set may have 10,000 names of 100 bytes: no call reads them one by one, and each copy

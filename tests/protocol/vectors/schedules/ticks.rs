@@ -6,7 +6,7 @@ use crate::queue::{HOUR, Queue, SECOND, T0, token};
 use crate::reply::{Text, words};
 use crate::state::State;
 use crate::vectors::schedules::declared::{
-    apply, claim, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
+    apply, check, claim, cron, cron_queue, declare, every, listed, refill, show, tick, ticks, with,
 };
 
 #[test]
@@ -187,6 +187,64 @@ fn a_list_holds_512_fires_and_is_low_below_256() -> Result<()> {
         ensure!(ticks(&mut queue, T0 + at * SECOND)?.len() == 1);
     }
     ensure!(low(&mut queue)? == 1 && show(&mut queue, "s")?.listed == 255);
+    Ok(())
+}
+
+/// A schedule without other words takes a shorter way while one fire is due.
+#[test]
+fn a_plain_tick_leaves_what_any_other_leaves() -> Result<()> {
+    let fires: Vec<u64> = (1..=260).map(|at| T0 + at * SECOND).collect();
+    for (rule, last, options) in [
+        ("every=1000", 0, ""),
+        ("every=1000", 0, "max_attempts=3"),
+        ("every=1000", 0, "expires=+50"),
+        ("zone=UTC", 0, ""),
+        ("zone=UTC", 1, "expires=+50"),
+    ] {
+        let seen = [rule, &format!("{rule} missed=one")].map(|spec| -> Result<_> {
+            let (pattern, list) = match rule {
+                "zone=UTC" => ("* * * * * *", listed("2026a", last, &fires)),
+                _ => ("", String::new()),
+            };
+            let (mut queue, mut seen) = (Queue::start()?, Vec::new());
+            let schedule = words!["s", spec, pattern, options, list, "payload"];
+            declare(&mut queue, T0, &[schedule])?;
+            queue.push(T0, &tick(T0 + 7_000), T0 + HOUR, "of a producer")?;
+            let times = [
+                999, 1_000, 1_999, 2_000, 3_060, 4_000, 5_000, 6_999, 7_000, 8_000, 9_999, 20_000,
+            ];
+            for at in times {
+                let token = queue.new_token();
+                let reply = queue.ok("claim", T0 + at, words![9, token, SECOND])?;
+                let granted = reply.deliveries()?;
+                check(&mut queue)?;
+                seen.push((granted, show(&mut queue, "s")?, queue.state()?.scheduled));
+            }
+            Ok(seen)
+        });
+        let [plain, other] = seen;
+        for (plain, other) in plain?.iter().zip(other?) {
+            ensure!(
+                *plain == other,
+                "{rule} {options}: {plain:?}, not {other:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A refill under newer rules moves the next fire; the entry of the ready list stays.
+#[test]
+fn a_ready_timer_waits_for_a_fire_that_moved() -> Result<()> {
+    let mut queue = with("every=1000")?;
+    let now = T0 + SECOND;
+    queue.ok("promote", now, words![9])?;
+    let record = words!["HGET", "dueq:{q}:meta", "schedule:s"];
+    let record = queue.command(record)?.text()?;
+    let moved = record.replacen(&now.to_string(), &(now + SECOND).to_string(), 1);
+    queue.command(words!["HSET", "dueq:{q}:meta", "schedule:s", moved])?;
+    ensure!(ticks(&mut queue, now)?.is_empty());
+    ensure!(ticks(&mut queue, now + SECOND)? == [tick(now + SECOND)]);
     Ok(())
 }
 
