@@ -1,7 +1,6 @@
 //! The settings that all calls of one batcher share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::batch::supervise::Supervisor;
@@ -22,8 +21,8 @@ pub(crate) const LINGER: Duration = Duration::from_millis(1);
 pub(crate) struct CallSpec {
     /// The first argument: the epoch of the map by which ids were routed here, or nothing.
     pub(crate) fence: Arc<str>,
-    /// Set for producers of a queue with a map.
-    pub(crate) open: Option<OpenPartition>,
+    /// Whether they are calls of producers of a queue with a map.
+    pub(crate) is_of_many: bool,
     pub(crate) keys: Arc<Keys>,
     pub(crate) lane: Arc<RoutedLane>,
     pub(crate) meters: Arc<Meters>,
@@ -38,7 +37,7 @@ impl CallSpec {
     pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
         Self {
             fence: Arc::from(""),
-            open: None,
+            is_of_many: false,
             keys: Arc::clone(keys),
             lane: Arc::clone(lane),
             meters: Arc::clone(meters),
@@ -49,10 +48,10 @@ impl CallSpec {
     }
 
     /// For producers of a queue with a map.
-    pub(crate) fn of_many(self, fence: Arc<str>, open: OpenPartition) -> Self {
+    pub(crate) fn of_many(self, fence: Arc<str>) -> Self {
         Self {
             fence,
-            open: Some(open),
+            is_of_many: true,
             ..self
         }
     }
@@ -60,7 +59,7 @@ impl CallSpec {
     /// The rounds in which calls of a queue with a map go. A call that waits for replicas or disks
     /// has its own connection, and delays no other.
     pub(crate) fn rounds(&self) -> Option<Arc<Rounds>> {
-        let shares = self.open.is_some() && self.durability == Durability::Memory;
+        let shares = self.is_of_many && self.durability == Durability::Memory;
         shares.then(|| self.lane.rounds()).flatten()
     }
 
@@ -81,27 +80,6 @@ impl CallSpec {
     /// For items that must be this durable before their callers get results.
     pub(crate) fn with_durability(self, durability: Durability) -> Self {
         Self { durability, ..self }
-    }
-}
-
-/// The open partition of a queue: the one to which ids of the library's own go. They would make
-/// small calls if they were spread over all partitions.
-#[derive(Clone)]
-pub(crate) struct OpenPartition {
-    /// Its index, shared by all partitions of the queue.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// The index of the partition that has this copy.
-    pub(crate) index: usize,
-    pub(crate) partitions: usize,
-}
-
-impl OpenPartition {
-    /// A call of this partition is sent. If it is the open one, the next becomes it.
-    pub(crate) fn sent(&self) {
-        let next = (self.index + 1) % self.partitions;
-        let _ = self
-            .open
-            .compare_exchange(self.index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
