@@ -1,7 +1,6 @@
 //! The settings that all calls of one batcher share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::batch::supervise::Supervisor;
@@ -23,8 +22,8 @@ pub(crate) struct CallSpec {
     /// The first argument of the call: the epoch of the map that routed the ids here; empty if the
     /// queue has no map.
     pub(crate) fence: Arc<str>,
-    /// The queue's open partition. Set for producers of a queue with a map.
-    pub(crate) open: Option<OpenPartition>,
+    /// Whether these are calls of a producer of a queue with a map.
+    pub(crate) is_of_many: bool,
     pub(crate) keys: Arc<Keys>,
     pub(crate) lane: Arc<RoutedLane>,
     pub(crate) meters: Arc<Meters>,
@@ -39,7 +38,7 @@ impl CallSpec {
     pub(crate) fn new(keys: &Arc<Keys>, lane: &Arc<RoutedLane>, meters: &Arc<Meters>) -> Self {
         Self {
             fence: Arc::from(""),
-            open: None,
+            is_of_many: false,
             keys: Arc::clone(keys),
             lane: Arc::clone(lane),
             meters: Arc::clone(meters),
@@ -50,10 +49,10 @@ impl CallSpec {
     }
 
     /// Returns the settings for a producer of a queue with a map.
-    pub(crate) fn of_many(self, fence: Arc<str>, open: OpenPartition) -> Self {
+    pub(crate) fn of_many(self, fence: Arc<str>) -> Self {
         Self {
             fence,
-            open: Some(open),
+            is_of_many: true,
             ..self
         }
     }
@@ -61,7 +60,7 @@ impl CallSpec {
     /// The rounds that let the calls of a queue's partitions go together; `None` for a call that
     /// waits for replicas or disks. Such a call has its own connection and delays no other.
     pub(crate) fn rounds(&self) -> Option<Arc<Rounds>> {
-        let shares = self.open.is_some() && self.durability == Durability::Memory;
+        let shares = self.is_of_many && self.durability == Durability::Memory;
         shares.then(|| self.lane.rounds()).flatten()
     }
 
@@ -85,30 +84,8 @@ impl CallSpec {
     }
 }
 
-/// The open partition of a queue: the partition that gets messages whose ids the library makes.
-/// Spread over all partitions, these messages would make many small calls.
-#[derive(Clone)]
-pub(crate) struct OpenPartition {
-    /// The index of the open partition. All partitions of the queue share this number.
-    pub(crate) open: Arc<AtomicUsize>,
-    /// The index of the partition that has this copy.
-    pub(crate) index: usize,
-    pub(crate) partitions: usize,
-}
-
-impl OpenPartition {
-    /// Called when a call to this partition is sent: if it is the open partition, the next
-    /// partition becomes the open one.
-    pub(crate) fn sent(&self) {
-        let next = (self.index + 1) % self.partitions;
-        let _ = self
-            .open
-            .compare_exchange(self.index, next, Ordering::Relaxed, Ordering::Relaxed);
-    }
-}
-
-/// Whether these items fit one call: at most `most` items, and at most `BATCH_BYTES` bytes. A
-/// single item always fits.
+/// Whether this number of items, with this number of bytes in all, fits one call of `most` items.
+/// A single item always does.
 pub(crate) fn fits(items: usize, bytes: usize, most: usize) -> bool {
     items <= 1 || items <= most && bytes <= BATCH_BYTES
 }

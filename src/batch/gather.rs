@@ -128,9 +128,6 @@ pub(crate) async fn run<V: BatchVerb>(
             next = batch.add(group, most);
         }
         waiting.count.fetch_sub(batch.items.len(), Ordering::AcqRel);
-        if let Some(open) = &spec.open {
-            open.sent();
-        }
         ordered = batch.ordered;
         linger_until = Instant::now() + spec.linger;
         let call = InFlightBatch::<V>::new(Arc::clone(&spec), batch.items);

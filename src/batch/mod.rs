@@ -16,7 +16,7 @@ mod supervise;
 mod verb;
 
 pub(crate) use batcher::Batcher;
-pub(crate) use call::{CallSpec, OpenPartition};
+pub(crate) use call::CallSpec;
 pub(crate) use item::{Answer, Answered, Group, Item, OfClaim};
 pub(crate) use supervise::Supervisor;
 pub(crate) use verb::{BatchVerb, Prefix, Tries, Verdict};

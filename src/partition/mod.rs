@@ -11,10 +11,9 @@ mod schedules;
 pub(crate) mod verbs;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use crate::batch::{Batcher, CallSpec, OpenPartition, Supervisor};
+use crate::batch::{Batcher, CallSpec, Supervisor};
 use crate::error::Error;
 use crate::model::durability::Durability;
 use crate::partition::producers::ProducerPool;
@@ -45,8 +44,6 @@ pub(crate) struct PlaceInQueue {
     pub(crate) index: usize,
     /// How many partitions the map has.
     pub(crate) partitions: usize,
-    /// The index of the open partition, to which ids of the library's own go next.
-    pub(crate) open: Arc<AtomicUsize>,
     /// All partitions of the map.
     pub(crate) siblings: Arc<Siblings>,
 }
@@ -148,12 +145,7 @@ impl Partition {
         let pushes = Arc::new(RoutedLane::pushes(&route));
         let mut spec = CallSpec::new(&keys, &pushes, meters);
         if place.epoch.is_some() {
-            let open = OpenPartition {
-                open: Arc::clone(&place.open),
-                index: place.index,
-                partitions: place.partitions,
-            };
-            spec = spec.of_many(place.fence(), open);
+            spec = spec.of_many(place.fence());
         }
         let parts = Parts {
             queue_name: queue_name.to_owned(),
@@ -223,7 +215,6 @@ impl Partition {
             epoch: None,
             index: 0,
             partitions: 1,
-            open: Arc::default(),
             siblings: Siblings::new(queue_name, &[Tag::Home], servers)?,
         };
         Self::new(queue_name, place, servers, &Arc::new(Meters::new()))

@@ -42,8 +42,7 @@ pub(crate) struct Router {
     /// When the first read of the map last failed, and how long to wait after that; `None` once a
     /// read succeeded.
     first_read: Mutex<Option<(Instant, Duration)>>,
-    /// The index of the open partition, to which ids of the library's own go next.
-    open: Arc<AtomicUsize>,
+    open: OpenPartition,
     /// Counts the claims by hand, so that each begins with another partition.
     claims: AtomicUsize,
     home_keys: Keys,
@@ -64,8 +63,8 @@ impl Router {
     /// `InvalidInput` if the name is not valid.
     pub(crate) fn new(queue_name: &str, servers: &Arc<Servers>) -> Result<Self, Error> {
         let home_keys = Keys::of_partition(queue_name, Tag::Home)?;
-        let (meters, open) = (Arc::new(Meters::new()), Arc::default());
-        let one = Partitions::of_map(queue_name, servers, &meters, &open, None)?;
+        let meters = Arc::new(Meters::new());
+        let one = Partitions::of_map(queue_name, servers, &meters, None)?;
         Ok(Self {
             queue_name: queue_name.to_owned(),
             servers: Arc::clone(servers),
@@ -74,7 +73,7 @@ impl Router {
             refreshing: Mutex::default(),
             has_read: AtomicBool::new(false),
             first_read: Mutex::default(),
-            open,
+            open: OpenPartition::default(),
             claims: AtomicUsize::new(0),
             home_keys,
         })
@@ -117,6 +116,51 @@ impl Router {
 
     /// The index of the open partition in a queue of this many partitions.
     pub(crate) fn open_index(&self, partitions: usize) -> usize {
-        self.open.load(Ordering::Relaxed) % partitions
+        self.open.index(partitions, Instant::now())
+    }
+}
+
+/// How long a partition is open.
+const OPEN_FOR: Duration = Duration::from_millis(5);
+
+/// The partition to which ids of the library's own go. For a moment all go to one: spread over all
+/// partitions they would make small calls, of pushes, claims and acks. The next moment another one,
+/// so that slow producers go round as well.
+#[derive(Default)]
+struct OpenPartition(std::sync::Mutex<Option<(usize, Instant)>>);
+
+impl OpenPartition {
+    fn index(&self, partitions: usize, now: Instant) -> usize {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *open {
+            Some((index, since)) => {
+                if now.saturating_duration_since(*since) >= OPEN_FOR {
+                    (*index, *since) = (*index + 1, now);
+                }
+                *index %= partitions;
+                *index
+            }
+            // Producers that start together begin with different ones.
+            none => none.insert((fastrand::usize(..partitions), now)).0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_a_moment_go_to_one_partition_and_all_in_turn() {
+        let (open, now) = (OpenPartition::default(), Instant::now());
+        let first = open.index(12, now);
+        let soon = now + OPEN_FOR - Duration::from_nanos(1);
+        assert!((0..64).all(|_| open.index(12, soon) == first));
+        let turn: Vec<_> = (1..=12)
+            .map(|n| open.index(12, now + n * OPEN_FOR))
+            .collect();
+        let expected: Vec<_> = (1..=12).map(|n| (first + n) % 12).collect();
+        assert_eq!(turn, expected);
+        assert!(open.index(3, now) < 3, "the map has fewer partitions");
     }
 }

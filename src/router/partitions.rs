@@ -1,7 +1,6 @@
 //! The partitions of a queue according to one map, and their deletion.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Applied, Error, ErrorKind};
 use crate::partition::{Partition, PlaceInQueue, Siblings, StoredMap, Take};
@@ -25,7 +24,6 @@ impl Partitions {
         queue_name: &str,
         servers: &Arc<Servers>,
         meters: &Arc<Meters>,
-        open: &Arc<AtomicUsize>,
         map: Option<PartitionMap>,
     ) -> Result<Self, Error> {
         let tags = map.as_ref().map_or_else(|| vec![Tag::Home], all_tags);
@@ -38,7 +36,6 @@ impl Partitions {
                 epoch,
                 index,
                 partitions,
-                open: Arc::clone(open),
                 siblings: Arc::clone(&siblings),
             };
             Partition::new(queue_name, place, servers, meters).map(Arc::new)

@@ -193,6 +193,6 @@ impl Router {
 
     fn of_map(&self, map: Option<PartitionMap>) -> Result<Partitions, Error> {
         let (name, servers) = (&self.queue_name, &self.servers);
-        Partitions::of_map(name, servers, &self.meters, &self.open, map)
+        Partitions::of_map(name, servers, &self.meters, map)
     }
 }

@@ -2,6 +2,8 @@
 //! round up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -114,6 +116,8 @@ impl Drop for PreciseTimer {
 impl Shared {
     /// Runs the timer's thread. It calls `on_wake` after each sleep.
     fn run(&self, on_wake: impl Fn()) {
+        #[cfg(target_os = "linux")]
+        wake_exactly();
         let mut state = self.lock();
         while !state.is_dropped {
             on_wake();
@@ -144,6 +148,17 @@ impl Shared {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Linux lets sleeps of a thread last up to 50 us longer than asked, so that wake-ups coincide. The
+/// calling thread's last no longer, if /proc is there.
+#[cfg(target_os = "linux")]
+fn wake_exactly() {
+    // `PID/task/TID`.
+    let thread = std::fs::read_link("/proc/thread-self").unwrap_or_default();
+    if let Some(id) = thread.file_name() {
+        let _ = std::fs::write(Path::new("/proc").join(id).join("timerslack_ns"), "1");
     }
 }
 
@@ -180,5 +195,19 @@ mod tests {
         while shared.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_thread_lets_no_sleep_last_longer_than_asked() {
+        let (sender, slacks) = std::sync::mpsc::channel();
+        let on_wake = move || {
+            let thread = std::fs::read_link("/proc/thread-self").expect("a link");
+            let id = thread.file_name().and_then(|id| id.to_str());
+            let slack = format!("/proc/{}/timerslack_ns", id.expect("an id"));
+            let _ = sender.send(std::fs::read_to_string(slack).expect("a slack"));
+        };
+        let _timer = PreciseTimer::start_with(on_wake, |_| {});
+        assert_eq!(slacks.recv().expect("it ran").trim(), "1");
     }
 }
