@@ -13,7 +13,7 @@ pub mod wheel;
 mod acl;
 mod batch;
 #[cfg(any(test, feature = "harness"))]
-#[doc(hidden)] // What must hold for any bytes: for `fuzz/`.
+#[doc(hidden)] // Checks of decoders for any bytes, for `fuzz/`.
 pub mod checks;
 mod client;
 mod delivery;
@@ -55,15 +55,15 @@ pub use worker::{
     WorkerHandle, WorkerHealth, in_batches,
 };
 
-/// For programs that test dueq: they observe every script call, may replace scripts by broken ones,
-/// may shorten the lists of crons, and may make internal tasks panic.
+/// Hooks for programs that test dueq: to observe every script call, to replace scripts by broken
+/// ones, to shorten the lists of crons, and to make internal tasks panic.
 #[cfg(feature = "harness")]
 pub mod harness {
     pub use crate::node::runtime::inject::{internal_tasks, limit_end, panic_in};
     pub use crate::server::harness::*;
 }
 
-/// The Rust examples of these pages compile.
+/// Makes the Rust examples of these pages compile in tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

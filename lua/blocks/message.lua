@@ -101,3 +101,27 @@ local function read_due(room)
   end
   return ids, dues
 end
+
+--- block: read_ready
+-- Puts the first `listed` entries of READY before the ids and dues that read_due returned.
+local later, later_dues, prefix, r = ids, dues, nil, 0
+ids, dues = {}, {}
+for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
+  if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
+    prefix, r = string.match(entry, '^%d+:'), r + 2
+    dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
+  end
+  ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
+end
+for i = 1, #later do
+  ids[listed + i] = later[i]
+end
+for i = 1, #later_dues, 2 do
+  dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
+end
+
+--- block: unlist
+-- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
+local placeholder = redis.call('LINDEX', READY, '0')
+redis.call('LTRIM', READY, unlisted, '-1')
+redis.call('LSET', READY, '0', placeholder)

@@ -89,7 +89,6 @@ local fire, place_timers, few_timers, is_enough
 if (layout or '') > '3' then
   --- use: fire
 end
-
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
   -- Ready messages first: they were promoted earlier.
@@ -101,21 +100,7 @@ repeat -- once more with more room, if some of these have expired
     ids, dues = read_due(room - listed)
   end
   if listed > 0 then
-    local later, later_dues, prefix, r = ids, dues, nil, 0
-    ids, dues = {}, {}
-    for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
-      if not prefix or string.find(entry, prefix, 1, true) ~= 1 then -- neighbours often share their due
-        prefix, r = string.match(entry, '^%d+:'), r + 2
-        dues[r - 1] = prefix and string.sub(prefix, 1, -2) or '0'
-      end
-      ids[i], dues[r] = prefix and string.sub(entry, #prefix + 1) or '', i
-    end
-    for i = 1, #later do
-      ids[listed + i] = later[i]
-    end
-    for i = 1, #later_dues, 2 do
-      dues[r + i], dues[r + i + 1] = later_dues[i], later_dues[i + 1] + listed
-    end
+    --- use: read_ready
   end
   local before = room
   if limits and read_attrs then
@@ -190,7 +175,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if string.find(options, 'window=', 1, true) then
           held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
-        detail = (original and int(original) or string.match(fresh, '^%d+')) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        local first_due = original and int(original) or string.match(fresh, '^%d+')
+        detail = first_due .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
         end
@@ -224,19 +210,13 @@ if limits then
 end
 local unlisted = math.min(taken, listed)
 if unlisted > 0 then
-  -- The last entry taken becomes the placeholder: the list is never empty, not even within the script.
-  local placeholder = redis.call('LINDEX', READY, '0')
-  redis.call('LTRIM', READY, unlisted, '-1')
-  redis.call('LSET', READY, '0', placeholder)
+  --- use: unlist
 end
 if taken > unlisted then
   redis.call('ZREMRANGEBYRANK', SCHEDULED, '0', taken - unlisted - 1)
 end
 if n > 0 then
-  claims[c + 1], claims[c + 2] = LEASE_MARK .. token, table.concat(granted, '\n') -- ids have no control bytes
-  claims[c + 3], claims[c + 4] = COUNT_MARK .. token, int(n)
-  redis.call('HSET', CLAIMS, unpack(claims, 1, c + 4))
-  redis.call('ZADD', LEASES, int(deadline), LEASE_MARK .. token)
+  --- use: write_lease
   redis.call('HINCRBY', META, 'claimed', int(n))
 end
 if limits then

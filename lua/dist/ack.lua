@@ -154,7 +154,7 @@ for _, group in ipairs(groups) do
 end
 -- The first write is on MESSAGES, for that key was not read. What leaves it is acked, in either path.
 local deleted = sound and redis.call('HDEL', MESSAGES, unpack(ids)) and redis.call('HDEL', CLAIMS, unpack(ids))
-local outcomes, extended, ended -- what RECENT remembers; ids with a lease of their own; by claim, how many leave its lease
+local outcomes, extended, ended -- what RECENT gets; ids with a lease of their own; by claim, how many leave its lease
 if deleted ~= n then -- one by one; each sees what the earlier ones did
   -- Extend gives an id a lease of its own. A + at the end of the id's claim says so.
   local function has_own_lease(claim) return string.byte(claim, -1) == 43 end

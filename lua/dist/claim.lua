@@ -788,7 +788,6 @@ if (layout or '') > '3' then
     return redis.call('LLEN', READY) - 1
   end
 end
-
 local room, ids, dues, listed = share
 repeat -- once more with more room, if some of these have expired
   -- Ready messages first: they were promoted earlier.
@@ -828,6 +827,7 @@ repeat -- once more with more room, if some of these have expired
     ids, dues = read_due(room - listed)
   end
   if listed > 0 then
+    -- Puts the first `listed` entries of READY before the ids and dues that read_due returned.
     local later, later_dues, prefix, r = ids, dues, nil, 0
     ids, dues = {}, {}
     for i, entry in ipairs(redis.call('LRANGE', READY, '1', listed)) do
@@ -917,7 +917,8 @@ while taken < #ids and (taken == 0 or bytes < 4194304) do
         if string.find(options, 'window=', 1, true) then
           held = token .. '0' .. string.sub(held, 17) -- has_window finds it
         end
-        detail = (original and int(original) or string.match(fresh, '^%d+')) .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
+        local first_due = original and int(original) or string.match(fresh, '^%d+')
+        detail = first_due .. ' ' .. int(failures + crashes + 1) .. ' ' .. options
         if crashes > 0 then
           detail = detail .. (options == '' and '' or ' ') .. 'crashes=' .. int(crashes)
         end

@@ -10,15 +10,35 @@ use dueq::{
 
 use crate::support::{HOUR, Running, Setup, push_and_claim, setup, within};
 
-/// The queue as a user with the rights of this role sees it.
+/// The queue, on a connection of a user with the rights of this role.
 pub(crate) async fn queue_of(setup: &Setup, name: &str, role: AclRole) -> Result<Queue> {
+    Ok(client_of(setup, name, role).await?.queue("orders")?)
+}
+
+async fn client_of(setup: &Setup, name: &str, role: AclRole) -> Result<Client> {
     let rules = acl_rules("orders", role)?;
     let mut words = vec!["ACL", "SETUSER", name];
     words.extend(rules.iter().map(String::as_str));
     words.extend(["on", ">secret"]);
     setup.command::<()>(&words).await?;
     let url = format!("redis://{name}:secret@127.0.0.1:{}/", setup.server.port());
-    Ok(Client::connect(&url).await?.queue("orders")?)
+    Ok(Client::connect(&url).await?)
+}
+
+#[tokio::test]
+async fn rights_to_get_suffice_to_look_for_an_id_in_many_queues() -> Result<()> {
+    let setup = setup().await?;
+    setup.queue.push("").id("a").delay(HOUR).await?;
+    let producer = client_of(&setup, "producer", AclRole::Producer).await?;
+    assert_eq!(producer.may_hold("a", vec!["orders"]).await, ["orders"]);
+    assert!(producer.may_hold("b", vec!["orders"]).await.is_empty());
+    // Without the rights the queue remains, and `get` says why.
+    assert_eq!(
+        producer.may_hold("b", vec!["others"]).await,
+        ["others"],
+        "not readable"
+    );
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

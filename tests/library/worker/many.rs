@@ -1,4 +1,4 @@
-//! One worker for many queues, and its handle.
+//! One worker for many queues, and the worker's handle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ async fn one_worker_handles_the_messages_of_its_queues() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
+async fn queues_are_added_to_and_removed_from_a_running_worker() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();
@@ -68,7 +68,7 @@ async fn queues_are_added_and_removed_while_it_runs() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
+async fn a_removal_waits_only_for_handlers_of_its_queue() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     let mails = client.queue("mails")?;
     let (sender, mut seen) = seen();
@@ -99,7 +99,7 @@ async fn a_removal_waits_for_the_handlers_of_its_queue_only() -> Result<()> {
     let leaving =
         |error: &Option<String>| error.as_ref().is_some_and(|text| text.contains("leaving"));
     until("the removal's start", refused, leaving).await?;
-    // The removed queue keeps its messages, and the other queue goes on.
+    // The removed queue keeps its messages, and the other queue continues.
     mails.push("").id("left").await?;
     queue.push("").id("order").await?;
     assert_eq!(seen.next().await?, "order");
@@ -133,7 +133,7 @@ async fn an_aborted_worker_releases_its_messages() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dropped_handle_stops_nothing() -> Result<()> {
+async fn dropping_the_handle_does_not_stop_the_worker() -> Result<()> {
     let Setup { queue, client, .. } = &setup().await?;
     drop(client.worker().queue(queue, ack).spawn()?);
     queue.push("").await?;
