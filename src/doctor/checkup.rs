@@ -1,6 +1,7 @@
 //! The report of an examination: findings, remarks and facts.
 
 use crate::error::{Error, ErrorKind};
+use crate::server::failure;
 
 /// How many findings a checkup lists; further ones are only counted.
 const MAX_LISTED: usize = 1_000;
@@ -141,14 +142,13 @@ impl Checkup {
     }
 }
 
-/// Whether the user lacks a right: for the call or for a command within the script.
+/// Whether the user lacks a right, for the call or for a command within the script; or the server
+/// lacks the command.
 pub(super) fn is_denied(error: &Error) -> bool {
-    let text = error.to_string();
     match error.kind() {
         // But not a refused password.
         ErrorKind::Denied => matches!(error.code(), Some("NOPERM" | "ERR")),
-        // Some hosting providers rename or remove CONFIG.
-        ErrorKind::Server => text.contains("unknown command"),
+        ErrorKind::Server => failure::is_unknown_command(error),
         _ => false,
     }
 }

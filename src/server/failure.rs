@@ -114,11 +114,21 @@ fn lacks_right(code: &str, detail: &str) -> bool {
 
 /// Whether the server said that it has no such function. Redis has no code of its own for that.
 pub(crate) fn is_unknown_function(error: &Error) -> bool {
+    has_detail(error, "Function not found")
+}
+
+/// Whether the server said that it has no such command: some hosting providers rename or remove
+/// CONFIG.
+pub(crate) fn is_unknown_command(error: &Error) -> bool {
+    has_detail(error, "unknown command")
+}
+
+fn has_detail(error: &Error, text: &str) -> bool {
     let source = error
         .source()
         .and_then(|source| source.downcast_ref::<RedisError>());
     let detail = source.and_then(|source| source.detail());
-    detail.is_some_and(|detail| detail.contains("Function not found"))
+    detail.is_some_and(|detail| detail.contains(text))
 }
 
 /// The error of connecting to `address`: no call was sent.
