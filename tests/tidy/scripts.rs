@@ -36,7 +36,13 @@ fn every_script_has_its_header_and_begins_with_the_prelude() {
                 "{name} has no line {word}"
             );
         }
-        let preludes = ["prelude", "fenced_prelude", "begin", "fenced_begin", "partition"];
+        let preludes = [
+            "prelude",
+            "fenced_prelude",
+            "begin",
+            "fenced_begin",
+            "partition",
+        ];
         assert!(
             preludes
                 .iter()

@@ -15,15 +15,10 @@ const CALLS: u64 = 200;
 const BEGIN_MS: u64 = 1_800_000_000_000;
 /// The time between two fires, and between two messages.
 const STEP_MS: u64 = 1_000;
-<<<<<<< HEAD
 /// Size of a large claim, at most the 64 timers that one takes; and how many of these are counted.
 const BATCH: usize = 60;
 /// Schedules that one call declares, at most.
 const DECLARE: usize = 24;
-=======
-/// The size of a large claim; below, how many of these are counted.
-const BATCH: usize = 100;
->>>>>>> b847f9415976fc9f546e9a40f34b300920d771ae
 const ROUNDS: u64 = 10;
 const PAYLOAD: usize = 100;
 /// The most instructions of a tick beyond those of a message.
@@ -120,11 +115,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     report.print(arguments.json, arguments.strict)
 }
 
-<<<<<<< HEAD
 /// Instructions for each message and each tick of a claim of many.
-=======
-/// The instructions per message, and per tick, of a claim of a hundred.
->>>>>>> b847f9415976fc9f546e9a40f34b300920d771ae
 fn batches(raw: &mut Raw, counter: &mut Counter) -> Result<[u64; 2]> {
     let payload = "x".repeat(PAYLOAD);
     let names: Vec<_> = (0..BATCH).map(|number| format!("s{number}")).collect();
